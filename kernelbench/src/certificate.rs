@@ -1,0 +1,40 @@
+//! What exactly is claimed of the best candidate, and what could not be checked?
+
+use crate::{candidate::CandidateId, evaluation::Timed, failure::Failure};
+use serde::{Deserialize, Serialize};
+
+/// How a certification ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The candidate is right and this fast: this is the number to report.
+    Certified(Timed),
+    /// It passed in the loop and not here.
+    Refused(Failure),
+}
+
+/// One thing that was looked at, or could not be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// What: "outputs on 3 further shapes, fresh seeds".
+    pub what: String,
+    /// Whether it was done. A check that was done and failed makes the certificate `Refused`.
+    pub done: bool,
+    /// How, or why not.
+    pub how: String,
+}
+
+/// The claim about the best candidate: rebuilt from its source alone, in a fresh process, with fresh seeds and further shapes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// Which candidate.
+    pub candidate: CandidateId,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// What was checked, and what could not be.
+    pub checked: Vec<Checked>,
+    /// The compiler and its flags, as a command line.
+    pub build: String,
+    /// The machine's name.
+    pub machine: String,
+}

@@ -1,0 +1,152 @@
+//! Whose doing was it?
+//!
+//! A [`Failure`] is the candidate's: data, which goes to the Judge. A [`Fault`] is the machine's: it is retried and then
+//! ends the run with a clear word. A reply that cannot be read is the model's (`prompts::Unreadable`), a panic is ours.
+
+use serde::{Deserialize, Serialize};
+
+/// How a candidate failed: always the candidate's own doing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Failure {
+    /// It did not compile or link.
+    #[error("it does not build")]
+    Build {
+        /// What the compiler said: the last 150 lines.
+        log: String,
+    },
+    /// It compiles, but its entry point is not the one that was asked for.
+    #[error("its entry point is not the one asked for")]
+    Interface {
+        /// What is missing or different.
+        log: String,
+    },
+    /// A signal ended it.
+    #[error("it crashed with {signal} on case {case}")]
+    Crash {
+        /// The case it ran.
+        case: String,
+        /// The signal's name.
+        signal: String,
+        /// What it left on standard error.
+        stderr: String,
+    },
+    /// It ended its process itself.
+    #[error("it ended its process with status {status} on case {case}")]
+    Exit {
+        /// The case it ran.
+        case: String,
+        /// The exit status.
+        status: i32,
+        /// What it left on standard error.
+        stderr: String,
+    },
+    /// It did not return in time.
+    #[error("it did not return within {deadline_ms} ms on case {case}")]
+    Hang {
+        /// The case it ran.
+        case: String,
+        /// The deadline, in milliseconds.
+        deadline_ms: u64,
+    },
+    /// It asked for more memory than it may have.
+    #[error("it asked for more than {limit_mib} MiB of memory on case {case}")]
+    Memory {
+        /// The case it ran.
+        case: String,
+        /// The limit, in MiB.
+        limit_mib: u64,
+    },
+    /// It printed without end.
+    #[error("it printed more than {limit_kib} KiB on case {case}")]
+    Flood {
+        /// The case it ran.
+        case: String,
+        /// The limit, in KiB.
+        limit_kib: u64,
+    },
+    /// It tried what a kernel has no business to do: start a process or a thread, write a file, open a connection.
+    #[error("it tried to {what} on case {case}")]
+    Forbidden {
+        /// The case it ran.
+        case: String,
+        /// What it tried, as a verb phrase.
+        what: String,
+    },
+    /// An output differs from the reference's.
+    #[error("{wrong} of {total} elements of {argument} are wrong on case {case}")]
+    Mismatch {
+        /// The case it ran.
+        case: String,
+        /// The output.
+        argument: String,
+        /// Elements outside the tolerance.
+        wrong: u64,
+        /// Elements in all.
+        total: u64,
+        /// The index of the worst.
+        worst_at: u64,
+        /// The reference's value there, as text, so that NaN and infinity survive.
+        expected: String,
+        /// The candidate's value there.
+        got: String,
+        /// Elements that still held the poison they were given: never written.
+        unwritten: u64,
+        /// Elements that are NaN.
+        nan: u64,
+        /// Whether it came up among the timed calls, after all checks had passed.
+        while_timed: bool,
+    },
+    /// It changed an input that it was to read only.
+    #[error("it changed its input {argument} on case {case}")]
+    InputChanged {
+        /// The case it ran.
+        case: String,
+        /// The input.
+        argument: String,
+    },
+    /// It wrote beside an argument.
+    #[error("it wrote outside {argument} on case {case}")]
+    OutOfBounds {
+        /// The case it ran.
+        case: String,
+        /// The argument that it wrote beside.
+        argument: String,
+    },
+    /// The clock inside its process and the one outside disagree.
+    #[error("its clock says {inside_ns} ns, ours says {outside_ns} ns, on case {case}")]
+    Clocks {
+        /// The case it ran.
+        case: String,
+        /// Median inside, in nanoseconds.
+        inside_ns: u64,
+        /// Median outside, in nanoseconds.
+        outside_ns: u64,
+    },
+    /// It is faster than this machine can move the data: a finding, not a win.
+    #[error("its time of {measured_ns} ns on case {case} is below the floor of {floor_ns} ns")]
+    BelowFloor {
+        /// The case it ran.
+        case: String,
+        /// Its median, in nanoseconds.
+        measured_ns: u64,
+        /// The time in which the best measured bandwidth moves its inputs and outputs once, in nanoseconds.
+        floor_ns: u64,
+    },
+    /// A memory sanitizer found an error (only looked for when certifying).
+    #[error("the {tool} sanitizer found: {finding}")]
+    Sanitizer {
+        /// Which one.
+        tool: String,
+        /// What it found, in its words.
+        finding: String,
+    },
+}
+
+/// Something broke that is no candidate's doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{0}")]
+pub struct Fault(pub String);
+
+/// The outer result is the machine's; the inner one is the candidate's.
+pub type Outcome<T> = Result<Result<T, Failure>, Fault>;

@@ -1,0 +1,24 @@
+//! Tasks: what is asked, what is offered, what came of it, and the workshop where that is found out.
+//!
+//! Nothing here knows of models, prompts or actors.
+
+mod candidate;
+mod certificate;
+mod evaluation;
+mod failure;
+mod hash;
+mod suite;
+mod task;
+mod workshop;
+
+pub use candidate::{Built, Candidate, CandidateId, Verified};
+pub use certificate::{Certificate, Checked, Verdict as CertificateVerdict};
+pub use evaluation::{CaseTiming, Evaluation, Timed};
+pub use failure::{Failure, Fault, Outcome};
+pub use hash::Hash;
+pub use suite::{Provenance, Suite};
+pub use task::{
+    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Size, Source, Task, TimedCases,
+    Tolerance, Transfer,
+};
+pub use workshop::{Baseline, TimingPlan, Workshop};

@@ -1,0 +1,224 @@
+//! What is to be made faster, and what counts as the same?
+//!
+//! A [`Task`] is whole in itself: it holds the reference's source, so that a record of a run needs no other file.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A kernel to beat, and the reference that says what is right (Astra §3.1: S₀ and its tests).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// The name, unique among the tasks of a run.
+    pub name: String,
+    /// What the kernel computes, in a sentence or two, for the Coder.
+    pub summary: String,
+    /// Where the kernel comes from.
+    pub source: Source,
+    /// When an output counts as the same.
+    pub tolerance: Tolerance,
+    /// The shapes that every candidate is checked on.
+    pub cases: Vec<Case>,
+    /// The shapes that only the certificate uses (Astra §4: never those of the loop).
+    pub final_cases: Vec<Case>,
+    /// Which of the cases are timed.
+    pub timed: TimedCases,
+}
+
+/// Where a task's kernel comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// A kernel with its arguments and a reference in the same language.
+    Context(KernelContext),
+}
+
+/// A kernel, the arguments it takes, and a plain reference for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KernelContext {
+    /// The language of the reference and of every candidate.
+    pub language: Language,
+    /// The C symbol that is called.
+    pub entry: String,
+    /// The entry's arguments, in order.
+    pub arguments: Vec<Argument>,
+    /// Compiler flags.
+    pub flags: Vec<String>,
+    /// The reference's source text.
+    pub reference: String,
+    /// Numbers that a candidate may leave open, by name, with the values they may take.
+    pub tuning: BTreeMap<String, Vec<i64>>,
+}
+
+/// A language that candidates are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Language {
+    /// C11.
+    #[serde(rename = "c11")]
+    C,
+    /// C++17.
+    #[serde(rename = "c++17")]
+    Cpp,
+}
+
+/// One argument of the entry point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Argument {
+    /// The name, as in the signature.
+    pub name: String,
+    /// Its element type.
+    pub dtype: Dtype,
+    /// One number or many.
+    pub kind: ArgumentKind,
+}
+
+/// One number or many.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ArgumentKind {
+    /// A number, whose value each case gives.
+    Scalar,
+    /// A contiguous array.
+    Array {
+        /// How many elements, from the scalars of the case.
+        size: Size,
+        /// Which way its content goes.
+        transfer: Transfer,
+        /// What it holds before the call; for outputs, nothing a candidate may rely on.
+        fill: Fill,
+    },
+}
+
+/// Which way an array's content goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transfer {
+    /// Read only: it must be unchanged afterwards.
+    In,
+    /// Written only: it is poisoned before each call.
+    Out,
+    /// Changed in place: its content afterwards is an output too.
+    InOut,
+}
+
+/// The type of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// IEEE single.
+    F32,
+    /// IEEE double.
+    F64,
+    /// IEEE half; in C a `uint16_t` that holds its bits.
+    F16,
+    /// bfloat16; in C a `uint16_t` that holds its bits.
+    Bf16,
+    /// 32-bit signed.
+    I32,
+    /// 64-bit signed.
+    I64,
+}
+
+impl Dtype {
+    /// Bytes an element.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F16 | Self::Bf16 => 2,
+            Self::F32 | Self::I32 => 4,
+            Self::F64 | Self::I64 => 8,
+        }
+    }
+
+    /// The type in C and C++.
+    #[must_use]
+    pub fn c_name(self) -> &'static str {
+        match self {
+            Self::F32 => "float",
+            Self::F64 => "double",
+            Self::F16 | Self::Bf16 => "uint16_t",
+            Self::I32 => "int32_t",
+            Self::I64 => "int64_t",
+        }
+    }
+}
+
+/// What an array holds before the call. Every element is drawn on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fill {
+    /// All zero.
+    Zeros,
+    /// All one.
+    Ones,
+    /// Uniform in `[low, high)`.
+    Uniform {
+        /// The least value.
+        low: f64,
+        /// The bound above.
+        high: f64,
+    },
+    /// Normal.
+    Normal {
+        /// The mean.
+        mean: f64,
+        /// The standard deviation.
+        std: f64,
+        /// The share of elements that are minus infinity instead, 0 to 1.
+        minus_infinity: f64,
+    },
+    /// Whole numbers from `low` to `high`, both included.
+    Integers {
+        /// The least value.
+        low: i64,
+        /// The greatest value.
+        high: i64,
+    },
+}
+
+/// A size as an expression of a case's scalars: integers, names, `+ - * /` and parentheses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Size(pub String);
+
+/// A scalar's value.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Number {
+    /// Of an integer argument.
+    Integer(i64),
+    /// Of a floating-point argument.
+    Float(f64),
+}
+
+/// A named shape: a value for each scalar argument.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// The name, unique in its task.
+    pub name: String,
+    /// The scalars' values by name.
+    pub scalars: BTreeMap<String, Number>,
+}
+
+/// When an output counts as the same: `|c - r| <= atol + rtol * |r|` for at least `share` of the elements, NaN never
+/// (Hawkeye G.3, with a share of 1).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tolerance {
+    /// Absolute.
+    pub atol: f64,
+    /// Relative to the reference.
+    pub rtol: f64,
+    /// The share of elements that must pass, 0 to 1.
+    pub share: f64,
+}
+
+/// Which cases are timed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimedCases {
+    /// The one with the most bytes (CudaForge, Appendix B).
+    Largest,
+    /// All, and the speedup is the geometric mean (Astra §3.1).
+    All,
+    /// One by name.
+    Case(String),
+}

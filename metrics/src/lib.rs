@@ -1,0 +1,13 @@
+//! Numbers: what was measured, what it adds up to, and what the machine could do at best.
+//!
+//! Nothing here does I/O, and nothing here knows of tasks, models or actors.
+
+mod machine;
+mod profile;
+mod speedup;
+mod timing;
+
+pub use machine::{Bandwidth, Fact, Machine, MachineKind};
+pub use profile::{Profile, Reading, Rung};
+pub use speedup::{Claim, Interval, Speedup};
+pub use timing::{Statistic, Timing};

@@ -1,0 +1,146 @@
+//! How much faster, and how sure is that?
+
+use crate::timing::{Statistic, Timing, quantile};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use serde::{Deserialize, Serialize};
+
+/// Resamplings behind an interval.
+const RESAMPLINGS: usize = 2000;
+/// How much of the resampled ratios an interval holds.
+const LEVEL: f64 = 0.95;
+
+/// From `low` to `high`: where 95 % of the resampled ratios lie.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The 2.5th percentile.
+    pub low: f64,
+    /// The 97.5th percentile.
+    pub high: f64,
+}
+
+/// What an interval allows one to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Claim {
+    /// The whole interval lies above 1.
+    Faster,
+    /// The whole interval lies below 1.
+    Slower,
+    /// The interval holds 1.
+    NoDifference,
+}
+
+/// Reference time over candidate time, with its interval: above 1 is faster.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Speedup {
+    /// The ratio of the two statistics; over several cases, the geometric mean of the ratios (Astra §3.1).
+    pub ratio: f64,
+    /// The bootstrap interval of the ratio.
+    pub interval: Interval,
+}
+
+impl Speedup {
+    /// The speedup of one or several cases, each a reference timing and the candidate's, taken in pairs.
+    ///
+    /// Sample `i` of one and sample `i` of the other were taken next to each other, so they are resampled together:
+    /// what slowed the machine for a while slowed both, and cancels. `None` where a case has no samples.
+    #[must_use]
+    pub fn over(cases: &[(&Timing, &Timing)], statistic: Statistic) -> Option<Self> {
+        let pairs: Vec<Vec<(f64, f64)>> = cases.iter().map(|(r, c)| paired(r, c)).collect();
+        if pairs.is_empty() || pairs.iter().any(Vec::is_empty) {
+            return None;
+        }
+        let ratio = geometric_mean(pairs.iter().map(|case| ratio(case, statistic)));
+        // Seeded by nothing secret: the same samples give the same interval on every machine.
+        let mut rng = StdRng::seed_from_u64(0x5eed);
+        let mut ratios: Vec<f64> = (0..RESAMPLINGS)
+            .map(|_| geometric_mean(pairs.iter().map(|case| ratio_of_a_resampling(case, statistic, &mut rng))))
+            .collect();
+        let interval = Interval {
+            low: quantile(&mut ratios, (1.0 - LEVEL) / 2.0),
+            high: quantile(&mut ratios, f64::midpoint(1.0, LEVEL)),
+        };
+        Some(Self { ratio, interval })
+    }
+
+    /// What may be claimed.
+    #[must_use]
+    pub fn claim(&self) -> Claim {
+        if self.interval.low > 1.0 {
+            Claim::Faster
+        } else if self.interval.high < 1.0 {
+            Claim::Slower
+        } else {
+            Claim::NoDifference
+        }
+    }
+}
+
+impl std::fmt::Display for Speedup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.2}x [{:.2}, {:.2}]", self.ratio, self.interval.low, self.interval.high)
+    }
+}
+
+fn paired(reference: &Timing, candidate: &Timing) -> Vec<(f64, f64)> {
+    reference.samples_ns().iter().copied().zip(candidate.samples_ns().iter().copied()).collect()
+}
+
+fn ratio(pairs: &[(f64, f64)], statistic: Statistic) -> f64 {
+    let (reference, candidate): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+    statistic.of(&reference) / statistic.of(&candidate)
+}
+
+fn ratio_of_a_resampling(pairs: &[(f64, f64)], statistic: Statistic, rng: &mut StdRng) -> f64 {
+    let drawn: Vec<(f64, f64)> = (0..pairs.len()).map(|_| pairs[rng.random_range(0..pairs.len())]).collect();
+    ratio(&drawn, statistic)
+}
+
+fn geometric_mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = ratios.len() as f64;
+    (ratios.map(f64::ln).sum::<f64>() / count).exp()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noisy(around: f64, seed: u64) -> Timing {
+        let mut rng = StdRng::seed_from_u64(seed);
+        Timing::of((0..100).map(|_| around * rng.random_range(0.9..1.1)))
+    }
+
+    #[test]
+    fn twice_as_fast_in_one_case_and_half_as_fast_in_another_is_no_gain() {
+        let (one, two) = (Timing::of([1.0; 8]), Timing::of([2.0; 8]));
+        let speedup = Speedup::over(&[(&two, &one), (&one, &two)], Statistic::Mean).unwrap();
+        assert!((speedup.ratio - 1.0).abs() < 1e-12, "{speedup}");
+    }
+
+    #[test]
+    fn the_same_thing_timed_twice_is_no_difference() {
+        let speedup = Speedup::over(&[(&noisy(10.0, 1), &noisy(10.0, 2))], Statistic::Median).unwrap();
+        assert_eq!(speedup.claim(), Claim::NoDifference, "{speedup}");
+    }
+
+    #[test]
+    fn a_clear_gain_and_a_clear_loss_are_told_apart() {
+        let (slow, fast) = (noisy(20.0, 1), noisy(10.0, 2));
+        let gain = Speedup::over(&[(&slow, &fast)], Statistic::Median).unwrap();
+        let loss = Speedup::over(&[(&fast, &slow)], Statistic::Median).unwrap();
+        assert_eq!((gain.claim(), loss.claim()), (Claim::Faster, Claim::Slower));
+        assert!(gain.interval.low < 2.0 && 2.0 < gain.interval.high, "{gain}");
+    }
+
+    #[test]
+    fn the_same_samples_give_the_same_interval() {
+        let (a, b) = (noisy(3.0, 3), noisy(2.0, 4));
+        assert_eq!(Speedup::over(&[(&a, &b)], Statistic::Mean), Speedup::over(&[(&a, &b)], Statistic::Mean));
+    }
+
+    #[test]
+    fn nothing_measured_is_no_speedup() {
+        assert_eq!(Speedup::over(&[], Statistic::Mean), None);
+        assert_eq!(Speedup::over(&[(&Timing::default(), &Timing::of([1.0]))], Statistic::Mean), None);
+    }
+}

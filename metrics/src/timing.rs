@@ -1,0 +1,95 @@
+//! How long did it take, each time?
+
+use serde::{Deserialize, Serialize};
+
+/// Which number stands for many samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Statistic {
+    /// The arithmetic mean (Astra §4: 20 warm-ups, 100 repetitions, mean).
+    Mean,
+    /// The median (Hawkeye G.2: 500 warm-ups, 100 repetitions, median).
+    #[default]
+    Median,
+}
+
+/// Times of one thing, in nanoseconds, in the order in which they were taken.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    samples_ns: Vec<f64>,
+}
+
+impl Timing {
+    /// A timing of these samples, in nanoseconds. Samples that are not positive and finite are no times and are left out.
+    #[must_use]
+    pub fn of(samples_ns: impl IntoIterator<Item = f64>) -> Self {
+        let samples_ns = samples_ns.into_iter().filter(|ns| ns.is_finite() && *ns > 0.0).collect();
+        Self { samples_ns }
+    }
+
+    /// Every sample, in nanoseconds, in the order taken.
+    #[must_use]
+    pub fn samples_ns(&self) -> &[f64] {
+        &self.samples_ns
+    }
+
+    /// The statistic asked for, in nanoseconds; NaN where there are no samples.
+    #[must_use]
+    pub fn typical_ns(&self, statistic: Statistic) -> f64 {
+        statistic.of(&self.samples_ns)
+    }
+
+    /// The sample below which the share `p` (0 to 1) of all samples lies, in nanoseconds; NaN where there are none.
+    #[must_use]
+    pub fn quantile_ns(&self, p: f64) -> f64 {
+        let mut sorted = self.samples_ns.clone();
+        quantile(&mut sorted, p)
+    }
+}
+
+impl Statistic {
+    /// This statistic of some numbers; NaN where there are none.
+    #[must_use]
+    pub fn of(self, numbers: &[f64]) -> f64 {
+        match self {
+            Self::Mean => numbers.iter().sum::<f64>() / numbers.len() as f64,
+            Self::Median => quantile(&mut numbers.to_vec(), 0.5),
+        }
+    }
+}
+
+/// The linearly interpolated quantile; sorts in place.
+pub(crate) fn quantile(numbers: &mut [f64], p: f64) -> f64 {
+    if numbers.is_empty() {
+        return f64::NAN;
+    }
+    numbers.sort_by(f64::total_cmp);
+    let at = p.clamp(0.0, 1.0) * (numbers.len() - 1) as f64;
+    let (low, high) = (numbers[at.floor() as usize], numbers[at.ceil() as usize]);
+    low + (high - low) * at.fract()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        let timing = Timing::of([4.0, 1.0, 3.0, 2.0]);
+        assert!((timing.typical_ns(Statistic::Median) - 2.5).abs() < 1e-12);
+        assert!((timing.typical_ns(Statistic::Mean) - 2.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn samples_that_are_no_times_are_left_out() {
+        assert_eq!(Timing::of([f64::NAN, -1.0, 0.0, 5.0]).samples_ns(), [5.0]);
+        assert!(Timing::default().typical_ns(Statistic::Mean).is_nan());
+    }
+
+    #[test]
+    fn one_slow_sample_moves_the_mean_and_not_the_median() {
+        let timing = Timing::of([1.0, 1.0, 1.0, 1.0, 96.0]);
+        assert!((timing.typical_ns(Statistic::Median) - 1.0).abs() < 1e-12);
+        assert!((timing.typical_ns(Statistic::Mean) - 20.0).abs() < 1e-12);
+    }
+}
