@@ -1,0 +1,256 @@
+//! What happened? One thing at a time, in the past tense.
+//!
+//! Everything that is ever known of a run is a fold of these. On disk an event is one line of JSON (docs/FORMAT.md).
+
+use crate::llm::{CallId, Role, Usage};
+use kernelbench::{Baseline, CandidateId, Certificate, Evaluation, Hash, Suite};
+use metrics::{Machine, Profile};
+use prompts::{Suggestions, Verdict};
+use serde::{Deserialize, Serialize};
+
+/// What a round sets out to do. `base` is the candidate that it starts from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Step {
+    /// Take the reference itself as the first candidate: no model is asked (Astra, Algorithm 1, line 4).
+    Baseline,
+    /// Coder: write the first candidate, or a wholly new one.
+    Seed,
+    /// Judge: one fix. Coder: mend.
+    Fix {
+        /// The candidate that failed.
+        base: CandidateId,
+    },
+    /// Profiler: look. Judge: one optimization. Coder: make faster.
+    Optimize {
+        /// The candidate that passed.
+        base: CandidateId,
+    },
+    /// Coder alone, with all the evidence.
+    Refine {
+        /// The candidate to go on from.
+        base: CandidateId,
+    },
+    /// Coder alone, knowing only whether the candidate passed.
+    Retry {
+        /// The candidate to go on from.
+        base: CandidateId,
+    },
+    /// Planner: suggest. Coder: apply.
+    Suggest {
+        /// The candidate to go on from.
+        base: CandidateId,
+    },
+}
+
+impl Step {
+    /// The candidate that it starts from, if any.
+    #[must_use]
+    pub fn base(&self) -> Option<&CandidateId> {
+        match self {
+            Self::Baseline | Self::Seed => None,
+            Self::Fix { base }
+            | Self::Optimize { base }
+            | Self::Refine { base }
+            | Self::Retry { base }
+            | Self::Suggest { base } => Some(base),
+        }
+    }
+
+    /// The step's name, as in policies and tables.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Baseline => "baseline",
+            Self::Seed => "seed",
+            Self::Fix { .. } => "fix",
+            Self::Optimize { .. } => "optimize",
+            Self::Refine { .. } => "refine",
+            Self::Retry { .. } => "retry",
+            Self::Suggest { .. } => "suggest",
+        }
+    }
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// No rounds left.
+    OutOfRounds,
+    /// The record that answered in a model's place holds no further reply.
+    RecordEnds,
+    /// The Planner proposed to stop, and the policy let it.
+    Stopped,
+}
+
+/// What happened to one task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// Work on the task began. Comes first, once.
+    Opened {
+        /// The format of this log.
+        format: u32,
+        /// The whole task as JSON, by hash.
+        task: Hash,
+        /// The task's name.
+        name: String,
+        /// The policy as TOML, by hash.
+        policy: Hash,
+        /// What answers in the model's place.
+        model: String,
+        /// The machine that candidates run on.
+        machine: Machine,
+    },
+    /// The shapes were chosen; they stay.
+    SuiteFrozen {
+        /// Which.
+        suite: Suite,
+        /// Proposed shapes that were left out, and why; why there is no model's proposal.
+        notes: Vec<String>,
+    },
+    /// The reference was built, checked and timed.
+    Prepared {
+        /// Its times.
+        baseline: Baseline,
+    },
+    /// A round began.
+    Began {
+        /// Its number: the first is 1, a `Baseline` step is 0.
+        round: u32,
+        /// What it sets out to do.
+        step: Step,
+    },
+    /// A model was asked. Comes before the question leaves.
+    Asked {
+        /// Which call.
+        call: CallId,
+        /// The prompt as JSON, by hash.
+        prompt: Hash,
+    },
+    /// A model answered.
+    Answered {
+        /// Which call.
+        call: CallId,
+        /// The prompt as JSON, by hash.
+        prompt: Hash,
+        /// The reply's text, by hash.
+        reply: Hash,
+        /// Who answered.
+        model: String,
+        /// Tokens, where counted.
+        usage: Option<Usage>,
+        /// Dollars, where the price is known.
+        usd: Option<f64>,
+        /// In milliseconds, waiting included.
+        latency_ms: u64,
+        /// Requests sent for it.
+        requests: u32,
+    },
+    /// A reply could not be read as what was asked for.
+    Misread {
+        /// Which call.
+        call: CallId,
+        /// Why not.
+        why: String,
+    },
+    /// The record's reply does not fit what happened here: the round goes on without it.
+    PassedOver {
+        /// Whose reply.
+        role: Role,
+        /// Why.
+        why: String,
+    },
+    /// The Planner proposed a step.
+    Proposed {
+        /// In which round.
+        round: u32,
+        /// What it proposed, in its words.
+        proposal: String,
+        /// Whether the policy took it; otherwise its own rule decided.
+        taken: bool,
+    },
+    /// The Profiler looked at the base.
+    Profiled {
+        /// Which candidate.
+        candidate: CandidateId,
+        /// What it saw, or why nothing was measured.
+        profile: Result<Profile, String>,
+    },
+    /// The Judge gave its verdict on the base.
+    Judged {
+        /// Which candidate.
+        candidate: CandidateId,
+        /// What to do.
+        verdict: Verdict,
+    },
+    /// The Planner gave its suggestions on the base.
+    Suggested {
+        /// Which candidate.
+        candidate: CandidateId,
+        /// What to do.
+        suggestions: Suggestions,
+    },
+    /// The Coder wrote a candidate. Its source is the blob of this name.
+    Wrote {
+        /// Which.
+        candidate: CandidateId,
+    },
+    /// The Tester examined the candidate. Ends the round.
+    Evaluated {
+        /// Which.
+        candidate: CandidateId,
+        /// What came of it.
+        evaluation: Evaluation,
+    },
+    /// No readable reply came, even when asked again. Ends the round.
+    Unreadable {
+        /// Whose reply.
+        role: Role,
+        /// Why it could not be read.
+        why: String,
+    },
+    /// Something broke that is nobody's candidate's doing; the run stopped here and can be resumed.
+    BrokeOff {
+        /// What.
+        why: String,
+    },
+    /// The best candidate was examined anew.
+    Certified {
+        /// The outcome.
+        certificate: Certificate,
+    },
+    /// The run ended. Comes last, once.
+    Ended {
+        /// Why.
+        end: End,
+    },
+}
+
+/// The format that this program writes.
+pub const FORMAT: u32 = 1;
+
+/// Whether a log of this format can be read.
+///
+/// # Errors
+///
+/// What to do, if not.
+pub fn readable(format: u32) -> Result<(), String> {
+    if format == FORMAT {
+        return Ok(());
+    }
+    Err(format!("this record has format {format}, this program reads format {FORMAT}: use the version that wrote it"))
+}
+
+/// One line of the log: an event, when it was noted, and where it stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// 0, 1, 2, ...: a gap means that the file was damaged.
+    pub seq: u64,
+    /// Milliseconds since 1970-01-01 UTC.
+    pub at_ms: i64,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}

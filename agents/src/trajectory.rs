@@ -1,0 +1,229 @@
+//! What do the events add up to?
+
+use crate::event::{End, Event, Step};
+use crate::llm::{CallId, Role, Usage};
+use kernelbench::{Baseline, CandidateId, Certificate, CertificateVerdict, Evaluation, Hash, Suite};
+use metrics::{Machine, Profile, Speedup};
+use prompts::{Suggestions, Verdict};
+use std::collections::BTreeMap;
+
+/// One turn of the loop, as far as it got.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Round {
+    /// Its number.
+    pub number: u32,
+    /// What it sets out to do.
+    pub step: Step,
+    /// What the Profiler saw of the base, or why nothing.
+    pub profile: Option<Result<Profile, String>>,
+    /// What the Judge said of the base.
+    pub verdict: Option<Verdict>,
+    /// What the Planner suggested.
+    pub suggestions: Option<Suggestions>,
+    /// Model calls, in order.
+    pub answers: Vec<Answered>,
+    /// Recorded replies that did not fit.
+    pub passed_over: Vec<(Role, String)>,
+    /// Replies that could not be read.
+    pub misread: Vec<(CallId, String)>,
+    /// What was offered.
+    pub candidate: Option<CandidateId>,
+    /// What came of it.
+    pub evaluation: Option<Evaluation>,
+    /// Why the round has no candidate.
+    pub unreadable: Option<(Role, String)>,
+}
+
+impl Round {
+    /// Whether it is over.
+    #[must_use]
+    pub fn finished(&self) -> bool {
+        self.evaluation.is_some() || self.unreadable.is_some()
+    }
+}
+
+/// A model call that was answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    /// Which call.
+    pub call: CallId,
+    /// The prompt, by hash.
+    pub prompt: Hash,
+    /// The reply, by hash.
+    pub reply: Hash,
+    /// Who answered.
+    pub model: String,
+    /// Tokens.
+    pub usage: Option<Usage>,
+    /// Dollars.
+    pub usd: Option<f64>,
+    /// In milliseconds.
+    pub latency_ms: u64,
+}
+
+/// The fastest right answer so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Best {
+    /// Which candidate.
+    pub candidate: CandidateId,
+    /// How fast, as measured in its round.
+    pub speedup: Speedup,
+    /// In which round.
+    pub round: u32,
+}
+
+/// The story of one task. A fold over its events: see [`Trajectory::apply`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trajectory {
+    /// The task's name.
+    pub name: String,
+    /// The task as JSON, by hash.
+    pub task: Option<Hash>,
+    /// The policy as TOML, by hash.
+    pub policy: Option<Hash>,
+    /// What answers in the model's place.
+    pub model: String,
+    /// The machine.
+    pub machine: Option<Machine>,
+    /// The shapes.
+    pub suite: Option<Suite>,
+    /// What was said when the shapes were chosen.
+    pub suite_notes: Vec<String>,
+    /// The reference's times.
+    pub baseline: Option<Baseline>,
+    /// Calls made before the first round.
+    pub opening: Vec<Answered>,
+    /// In order; only the last may be unfinished.
+    pub rounds: Vec<Round>,
+    /// What the Planner proposed, by round: its words, and whether the policy took it.
+    pub proposals: BTreeMap<u32, (String, bool)>,
+    /// Certificates, in order: at most the last certifies.
+    pub certificates: Vec<Certificate>,
+    /// Why it broke off, if it did and was not resumed.
+    pub broke_off: Option<String>,
+    /// Why it ended, if it has.
+    pub end: Option<End>,
+}
+
+impl Trajectory {
+    /// The rounds that are over.
+    pub fn finished(&self) -> impl DoubleEndedIterator<Item = &Round> {
+        self.rounds.iter().filter(|round| round.finished())
+    }
+
+    /// The round that began and is not over.
+    #[must_use]
+    pub fn open(&self) -> Option<&Round> {
+        self.rounds.last().filter(|round| !round.finished())
+    }
+
+    /// The evaluation of a candidate: that of the last round that offered it.
+    #[must_use]
+    pub fn evaluation(&self, candidate: &CandidateId) -> Option<&Evaluation> {
+        let mut rounds = self.rounds.iter().rev();
+        rounds.find(|round| round.candidate.as_ref() == Some(candidate)).and_then(|round| round.evaluation.as_ref())
+    }
+
+    /// The fastest correct candidate that no certificate has refused (CudaForge §2.1; Astra, Algorithm 1).
+    #[must_use]
+    pub fn best(&self) -> Option<Best> {
+        let correct = self.finished().filter_map(|round| {
+            let (candidate, timed) = (round.candidate.clone()?, round.evaluation.as_ref()?.passed()?);
+            Some(Best { candidate, speedup: timed.speedup, round: round.number })
+        });
+        correct
+            .filter(|best| !self.refused(&best.candidate))
+            .reduce(|best, next| if next.speedup.ratio > best.speedup.ratio { next } else { best })
+    }
+
+    /// The certificate that certifies, if there is one.
+    #[must_use]
+    pub fn certified(&self) -> Option<&Certificate> {
+        self.certificates.iter().find(|c| matches!(c.verdict, CertificateVerdict::Certified(_)))
+    }
+
+    fn refused(&self, candidate: &CandidateId) -> bool {
+        let refused = |c: &&Certificate| matches!(c.verdict, CertificateVerdict::Refused(_));
+        self.certificates.iter().filter(refused).any(|c| c.candidate == *candidate)
+    }
+
+    /// Every model call that was answered.
+    pub fn answers(&self) -> impl Iterator<Item = &Answered> {
+        self.opening.iter().chain(self.rounds.iter().flat_map(|round| &round.answers))
+    }
+
+    /// Takes in one event. What a log cannot have written (a verdict before any round) is left out.
+    pub fn apply(&mut self, event: Event) {
+        if !matches!(event, Event::BrokeOff { .. }) {
+            self.broke_off = None;
+        }
+        match event {
+            Event::Opened { task, name, policy, model, machine, .. } => {
+                (self.name, self.model) = (name, model);
+                (self.task, self.policy, self.machine) = (Some(task), Some(policy), Some(machine));
+            }
+            Event::SuiteFrozen { suite, notes } => (self.suite, self.suite_notes) = (Some(suite), notes),
+            Event::Prepared { baseline } => self.baseline = Some(baseline),
+            Event::Began { round, step } => self.begin(round, step),
+            Event::Answered { call, prompt, reply, model, usage, usd, latency_ms, .. } => {
+                let answered = Answered { call, prompt, reply, model, usage, usd, latency_ms };
+                match self.rounds.last_mut() {
+                    Some(round) => round.answers.push(answered),
+                    None => self.opening.push(answered),
+                }
+            }
+            Event::Proposed { round, proposal, taken } => {
+                self.proposals.insert(round, (proposal, taken));
+            }
+            Event::Certified { certificate } => self.certificates.push(certificate),
+            Event::BrokeOff { why } => self.broke_off = Some(why),
+            Event::Ended { end } => self.end = Some(end),
+            Event::Asked { .. } => {}
+            in_round => {
+                if let Some(round) = self.rounds.last_mut() {
+                    round.apply(in_round);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, number: u32, step: Step) {
+        self.rounds.push(Round {
+            number,
+            step,
+            profile: None,
+            verdict: None,
+            suggestions: None,
+            answers: vec![],
+            passed_over: vec![],
+            misread: vec![],
+            candidate: None,
+            evaluation: None,
+            unreadable: None,
+        });
+    }
+}
+
+impl Round {
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Misread { call, why } => self.misread.push((call, why)),
+            Event::PassedOver { role, why } => self.passed_over.push((role, why)),
+            Event::Profiled { profile, .. } => self.profile = Some(profile),
+            Event::Judged { verdict, .. } => self.verdict = Some(verdict),
+            Event::Suggested { suggestions, .. } => self.suggestions = Some(suggestions),
+            Event::Wrote { candidate } => self.candidate = Some(candidate),
+            Event::Evaluated { evaluation, .. } => self.evaluation = Some(evaluation),
+            Event::Unreadable { role, why } => self.unreadable = Some((role, why)),
+            _ => {}
+        }
+    }
+}
+
+impl FromIterator<Event> for Trajectory {
+    fn from_iter<I: IntoIterator<Item = Event>>(events: I) -> Self {
+        let mut trajectory = Self::default();
+        events.into_iter().for_each(|event| trajectory.apply(event));
+        trajectory
+    }
+}

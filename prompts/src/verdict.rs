@@ -1,0 +1,47 @@
+//! What does the advice say?
+
+use serde::{Deserialize, Serialize};
+
+/// What the Judge says: exactly one fix or exactly one optimization (CudaForge §2.2, Appendix D.2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Of a candidate that failed.
+    Fix(Fix),
+    /// Of a candidate that passed.
+    Optimization(Optimization),
+}
+
+/// One thing to mend (CudaForge, Appendix D.2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fix {
+    /// What is wrong, in at most 20 words.
+    pub critical_issue: String,
+    /// Why that matters, in at most 35 words.
+    pub why_it_matters: String,
+    /// What to change, in at most 20 words.
+    pub minimal_fix_hint: String,
+}
+
+/// One thing to make faster (CudaForge, Appendix D.2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Optimization {
+    /// What holds it back, in at most 30 words.
+    pub bottleneck: String,
+    /// What to do about it, in at most 35 words.
+    pub method: String,
+    /// How, in at most 35 words.
+    pub plan: String,
+}
+
+/// What Astra's planning agent says: a short list (Astra §3.2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suggestions {
+    /// In order of expected gain; at least one.
+    pub items: Vec<String>,
+}
+
+/// A reply that cannot be read as what was asked for: the model's doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(pub String);
