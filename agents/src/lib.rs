@@ -5,4 +5,5 @@
 pub mod event;
 pub mod llm;
 pub mod log;
+pub mod policy;
 pub mod trajectory;

@@ -107,6 +107,7 @@ pub struct Trajectory {
 
 impl Trajectory {
     /// The rounds that are over.
+    #[must_use]
     pub fn finished(&self) -> impl DoubleEndedIterator<Item = &Round> {
         self.rounds.iter().filter(|round| round.finished())
     }

@@ -1,0 +1,249 @@
+//! What is to be done next? A pure function of what has happened.
+//!
+//! Astra, CudaForge and the ablations are policies: data in `agents/policies/`, not code paths.
+
+use crate::event::{End, Step};
+use crate::trajectory::{Round, Trajectory};
+use kernelbench::{CandidateId, Evaluation, TimedCases, TimingPlan};
+use serde::{Deserialize, Serialize};
+use std::ops::ControlFlow;
+
+/// How a task is worked on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Policy {
+    /// Its name.
+    pub name: String,
+    /// What it is, in a sentence, with its source.
+    pub summary: String,
+    /// What comes first.
+    pub start: Start,
+    /// How many candidates models write; the seed counts (CudaForge §3.2: 10; Astra §4: 5).
+    pub rounds: u32,
+    /// Which candidate the next round starts from.
+    pub advance: Advance,
+    /// What to do with a base that failed.
+    pub on_failure: OnFailure,
+    /// What to do with a base that passed.
+    pub on_pass: OnPass,
+    /// When the Profiler looks.
+    pub profile: Profiling,
+    /// What a role remembers of earlier rounds.
+    pub memory: Memory,
+    /// Who decides on the next step.
+    pub planner: Decider,
+    /// Who chooses the shapes that a candidate is checked on.
+    pub shapes: Shapes,
+    /// Which cases are timed; the task's own choice when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed: Option<TimedCases>,
+    /// How timings are taken.
+    pub timing: TimingPlan,
+}
+
+/// What comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// The Coder writes a first candidate.
+    Seed,
+    /// The reference is the first candidate, as round 0.
+    Baseline,
+}
+
+/// Which candidate the next round starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Advance {
+    /// The newest, whatever came of it (CudaForge §2.1; Astra, Algorithm 1, lines 14-16).
+    Always,
+    /// The newest that is correct; the newest while none is.
+    IfCorrect,
+    /// The newest that was faster than the one before it, which is to say the fastest; the newest while none is correct.
+    IfFaster,
+}
+
+/// What to do with a base that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnFailure {
+    /// The Judge gives one fix, the Coder mends.
+    Fix,
+    /// The Coder mends by itself, with the evidence.
+    Refine,
+    /// The Coder goes on, knowing only that it failed.
+    Retry,
+    /// The Coder starts anew from the task.
+    Seed,
+    /// The Planner suggests, the Coder applies.
+    Suggest,
+}
+
+/// What to do with a base that passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnPass {
+    /// The Judge gives one optimization, the Coder applies it.
+    Optimize,
+    /// The Coder goes on by itself, with the evidence.
+    Refine,
+    /// The Coder goes on, knowing only that it passed.
+    Retry,
+    /// The Planner suggests, the Coder applies.
+    Suggest,
+}
+
+/// When the Profiler looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profiling {
+    /// At a base that passed.
+    Passed,
+    /// Is asked about every base; for one that failed the record says that nothing was measured (Astra, Algorithm 1, line 12).
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What a role remembers of earlier rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Memory {
+    /// Nothing: every call is built from the current round alone (CudaForge, Appendix D.2).
+    None,
+    /// The Coder sees its own conversation (Astra §5.2, the single agent).
+    Conversation,
+}
+
+/// Who decides on the next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Decider {
+    /// The rule in [`next`].
+    Rule,
+    /// A model proposes, the policy checks.
+    Model,
+}
+
+/// Who chooses the shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shapes {
+    /// The task.
+    Task,
+    /// A model, asked once for ten (CudaForge, Appendix B).
+    Model,
+}
+
+/// The policies that come with the program.
+const EMBEDDED: &[(&str, &str)] = &[
+    ("cudaforge", include_str!("../policies/cudaforge.toml")),
+    ("astra", include_str!("../policies/astra.toml")),
+    ("self-refine", include_str!("../policies/self-refine.toml")),
+    ("correction-only", include_str!("../policies/correction-only.toml")),
+    ("optimization-only", include_str!("../policies/optimization-only.toml")),
+    ("single-agent", include_str!("../policies/single-agent.toml")),
+    ("accept-revert", include_str!("../policies/accept-revert.toml")),
+];
+
+impl Policy {
+    /// The names of the policies that come with the program.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.iter().map(|(name, _)| *name)
+    }
+
+    /// A policy that comes with the program, as the TOML text it is made of.
+    #[must_use]
+    pub fn embedded(name: &str) -> Option<&'static str> {
+        EMBEDDED.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    }
+
+    /// Reads a policy.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and in which line.
+    pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+}
+
+/// The next step, or why there is none. Whether the Planner is a rule or a model, this decides what is allowed.
+#[must_use]
+pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
+    let written = so_far.finished().filter(|round| round.step != Step::Baseline).count();
+    if written >= policy.rounds as usize {
+        return ControlFlow::Break(End::OutOfRounds);
+    }
+    ControlFlow::Continue(match (current(so_far, policy.advance), policy.start) {
+        (Some((base, evaluation)), _) => step_from(base, evaluation, policy),
+        (None, Start::Baseline) if so_far.rounds.is_empty() => Step::Baseline,
+        (None, _) => Step::Seed,
+    })
+}
+
+/// The candidate that the next round starts from, and what came of it; `None` before the first.
+#[must_use]
+pub fn current(so_far: &Trajectory, advance: Advance) -> Option<(&CandidateId, &Evaluation)> {
+    let offered =
+        || so_far.finished().filter_map(|round| Some((round.candidate.as_ref()?, round.evaluation.as_ref()?)));
+    let correct = || offered().filter(|(_, evaluation)| evaluation.passed().is_some());
+    let chosen = match advance {
+        Advance::Always => None,
+        Advance::IfCorrect => correct().next_back(),
+        Advance::IfFaster => correct().reduce(|best, next| if ratio(next.1) > ratio(best.1) { next } else { best }),
+    };
+    chosen.or_else(|| offered().next_back())
+}
+
+/// The step that a policy takes from this base.
+fn step_from(base: &CandidateId, evaluation: &Evaluation, policy: &Policy) -> Step {
+    let base = base.clone();
+    match evaluation {
+        Evaluation::Failed(_) => match policy.on_failure {
+            OnFailure::Fix => Step::Fix { base },
+            OnFailure::Refine => Step::Refine { base },
+            OnFailure::Retry => Step::Retry { base },
+            OnFailure::Seed => Step::Seed,
+            OnFailure::Suggest => Step::Suggest { base },
+        },
+        Evaluation::Passed(_) => match policy.on_pass {
+            OnPass::Optimize => Step::Optimize { base },
+            OnPass::Refine => Step::Refine { base },
+            OnPass::Retry => Step::Retry { base },
+            OnPass::Suggest => Step::Suggest { base },
+        },
+    }
+}
+
+/// What a Planner may propose instead of the rule's step: the policy's own step from the current or the best candidate,
+/// a new beginning, or an end. Names, as the Planner reads and writes them.
+#[must_use]
+pub fn allowed(so_far: &Trajectory, policy: &Policy) -> Vec<(String, ControlFlow<End, Step>)> {
+    let ControlFlow::Continue(rule) = next(so_far, policy) else { return vec![] };
+    let mut choices = vec![("current".to_owned(), ControlFlow::Continue(rule))];
+    let best = so_far.best();
+    if let Some((best, evaluation)) = best.as_ref().and_then(|b| Some((&b.candidate, so_far.evaluation(&b.candidate)?)))
+    {
+        choices.push(("best".to_owned(), ControlFlow::Continue(step_from(best, evaluation, policy))));
+        choices.push(("stop".to_owned(), ControlFlow::Break(End::Stopped)));
+    }
+    choices.push(("restart".to_owned(), ControlFlow::Continue(Step::Seed)));
+    choices
+}
+
+fn ratio(evaluation: &Evaluation) -> f64 {
+    evaluation.passed().map_or(0.0, |timed| timed.speedup.ratio)
+}
+
+/// Whether a round with this step asks the Profiler about its base.
+#[must_use]
+pub fn profiles(policy: &Policy, round: &Round, base_passed: bool) -> bool {
+    let uses_evidence = matches!(round.step, Step::Optimize { .. } | Step::Refine { .. } | Step::Suggest { .. });
+    uses_evidence
+        && match policy.profile {
+            Profiling::Passed => base_passed,
+            Profiling::Always => true,
+            Profiling::Never => false,
+        }
+}
