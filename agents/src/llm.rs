@@ -1,5 +1,9 @@
 //! Who answers? The language model, as a port.
 
+pub mod remembering;
+pub mod replay;
+pub mod scripted;
+
 use prompts::Prompt;
 use serde::{Deserialize, Serialize};
 use std::{future::Future, pin::Pin};
@@ -62,6 +66,26 @@ pub enum Purpose {
     Shapes,
 }
 
+impl Purpose {
+    /// The name, as in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Seed => "seed",
+            Self::Fix => "fix",
+            Self::Optimize => "optimize",
+            Self::Refine => "refine",
+            Self::Retry => "retry",
+            Self::Apply => "apply",
+            Self::Diagnose => "diagnose",
+            Self::Advise => "advise",
+            Self::Suggest => "suggest",
+            Self::Plan => "plan",
+            Self::Shapes => "shapes",
+        }
+    }
+}
+
 /// Which call of a run this is: by this it is found again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CallId {
@@ -90,6 +114,18 @@ pub struct Call {
     pub id: CallId,
     /// What is said.
     pub prompt: Prompt,
+}
+
+impl Call {
+    /// The prompt as JSON: the text that the record keeps, and whose hash names it.
+    ///
+    /// # Panics
+    ///
+    /// Never: a prompt is strings and lists.
+    #[must_use]
+    pub fn prompt_json(&self) -> String {
+        serde_json::to_string(&self.prompt).expect("a prompt is strings and lists")
+    }
 }
 
 /// What a model said, and what it took.
