@@ -7,6 +7,7 @@ mod certificate;
 mod evaluation;
 mod failure;
 mod hash;
+pub mod load;
 mod suite;
 mod task;
 mod workshop;

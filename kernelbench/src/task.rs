@@ -144,7 +144,7 @@ impl Dtype {
 
 /// What an array holds before the call. Every element is drawn on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Fill {
     /// All zero.
     Zeros,
@@ -164,6 +164,7 @@ pub enum Fill {
         /// The standard deviation.
         std: f64,
         /// The share of elements that are minus infinity instead, 0 to 1.
+        #[serde(default)]
         minus_infinity: f64,
     },
     /// Whole numbers from `low` to `high`, both included.

@@ -1,0 +1,57 @@
+//! What does a `task.toml` look like?
+
+use crate::task::{Dtype, Fill, Language, Transfer};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Spanned;
+
+/// A task file as it stands there, each value with its place. Unknown keys are errors.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TaskFile {
+    pub(super) schema: Spanned<i64>,
+    pub(super) name: Spanned<String>,
+    pub(super) summary: Spanned<String>,
+    pub(super) language: Language,
+    pub(super) entry: Spanned<String>,
+    pub(super) reference: Spanned<String>,
+    pub(super) flags: Option<Vec<Spanned<String>>>,
+    #[serde(default)]
+    pub(super) argument: Vec<ArgumentFile>,
+    pub(super) tolerance: ToleranceFile,
+    pub(super) timing: Option<TimingFile>,
+    #[serde(default)]
+    pub(super) case: Vec<CaseFile>,
+    #[serde(default)]
+    pub(super) final_case: Vec<CaseFile>,
+    #[serde(default)]
+    pub(super) tuning: BTreeMap<Spanned<String>, Spanned<Vec<i64>>>,
+}
+
+/// An argument; without a size it is a scalar.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ArgumentFile {
+    pub(super) name: Spanned<String>,
+    pub(super) dtype: Dtype,
+    pub(super) size: Option<Spanned<String>>,
+    pub(super) transfer: Option<Spanned<Transfer>>,
+    pub(super) fill: Option<Spanned<Fill>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ToleranceFile {
+    pub(super) atol: Spanned<f64>,
+    pub(super) rtol: Spanned<f64>,
+    pub(super) share: Option<Spanned<f64>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TimingFile {
+    pub(super) cases: Spanned<String>,
+}
+
+/// A case: its name and, beside it, a value for each scalar.
+pub(super) type CaseFile = Spanned<BTreeMap<Spanned<String>, Spanned<toml::Value>>>;

@@ -1,0 +1,63 @@
+//! Is the reference a text file inside the task's folder?
+
+use super::{Document, LARGEST_FILE, TaskError};
+use std::{
+    fs::File,
+    io::Read,
+    path::{Component, Path},
+};
+use toml::Spanned;
+
+/// What is wrong with a file, and what to do about it.
+pub(super) struct Unreadable(pub(super) String, pub(super) String);
+
+/// The text of a regular file of bearable size.
+pub(super) fn read_text(path: &Path) -> Result<String, Unreadable> {
+    let broken =
+        |error: std::io::Error| Unreadable(format!("it cannot be read: {error}"), "check its permissions".into());
+    let metadata = path.metadata().map_err(broken)?;
+    if !metadata.is_file() {
+        return Err(Unreadable("it is no regular file".into(), "expected a text file".into()));
+    }
+    let mut bytes = Vec::new();
+    File::open(path).map_err(broken)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(broken)?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        let what = format!("it is larger than {} KiB", LARGEST_FILE >> 10);
+        return Err(Unreadable(what, "expected a kernel's source or its task file: is it the right file?".into()));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let what = format!("it is not UTF-8: byte {} is no part of a character", error.utf8_error().valid_up_to());
+        Unreadable(what, "save it as UTF-8 text".into())
+    })
+}
+
+/// The text of the reference that the task file names.
+pub(super) fn beside(document: &Document<'_>, name: &Spanned<String>, entry: &str) -> Result<String, TaskError> {
+    let folder = document.path.parent().unwrap_or(Path::new(""));
+    let relative = Path::new(name.get_ref());
+    let stays = relative.components().all(|part| matches!(part, Component::Normal(_)));
+    if name.get_ref().is_empty() || !stays {
+        let help = "expected a path relative to the task's folder, without `..`";
+        return document.error(name, "the reference must lie in the task's folder", help);
+    }
+    let path = folder.join(relative);
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    match (folder.canonicalize(), path.canonicalize()) {
+        (Ok(folder), Ok(real)) if real.starts_with(&folder) => {}
+        (_, Err(error)) => {
+            let help = "expected the file that holds the reference's source, beside task.toml";
+            return document.error(name, format!("this file cannot be opened: {error}"), help);
+        }
+        _ => {
+            let help = "copy the file into the folder instead of linking to it";
+            return document.error(name, "this is a link that leads out of the task's folder", help);
+        }
+    }
+    let text = read_text(&path)
+        .or_else(|Unreadable(what, help)| document.error(name, format!("the reference is unusable: {what}"), help))?;
+    if !text.contains(entry) {
+        let help = "expected its source to define the entry point as an extern \"C\" function";
+        return document.error(name, format!("the reference does not mention its entry point `{entry}`"), help);
+    }
+    Ok(text)
+}

@@ -1,0 +1,297 @@
+//! What becomes of a task folder, whole or broken?
+
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
+use warpsmith_kernelbench::{ArgumentKind, Dtype, Fill, Number, Source, TimedCases, Transfer, load};
+
+const GOOD: &str = r#"schema = 1
+name = "double"
+summary = "y = 2 x"
+language = "c++17"
+entry = "twice"
+reference = "reference.cpp"
+flags = ["-O2", "-ffast-math"]
+[[argument]]
+name = "y"
+dtype = "f32"
+size = "n * 2"
+transfer = "out"
+[[argument]]
+name = "x"
+dtype = "f32"
+size = "n * 2"
+transfer = "in"
+fill = { normal = { mean = 0, std = 1, minus_infinity = 0.1 } }
+[[argument]]
+name = "n"
+dtype = "i32"
+[[argument]]
+name = "scale"
+dtype = "f64"
+[tolerance]
+atol = 0
+rtol = 1e-5
+[timing]
+cases = "small"
+[[case]]
+name = "small"
+n = 3
+scale = 2
+[[case]]
+name = "big"
+n = 3000
+scale = 2.5
+[[final_case]]
+name = "one"
+n = 1
+scale = 2
+[tuning]
+TILE = [64, 128]
+"#;
+
+/// A task folder with this task file and a reference.
+fn folder(text: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("task.toml"), text).unwrap();
+    fs::write(folder.path().join("reference.cpp"), "extern \"C\" void twice() {}").unwrap();
+    folder
+}
+
+/// The error of the good task file after one replacement, without the folder's name.
+fn error_after(old: &str, new: &str) -> String {
+    assert!(GOOD.contains(old), "{old}");
+    let folder = folder(&GOOD.replacen(old, new, 1));
+    let error = load::task(folder.path()).expect_err(new);
+    error.to_string().replace(&format!("{}/", folder.path().display()), "")
+}
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name)
+}
+
+#[test]
+fn a_task_file_becomes_a_task() {
+    let folder = folder(GOOD);
+    let task = load::task(folder.path()).unwrap();
+    let Source::Context(context) = &task.source;
+    assert_eq!((task.name.as_str(), context.entry.as_str()), ("double", "twice"));
+    assert_eq!(context.flags, ["-O2", "-ffast-math"]);
+    assert_eq!(context.reference, "extern \"C\" void twice() {}");
+    assert_eq!(context.tuning["TILE"], [64, 128]);
+    assert_eq!(context.arguments[2].kind, ArgumentKind::Scalar);
+    let ArgumentKind::Array { transfer, fill, .. } = &context.arguments[1].kind else { panic!("x is an array") };
+    assert_eq!(*transfer, Transfer::In);
+    assert_eq!(*fill, Fill::Normal { mean: 0.0, std: 1.0, minus_infinity: 0.1 });
+    assert_eq!(task.cases[1].scalars["n"], Number::Integer(3000));
+    assert_eq!(task.cases[0].scalars["scale"], Number::Float(2.0));
+    assert_eq!((task.final_cases[0].name.as_str(), task.timed), ("one", TimedCases::Case("small".into())));
+    assert!((task.tolerance.share - 1.0).abs() < f64::EPSILON);
+    assert_eq!(load::task(&folder.path().join("task.toml")).unwrap().name, "double");
+}
+
+#[test]
+fn the_examples_are_tasks() {
+    for name in ["silu_and_mul", "fused_add_rmsnorm", "merge_attn_states"] {
+        let task = load::task(&example(name)).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((task.name.as_str(), task.timed), (name, TimedCases::All));
+        let Source::Context(context) = &task.source;
+        assert!(context.arguments.iter().any(|argument| argument.dtype == Dtype::F32));
+        assert!(task.cases.len() == 4 && task.final_cases.len() == 3);
+    }
+}
+
+#[test]
+fn an_error_shows_its_line_and_what_to_do() {
+    let error = error_after("size = \"n * 2\"\ntransfer = \"in\"", "size = \"m * 2\"\ntransfer = \"in\"");
+    let expected = "\
+task.toml:16:8: `m` is no integer scalar
+   |
+16 | size = \"m * 2\"
+   |        ^^^^^^^
+   = expected an expression of the integer scalars: n";
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn every_slip_is_named_where_it_stands() {
+    let slips = [
+        ("schema = 1", "schema = 2", "task.toml:1:10: this version"),
+        ("schema = 1\n", "", "missing field `schema`"),
+        ("schema = 1", "schema = 1\ncolour = 3", "task.toml:2:1: unknown field `colour`"),
+        ("\"c++17\"", "\"cuda\"", "task.toml:4:12: unknown variant `cuda`"),
+        ("\"double\"", "\"../double\"", "task.toml:2:8: this cannot be a task's name"),
+        ("\"y = 2 x\"", "\" \"", "task.toml:3:11: the summary is empty"),
+        ("\"twice\"", "\"tw ice\"", "task.toml:5:9: this cannot name the entry point"),
+        ("\"twice\"", "\"thrice\"", "task.toml:6:13: the reference does not mention its entry point"),
+        ("\"-O2\"", "\"-fplugin=a.so\"", "task.toml:7:10: this flag is not allowed"),
+        ("\"-O2\"", "\"-o/tmp/x\"", "task.toml:7:10: this flag is not allowed"),
+        ("name = \"x\"", "name = \"y\"", "task.toml:14:8: an earlier argument has this name"),
+        ("name = \"x\"", "name = \"int\"", "task.toml:14:8: `int` is a word of C"),
+        ("name = \"x\"", "name = \"name\"", "task.toml:14:8: an argument cannot be called `name`"),
+        ("dtype = \"f32\"", "dtype = \"f8\"", "task.toml:10:9: unknown variant `f8`"),
+        ("size = \"n * 2\"", "size = \"n * scale\"", "task.toml:11:8: `scale` is no integer scalar"),
+        ("size = \"n * 2\"", "size = \"n * (2\"", "task.toml:11:8: this is no size in case small: expected `)`"),
+        ("size = \"n * 2\"", "size = \"n - 3\"", "task.toml:11:8: this is no size in case small: it comes out as 0"),
+        ("size = \"n * 2\"", "size = \"n - 4\"", "task.toml:11:8: this is no size in case small: comes out as -1"),
+        (
+            "size = \"n * 2\"",
+            "size = \"n * 9223372036854775807\"",
+            "task.toml:11:8: this is no size in case small: overflows",
+        ),
+        ("size = \"n * 2\"", "size = \"n * 923372036854775807\"", "task.toml:11:8: case small is too large"),
+        ("transfer = \"out\"", "transfer = \"in\"\nfill = \"ones\"", "task.toml:1:1: this task has no output"),
+        ("transfer = \"out\"\n", "", "task.toml:9:8: this array has no transfer"),
+        ("transfer = \"out\"", "transfer = \"in-out\"", "task.toml:9:8: nothing says what this array holds"),
+        ("transfer = \"out\"", "transfer = \"out\"\nfill = \"ones\"", "task.toml:13:8: an output holds nothing"),
+        ("dtype = \"i32\"", "dtype = \"i32\"\nfill = \"ones\"", "task.toml:22:8: a scalar has no fill"),
+        ("std = 1,", "std = -1,", "task.toml:18:8: an array cannot be filled like this"),
+        ("minus_infinity = 0.1", "minus_infinty = 0.1", "task.toml:18:40: unexpected keys in table: minus_infinty"),
+        ("atol = 0", "atol = nan", "task.toml:26:8: this cannot bound a difference"),
+        ("atol = 0", "atol = 0\nshare = 0", "task.toml:27:9: this is no share"),
+        ("atol = 0", "atol = 0\nshare = 1.5", "task.toml:27:9: this is no share"),
+        ("cases = \"small\"", "cases = \"tiny\"", "task.toml:29:9: no case has this name"),
+        ("cases = \"small\"", "cases = \"one\"", "task.toml:29:9: no case has this name"),
+        ("n = 3\n", "", "task.toml:31:8: this case gives no value for `n`"),
+        ("n = 3\n", "n = 3.5\n", "task.toml:32:5: `n` cannot have this value"),
+        ("n = 3\n", "n = 3000000000\n", "task.toml:32:5: `n` cannot have this value"),
+        ("n = 3\n", "n = 3\nm = 4\n", "task.toml:33:1: `m` is no scalar argument"),
+        ("scale = 2\n", "scale = inf\n", "task.toml:33:9: `scale` cannot have this value"),
+        ("name = \"one\"", "name = \"big\"", "task.toml:39:8: an earlier case has this name"),
+        ("name = \"big\"", "name = \"all\"", "task.toml:35:8: this cannot be a case's name"),
+        ("TILE = [64, 128]", "TILE = []", "task.toml:43:8: these are no values to choose from"),
+        ("TILE = [64, 128]", "TI-LE = [64]", "task.toml:43:1: this cannot name a tuning parameter"),
+    ];
+    for (old, new, expected) in slips {
+        let error = error_after(old, new);
+        assert!(error.contains(expected) && error.lines().count() == 5, "{new}\n{error}");
+    }
+}
+
+#[test]
+fn a_task_without_cases_is_refused() {
+    let (before, _) = GOOD.split_once("[[case]]").unwrap();
+    let error = load::task(folder(before).path()).unwrap_err();
+    assert!(error.what().contains("no case to run"), "{error}");
+}
+
+#[test]
+fn a_reference_outside_the_folder_is_not_read() {
+    let outside = tempfile::NamedTempFile::new().unwrap();
+    fs::write(outside.path(), "twice").unwrap();
+    for path in ["../reference.cpp", "/etc/passwd", outside.path().to_str().unwrap(), ""] {
+        let error = error_after("reference.cpp", path);
+        assert!(error.contains("must lie in the task's folder"), "{error}");
+    }
+    let folder = folder(GOOD);
+    fs::remove_file(folder.path().join("reference.cpp")).unwrap();
+    std::os::unix::fs::symlink(outside.path(), folder.path().join("reference.cpp")).unwrap();
+    let error = load::task(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("a link that leads out of the task's folder"), "{error}");
+}
+
+#[test]
+fn a_reference_that_is_no_text_is_refused() {
+    assert!(error_after("reference.cpp", "missing.cpp").contains("task.toml:6:13: this file cannot be opened"));
+    let folder = folder(GOOD);
+    let reference = folder.path().join("reference.cpp");
+    let error = || load::task(folder.path()).unwrap_err().to_string();
+    fs::write(&reference, b"twice \xff").unwrap();
+    assert!(error().contains("not UTF-8: byte 6"), "{}", error());
+    fs::write(&reference, "twice ".repeat(1 << 18)).unwrap();
+    assert!(error().contains("larger than 1024 KiB"), "{}", error());
+    fs::remove_file(&reference).unwrap();
+    fs::create_dir(&reference).unwrap();
+    assert!(error().contains("no regular file"), "{}", error());
+}
+
+#[test]
+fn a_path_that_is_no_task_says_what_a_task_is() {
+    let error = |path: &str| load::task(Path::new(path)).unwrap_err().to_string();
+    assert!(error("level1/19_ReLU.py").contains("KernelBench problem files are not supported yet"));
+    assert!(error("/no/such/folder").contains("no such file or folder"));
+    assert!(error(tempfile::tempdir().unwrap().path().to_str().unwrap()).contains("no task.toml"));
+    assert!(error(concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs")).contains("this is no task"));
+    assert!(load::task(Path::new("/dev/zero")).is_err());
+}
+
+#[test]
+fn the_recorded_run_lies_beside_the_task_file() {
+    let folder = folder(GOOD);
+    assert_eq!(load::recorded_run(folder.path()), None);
+    let recorded = folder.path().join("recorded");
+    fs::create_dir(&recorded).unwrap();
+    assert_eq!(load::recorded_run(folder.path()), Some(recorded.clone()));
+    assert_eq!(load::recorded_run(&folder.path().join("task.toml")), Some(recorded));
+}
+
+#[test]
+fn no_terminal_escape_of_a_task_file_reaches_the_terminal() {
+    let error = error_after("name = \"x\"", "name = \"x\u{9b}31m\u{202e}\"");
+    assert!(error.contains("cannot name an argument") && !error.contains(['\u{9b}', '\u{202e}']), "{error}");
+}
+
+#[test]
+fn whatever_a_task_file_holds_it_is_a_task_or_an_error_and_never_a_panic() {
+    let mut rng = StdRng::seed_from_u64(7);
+    let folder = folder(GOOD);
+    let path = folder.path().join("task.toml");
+    let mut ways = BTreeSet::new();
+    for _ in 0..3000 {
+        let mut text = GOOD.to_owned();
+        for _ in 0..rng.random_range(1..4) {
+            mutate(&mut text, &mut rng);
+        }
+        fs::write(&path, &text).unwrap();
+        match load::task(folder.path()) {
+            Ok(_) => _ = ways.insert("a task".to_owned()),
+            Err(error) => {
+                assert!(error.to_string().lines().count() == 5, "{error}\n---\n{text}");
+                ways.insert(error.what().chars().take(14).collect());
+            }
+        }
+    }
+    assert!(ways.len() > 40 && ways.contains("a task"), "the mutations try too little: {ways:#?}");
+}
+
+/// Puts a line of the text in the place of another.
+fn replace_a_line(text: &mut String, rng: &mut StdRng) {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let (from, to) = (rng.random_range(0..lines.len()), rng.random_range(0..lines.len()));
+    lines[to] = lines[from];
+    *text = lines.join("\n");
+}
+
+/// Takes out, doubles or replaces a stretch of the text.
+fn mutate(text: &mut String, rng: &mut StdRng) {
+    const ODD: [&str; 16] = [
+        "-",
+        "0",
+        "1e999",
+        "nan",
+        "\"",
+        "'",
+        "[",
+        "]",
+        "{",
+        "}",
+        "=",
+        "\n",
+        "é\u{202e}",
+        "9223372036854775808",
+        "#",
+        "\0",
+    ];
+    if rng.random() {
+        return replace_a_line(text, rng);
+    }
+    let at = |rng: &mut StdRng| text.floor_char_boundary(rng.random_range(0..=text.len()));
+    let start = at(rng);
+    let end = text.ceil_char_boundary((start + rng.random_range(0..12)).min(text.len()));
+    let stretch = text[start..end].to_owned();
+    match rng.random_range(0..4) {
+        0 => text.replace_range(start..end, ""),
+        1 => text.insert_str(at(rng), &stretch),
+        2 => text.replace_range(start..start, ODD.choose(rng).unwrap()),
+        _ => text.replace_range(start..end, ODD.choose(rng).unwrap()),
+    }
+}
