@@ -8,6 +8,8 @@ mod evaluation;
 mod failure;
 mod hash;
 pub mod load;
+mod simulated;
+mod size;
 mod suite;
 mod task;
 mod workshop;
@@ -17,6 +19,8 @@ pub use certificate::{Certificate, Checked, Verdict as CertificateVerdict};
 pub use evaluation::{CaseTiming, Evaluation, Timed};
 pub use failure::{Failure, Fault, Outcome};
 pub use hash::Hash;
+pub use simulated::Simulated;
+pub use size::SizeError;
 pub use suite::{Provenance, Suite};
 pub use task::{
     Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Size, Source, Task, TimedCases,

@@ -1,6 +1,9 @@
 //! Which shapes is a candidate tried on?
 
-use crate::{hash::Hash, task::Case};
+use crate::{
+    hash::Hash,
+    task::{Case, Source, Task, TimedCases},
+};
 use serde::{Deserialize, Serialize};
 
 /// Who chose the shapes.
@@ -25,6 +28,21 @@ pub struct Suite {
 }
 
 impl Suite {
+    /// The task's own shapes, timed as the task says.
+    #[must_use]
+    pub fn of_task(task: &Task) -> Self {
+        let Source::Context(context) = &task.source;
+        let bytes = |case: &&Case| context.bytes(case).unwrap_or(0);
+        let timed = match &task.timed {
+            TimedCases::All => task.cases.iter().map(|case| case.name.clone()).collect(),
+            TimedCases::Largest => {
+                task.cases.iter().max_by_key(bytes).map(|case| case.name.clone()).into_iter().collect()
+            }
+            TimedCases::Case(name) => vec![name.clone()],
+        };
+        Self { provenance: Provenance::Task, cases: task.cases.clone(), timed }
+    }
+
     /// What names this suite: the hash of its content.
     #[must_use]
     pub fn id(&self) -> Hash {

@@ -2,6 +2,7 @@
 //!
 //! A [`Task`] is whole in itself: it holds the reference's source, so that a record of a run needs no other file.
 
+use crate::size::SizeError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -47,6 +48,22 @@ pub struct KernelContext {
     pub reference: String,
     /// Numbers that a candidate may leave open, by name, with the values they may take.
     pub tuning: BTreeMap<String, Vec<i64>>,
+}
+
+impl KernelContext {
+    /// Bytes of all arrays of a case together.
+    ///
+    /// # Errors
+    /// Where a size has no value under the case's scalars.
+    pub fn bytes(&self, case: &Case) -> Result<u64, SizeError> {
+        let arrays = self.arguments.iter().filter_map(|argument| match &argument.kind {
+            ArgumentKind::Array { size, .. } => Some((size, argument.dtype)),
+            ArgumentKind::Scalar => None,
+        });
+        let bytes =
+            |(size, dtype): (&Size, Dtype)| Ok(size.elements(&case.scalars)?.saturating_mul(dtype.bytes() as u64));
+        arrays.map(bytes).try_fold(0_u64, |sum, bytes| Ok(sum.saturating_add(bytes?)))
+    }
 }
 
 /// A language that candidates are written in.
