@@ -1,6 +1,8 @@
 //! What becomes of a task folder, whole or broken?
 
-use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::IteratorRandom};
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
 use warpsmith_kernelbench::{ArgumentKind, Dtype, Fill, Number, Source, TimedCases, Transfer, load};
 
@@ -263,35 +265,21 @@ fn replace_a_line(text: &mut String, rng: &mut StdRng) {
 
 /// Takes out, doubles or replaces a stretch of the text.
 fn mutate(text: &mut String, rng: &mut StdRng) {
-    const ODD: [&str; 16] = [
-        "-",
-        "0",
-        "1e999",
-        "nan",
-        "\"",
-        "'",
-        "[",
-        "]",
-        "{",
-        "}",
-        "=",
-        "\n",
-        "é\u{202e}",
-        "9223372036854775808",
-        "#",
-        "\0",
-    ];
+    const ODD: &str = "- 0 1e999 nan \" ' [ ] { } = \n é\u{202e} 9223372036854775808 # \0";
     if rng.random() {
         return replace_a_line(text, rng);
     }
-    let at = |rng: &mut StdRng| text.floor_char_boundary(rng.random_range(0..=text.len()));
-    let start = at(rng);
-    let end = text.ceil_char_boundary((start + rng.random_range(0..12)).min(text.len()));
-    let stretch = text[start..end].to_owned();
-    match rng.random_range(0..4) {
-        0 => text.replace_range(start..end, ""),
-        1 => text.insert_str(at(rng), &stretch),
-        2 => text.replace_range(start..start, ODD.choose(rng).unwrap()),
-        _ => text.replace_range(start..end, ODD.choose(rng).unwrap()),
-    }
+    let mut chars: Vec<char> = text.chars().collect();
+    let start = rng.random_range(0..=chars.len());
+    let end = (start + rng.random_range(0..12)).min(chars.len());
+    let odd = ODD.split(' ').choose(rng).unwrap().chars();
+    let stretch: Vec<char> = match rng.random_range(0..4) {
+        0 => chars.drain(start..end).collect(),
+        1 => chars.splice(start..start, odd).collect(),
+        2 => chars.splice(start..end, odd).collect(),
+        _ => vec![],
+    };
+    let at = rng.random_range(0..=chars.len());
+    chars.splice(at..at, stretch);
+    *text = chars.into_iter().collect();
 }

@@ -1,5 +1,7 @@
 //! Is the simulation a workshop like any other, only faster and always the same?
 
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
 use metrics::Statistic;
 use std::{path::Path, sync::Arc, time::Duration};
 use warpsmith_kernelbench::{

@@ -111,40 +111,43 @@ const KEYWORDS: [&str; 62] = [
     "while",
 ];
 
-fn kind(document: &Document<'_>, file: &ArgumentFile) -> Result<ArgumentKind, TaskError> {
-    let Some(size) = &file.size else {
-        let help = "add a size to make it an array, or take the key away: a scalar's value comes from each case";
-        if let Some(transfer) = &file.transfer {
-            return document.error(transfer, "a scalar has no transfer", help);
-        }
-        return match &file.fill {
-            Some(fill) => document.error(fill, "a scalar has no fill", help),
-            None => Ok(ArgumentKind::Scalar),
-        };
-    };
-    let Some(transfer) = file.transfer.as_ref().map(|transfer| *transfer.get_ref()) else {
+fn kind(document: &Document<'_>, read: &ArgumentFile) -> Result<ArgumentKind, TaskError> {
+    let Some(size) = &read.size else { return scalar(document, read) };
+    let Some(transfer) = read.transfer.as_ref().map(|transfer| *transfer.get_ref()) else {
         let help = "add transfer = \"in\" (read only), \"out\" (written only) or \"in-out\" (changed in place)";
-        return document.error(&file.name, "this array has no transfer", help);
+        return document.error(&read.name, "this array has no transfer", help);
     };
-    let fill = match (&file.fill, transfer) {
-        (Some(fill), Transfer::Out) => {
+    Ok(ArgumentKind::Array { size: Size(size.get_ref().clone()), transfer, fill: fill(document, read, transfer)? })
+}
+
+fn scalar(document: &Document<'_>, read: &ArgumentFile) -> Result<ArgumentKind, TaskError> {
+    let help = "add a size to make it an array, or take the key away: a scalar's value comes from each case";
+    match (&read.transfer, &read.fill) {
+        (Some(transfer), _) => document.error(transfer, "a scalar has no transfer", help),
+        (None, Some(fill)) => document.error(fill, "a scalar has no fill", help),
+        (None, None) => Ok(ArgumentKind::Scalar),
+    }
+}
+
+fn fill(document: &Document<'_>, read: &ArgumentFile, transfer: Transfer) -> Result<Fill, TaskError> {
+    match (&read.fill, transfer) {
+        (Some(at), Transfer::Out) => {
             let help = "take the fill away, or say transfer = \"in-out\"";
-            return document.error(fill, "an output holds nothing before the call", help);
+            document.error(at, "an output holds nothing before the call", help)
         }
-        (Some(fill), _) => checked_fill(document, fill, file.dtype)?,
-        (None, Transfer::Out) => Fill::Zeros,
+        (Some(at), _) => checked_fill(document, at, read.dtype),
+        (None, Transfer::Out) => Ok(Fill::Zeros),
         (None, _) => {
             let help = "add a fill: \"zeros\", \"ones\", { uniform = { low = 0, high = 1 } }, \
                         { normal = { mean = 0, std = 1 } } or { integers = { low = 0, high = 9 } }";
-            return document.error(&file.name, "nothing says what this array holds", help);
+            document.error(&read.name, "nothing says what this array holds", help)
         }
-    };
-    Ok(ArgumentKind::Array { size: Size(size.get_ref().clone()), transfer, fill })
+    }
 }
 
-fn checked_fill(document: &Document<'_>, fill: &Spanned<Fill>, dtype: Dtype) -> Result<Fill, TaskError> {
+fn checked_fill(document: &Document<'_>, at: &Spanned<Fill>, dtype: Dtype) -> Result<Fill, TaskError> {
     let whole = matches!(dtype, Dtype::I32 | Dtype::I64);
-    let (holds, expected) = match *fill.get_ref() {
+    let (holds, expected) = match *at.get_ref() {
         Fill::Zeros | Fill::Ones => (true, ""),
         Fill::Uniform { low, high } => (
             low.is_finite() && high.is_finite() && low < high && !whole,
@@ -160,17 +163,17 @@ fn checked_fill(document: &Document<'_>, fill: &Spanned<Fill>, dtype: Dtype) -> 
         }
     };
     if holds {
-        return Ok(*fill.get_ref());
+        return Ok(*at.get_ref());
     }
-    document.error(fill, "an array cannot be filled like this", format!("expected {expected}"))
+    document.error(at, "an array cannot be filled like this", format!("expected {expected}"))
 }
 
 /// Whether each size uses integer scalars only.
 fn check_sizes(document: &Document<'_>, files: &[ArgumentFile], arguments: &[Argument]) -> Result<(), TaskError> {
-    let whole = |argument: &&Argument| {
-        matches!((&argument.kind, argument.dtype), (ArgumentKind::Scalar, Dtype::I32 | Dtype::I64))
+    let integer = |argument: &&Argument| {
+        argument.kind == ArgumentKind::Scalar && matches!(argument.dtype, Dtype::I32 | Dtype::I64)
     };
-    let scalars: Vec<&str> = arguments.iter().filter(whole).map(|argument| argument.name.as_str()).collect();
+    let scalars: Vec<&str> = arguments.iter().filter(integer).map(|argument| argument.name.as_str()).collect();
     for size in files.iter().filter_map(|file| file.size.as_ref()) {
         let name = size.get_ref().split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
         let mut names = name.filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'));

@@ -92,12 +92,12 @@ fn scalars(
         let help = format!("expected a name and the scalar arguments: {list}");
         return document.error(unknown, format!("`{}` is no scalar argument", unknown.get_ref()), help);
     }
-    let value = |argument: &&Argument| match case.get_ref().get(argument.name.as_str()) {
-        Some(value) => Ok((argument.name.clone(), number(document, argument, value)?)),
-        None => {
+    let value = |argument: &&Argument| {
+        let Some(value) = case.get_ref().get(argument.name.as_str()) else {
             let help = format!("expected a value for each scalar argument: {list}");
-            document.error(name, format!("this case gives no value for `{}`", argument.name), help)
-        }
+            return document.error(name, format!("this case gives no value for `{}`", argument.name), help);
+        };
+        Ok((argument.name.clone(), number(document, argument, value)?))
     };
     wanted.iter().map(value).collect()
 }

@@ -94,8 +94,8 @@ impl Place {
     const WIDEST: usize = 120;
 
     fn of(text: &str, at: Range<usize>) -> Self {
-        let start = text.floor_char_boundary(at.start);
-        let end = text.ceil_char_boundary(at.end.max(start));
+        let start = if text.is_char_boundary(at.start) { at.start } else { 0 };
+        let end = if text.is_char_boundary(at.end) { at.end.max(start) } else { start };
         let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
         let line_end = text[start..].find('\n').map_or(text.len(), |newline| start + newline);
         Self {
