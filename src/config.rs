@@ -1,0 +1,197 @@
+//! What is set, and where does it come from?
+//!
+//! One merged configuration, made once: defaults, then `warpsmith.toml`, then flags. `src/defaults.toml` documents every
+//! key; a test keeps it equal to [`Config::default`].
+
+mod layers;
+mod secret;
+
+pub use layers::{ConfigError, Layers, Origin};
+pub use secret::Secret;
+
+use agents::llm::Role;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The commented defaults, as the user reads them.
+pub const DEFAULTS: &str = include_str!("defaults.toml");
+
+/// The merged configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// What answers.
+    pub model: Model,
+    /// How a run goes.
+    pub run: Run,
+    /// How timings are taken.
+    pub timing: Timing,
+    /// Where candidates are built and run.
+    pub workshop: Workshop,
+    /// What is said to models.
+    pub prompts: Prompts,
+}
+
+/// `[model]`: what answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Model {
+    /// `openai:NAME`, `replay:RUN`, `mailbox:DIR` or `scripted:FILE`; empty for the task's recorded run.
+    pub spec: String,
+    /// The endpoint's base URL; empty for `OpenAI`'s own.
+    pub base_url: String,
+    /// The key. Never written.
+    #[serde(skip_serializing)]
+    pub api_key: Option<Secret>,
+    /// A file that holds the key. Its name is not written either.
+    #[serde(skip_serializing)]
+    pub api_key_file: Option<std::path::PathBuf>,
+    /// How long one request may take, in seconds.
+    pub request_timeout_s: u64,
+    /// How long one question may take with all retries, in seconds.
+    pub deadline_s: u64,
+    /// Requests that follow a failed one.
+    pub retries: u32,
+    /// Questions under way at the same time.
+    pub in_flight: usize,
+    /// A file of prices; empty for the embedded one.
+    pub prices: String,
+    /// Who is behind the answers, for the record.
+    pub answered_by: String,
+    /// What a role has of its own.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub roles: BTreeMap<Role, RoleModel>,
+}
+
+/// `[model.roles.ROLE]`: what a role has of its own; what is left out is the endpoint's default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RoleModel {
+    /// The model's name, instead of the one in the specification.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Sampling temperature.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f32>,
+    /// The longest reply, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// How much a reasoning model is to think, in the endpoint's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_effort: Option<String>,
+}
+
+/// `[run]`: how a run goes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Run {
+    /// A policy's name or file; empty for the default.
+    pub policy: String,
+    /// How many candidates are written; 0 for the policy's number.
+    pub rounds: u32,
+    /// Where the folders of runs are made.
+    pub folder: std::path::PathBuf,
+    /// Who chooses the shapes: `task`, `model`, or empty for the policy's choice.
+    pub shapes: String,
+    /// Who decides on the next step: `rule`, `model`, or empty for the policy's choice.
+    pub planner: String,
+    /// Whether a prompt that differs from a recorded one is an error.
+    pub strict_replay: bool,
+}
+
+/// `[timing]`: how timings are taken; 0 for the policy's number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Timing {
+    /// Calls before the first sample.
+    pub warmup: u32,
+    /// Samples.
+    pub repetitions: u32,
+}
+
+/// `[workshop]`: where candidates are built and run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Workshop {
+    /// The compiler of C; empty for the system's.
+    pub c_compiler: String,
+    /// The compiler of C++; empty for the system's.
+    pub cpp_compiler: String,
+    /// Where builds are kept; empty for the user's cache folder.
+    pub cache: String,
+    /// What a candidate may use beside its arguments, in MiB.
+    pub memory_mib: u64,
+    /// The largest case that is run, in MiB of arguments.
+    pub largest_case_mib: u64,
+}
+
+/// `[prompts]`: what is said to models.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Prompts {
+    /// A folder of templates that replace the embedded ones; empty for none.
+    pub folder: String,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self {
+            spec: String::new(),
+            base_url: String::new(),
+            api_key: None,
+            api_key_file: None,
+            request_timeout_s: 600,
+            deadline_s: 1800,
+            retries: 6,
+            in_flight: 4,
+            prices: String::new(),
+            answered_by: String::new(),
+            roles: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self {
+            policy: String::new(),
+            rounds: 0,
+            folder: "runs".into(),
+            shapes: String::new(),
+            planner: String::new(),
+            strict_replay: false,
+        }
+    }
+}
+
+impl Default for Workshop {
+    fn default() -> Self {
+        Self {
+            c_compiler: String::new(),
+            cpp_compiler: String::new(),
+            cache: String::new(),
+            memory_mib: 2048,
+            largest_case_mib: 1024,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commented_defaults_are_the_defaults_and_leave_no_key_out() {
+        let commented: toml::Table = DEFAULTS.parse().unwrap();
+        let actual: toml::Table = toml::to_string(&Config::default()).unwrap().parse().unwrap();
+        assert_eq!(commented, actual);
+    }
+
+    #[test]
+    fn a_key_is_read_and_never_written() {
+        let config: Config = toml::from_str("model.api_key = 'sk-very-secret'").unwrap();
+        assert_eq!(config.model.api_key.as_ref().unwrap().reveal(), "sk-very-secret");
+        assert!(!toml::to_string(&config).unwrap().contains("sk-very"));
+        assert!(!format!("{config:?}").contains("sk-very"));
+    }
+}

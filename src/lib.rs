@@ -1,0 +1,6 @@
+//! The program: its commands, its configuration, where a run is kept, and what the terminal shows of it.
+//!
+//! It knows nothing of how a kernel is judged. Start reading at [`cli`].
+
+pub mod config;
+pub mod store;

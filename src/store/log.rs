@@ -1,0 +1,244 @@
+//! What happened, line by line on disk?
+
+use super::{
+    StoreError,
+    blobs::{Blobs, require_plain_file},
+};
+use agents::{
+    event::{Event, Line, readable},
+    log::{Log, LogError},
+};
+use kernelbench::Hash;
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Read, Write},
+    path::{Path, PathBuf},
+};
+
+/// The longest line that is read, in bytes: an event holds numbers and short texts, long ones are blobs.
+const LONGEST_LINE: u64 = 64 << 20;
+
+/// What stands in a task's record.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Its events in order, with their times.
+    pub lines: Vec<Line>,
+    /// Bytes of whole lines; a process that was killed while it wrote leaves a torn line behind them.
+    pub whole: u64,
+    /// Bytes of the torn line, 0 if there is none.
+    pub torn: u64,
+    /// Texts by hash.
+    pub blobs: Blobs,
+}
+
+impl Record {
+    /// The events alone.
+    pub fn events(&self) -> impl Iterator<Item = Event> {
+        self.lines.iter().map(|line| line.event.clone())
+    }
+
+    /// Reads the record in this file.
+    ///
+    /// # Errors
+    ///
+    /// If it is not one, if its format is unknown, or if a line is damaged or missing, with the line's number.
+    pub fn read(path: &Path, blobs: Blobs) -> Result<Self, StoreError> {
+        require_plain_file(path)?;
+        let file = File::open(path).map_err(|e| StoreError::system("open it", path, e))?;
+        let mut record = Self { lines: vec![], whole: 0, torn: 0, blobs };
+        let mut from = BufReader::new(file);
+        while record.read_line(&mut from, path)? {}
+        Ok(record)
+    }
+
+    fn read_line(&mut self, from: &mut impl BufRead, path: &Path) -> Result<bool, StoreError> {
+        let number = self.lines.len() + 1;
+        let mut bytes = vec![];
+        let read = from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
+        read.map_err(|e| StoreError::system("read it", path, e))?;
+        if bytes.len() as u64 == LONGEST_LINE {
+            return Err(StoreError::damaged_at(path, number, "the line is longer than 64 MiB: no run writes that"));
+        }
+        if bytes.last() != Some(&b'\n') {
+            self.torn = bytes.len() as u64;
+            return Ok(false);
+        }
+        self.lines.push(parse(&bytes, number, path)?);
+        self.whole += bytes.len() as u64;
+        Ok(true)
+    }
+}
+
+fn parse(bytes: &[u8], number: usize, path: &Path) -> Result<Line, StoreError> {
+    let damaged = |why: String| StoreError::damaged_at(path, number, why);
+    if number == 1 {
+        check_format(bytes).map_err(damaged)?;
+    }
+    let line: Line = serde_json::from_slice(bytes).map_err(|e| {
+        damaged(format!(
+            "this is not an event ({e}): the file was damaged; restore it from a copy, or cut it before this line"
+        ))
+    })?;
+    if line.seq != number as u64 - 1 {
+        let (expected, got) = (number - 1, line.seq);
+        return Err(damaged(format!(
+            "event {expected} was expected and {got} stands here: lines are missing or doubled; restore the file from a copy"
+        )));
+    }
+    if (line.seq == 0) != matches!(line.event, Event::Opened { .. }) {
+        return Err(damaged(
+            "a record opens with the event \"opened\", once: the file was put together by hand".to_owned(),
+        ));
+    }
+    Ok(line)
+}
+
+/// The first line says the format, whatever else later formats may change.
+fn check_format(bytes: &[u8]) -> Result<(), String> {
+    #[derive(serde::Deserialize)]
+    struct Opening {
+        format: u32,
+    }
+    let opening: Opening = serde_json::from_slice(bytes).map_err(|_| {
+        "this is not a record: the first line names no format; expected the events.jsonl of a run".to_owned()
+    })?;
+    readable(opening.format)
+}
+
+/// The record of one task, open for appending.
+#[derive(Debug)]
+pub struct TaskLog {
+    path: PathBuf,
+    file: File,
+    next: u64,
+    length: u64,
+    blobs: Blobs,
+}
+
+impl TaskLog {
+    /// Opens or begins the record in this file, for whoever holds the run's lock. A torn last line is cut off; the
+    /// word says so.
+    ///
+    /// # Errors
+    ///
+    /// If what is there cannot be read, or nothing can be written.
+    pub(super) fn open(path: &Path, blobs: Blobs) -> Result<(Self, Option<String>), StoreError> {
+        let (next, length, torn) = match fs::symlink_metadata(path) {
+            Err(_) => (0, 0, 0),
+            Ok(_) => {
+                let record = Record::read(path, blobs.clone())?;
+                (record.lines.len() as u64, record.whole, record.torn)
+            }
+        };
+        let opened = File::options().create(true).append(true).open(path);
+        let file = opened.map_err(|e| StoreError::system("open it for writing", path, e))?;
+        if torn > 0 {
+            file.set_len(length).map_err(|e| StoreError::system("cut off its torn last line", path, e))?;
+        }
+        let word = (torn > 0)
+            .then(|| format!("{}: the last line was torn when the run was killed; it is dropped", path.display()));
+        Ok((Self { path: path.to_owned(), file, next, length, blobs }, word))
+    }
+
+    /// One write of one whole line. If only part of it went out, that part is taken back.
+    fn append(&mut self, line: &[u8]) -> Result<(), StoreError> {
+        if let Err(e) = self.file.write_all(line).and_then(|()| self.file.flush()) {
+            let _ = self.file.set_len(self.length);
+            return Err(StoreError::system("append to the record", &self.path, e));
+        }
+        self.length += line.len() as u64;
+        self.next += 1;
+        Ok(())
+    }
+}
+
+impl Log for TaskLog {
+    fn note(&mut self, event: &Event) -> Result<(), LogError> {
+        let line = Line { seq: self.next, at_ms: jiff::Timestamp::now().as_millisecond(), event: event.clone() };
+        let mut text = serde_json::to_vec(&line).map_err(|e| LogError(format!("an event cannot be written: {e}")))?;
+        text.push(b'\n');
+        self.append(&text)?;
+        Ok(())
+    }
+
+    fn keep(&mut self, text: &str) -> Result<Hash, LogError> {
+        Ok(self.blobs.keep(text)?)
+    }
+
+    fn fetch(&self, hash: &Hash) -> Result<String, LogError> {
+        Ok(self.blobs.fetch(hash)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agents::event::{End, FORMAT, Step};
+    use metrics::{Machine, MachineKind};
+
+    fn opened() -> Event {
+        let machine = Machine {
+            kind: MachineKind::Simulated,
+            name: "none".into(),
+            arch: "none".into(),
+            facts: vec![],
+            bandwidths: vec![],
+            peak_flops: None,
+        };
+        let hash = Hash::of(b"");
+        Event::Opened { format: FORMAT, task: hash.clone(), name: "t".into(), policy: hash, model: "m".into(), machine }
+    }
+
+    fn three_events(folder: &Path) -> PathBuf {
+        let path = folder.join("events.jsonl");
+        let (mut log, _) = TaskLog::open(&path, Blobs::at(folder.join("blobs"))).unwrap();
+        for event in [opened(), Event::Began { round: 1, step: Step::Seed }, Event::Ended { end: End::OutOfRounds }] {
+            log.note(&event).unwrap();
+        }
+        path
+    }
+
+    fn read(path: &Path) -> Result<Record, String> {
+        Record::read(path, Blobs::at(path.with_file_name("blobs"))).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_record_cut_at_any_byte_keeps_every_whole_line_and_can_be_appended_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = three_events(folder.path());
+        let whole = fs::read(&path).unwrap();
+        for cut in 0..whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let lines = whole[..cut].iter().filter(|b| **b == b'\n').count();
+            assert_eq!(read(&path).unwrap().lines.len(), lines);
+            let (mut log, word) = TaskLog::open(&path, Blobs::at(folder.path().join("blobs"))).unwrap();
+            assert_eq!(word.is_some(), cut > 0 && whole[cut - 1] != b'\n');
+            log.note(&if lines == 0 { opened() } else { Event::BrokeOff { why: "x".into() } }).unwrap();
+            assert_eq!(read(&path).unwrap().lines.len(), lines + 1);
+        }
+    }
+
+    #[test]
+    fn a_missing_line_is_named_by_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = three_events(folder.path());
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        fs::write(&path, format!("{}\n{}\n", lines[0], lines[2])).unwrap();
+        let error = read(&path).unwrap_err();
+        assert!(error.contains("events.jsonl:2:") && error.contains("event 1 was expected and 2"), "{error}");
+    }
+
+    #[test]
+    fn garbage_inside_and_a_foreign_file_and_another_format_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = three_events(folder.path());
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replacen("\"event\":\"began\"", "\"event\":\"begun\"", 1)).unwrap();
+        assert!(read(&path).unwrap_err().contains("events.jsonl:2: this is not an event"));
+        fs::write(&path, text.replacen("\"format\":1", "\"format\":99", 1)).unwrap();
+        assert!(read(&path).unwrap_err().contains("has format 99"));
+        fs::write(&path, "Dear diary\n").unwrap();
+        assert!(read(&path).unwrap_err().contains("this is not a record"));
+    }
+}
