@@ -27,9 +27,9 @@ pub struct RunHeader {
     pub answered_by: String,
     /// The policy's name.
     pub policy: String,
-    /// The seed of a simulated machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seed: Option<u64>,
+    /// Whether the machine was a simulation.
+    #[serde(default)]
+    pub simulated: bool,
     /// Compilers by name, with the version that they print.
     #[serde(default)]
     pub compilers: BTreeMap<String, String>,
@@ -42,13 +42,15 @@ pub struct RunHeader {
     pub configuration: Config,
 }
 
+/// What every version of the header holds.
+#[derive(Deserialize)]
+struct Opening {
+    format: u32,
+}
+
 impl RunHeader {
     pub(super) fn read(path: &Path) -> Result<Self, StoreError> {
         let text = read_plain_file(path, LARGEST)?;
-        #[derive(Deserialize)]
-        struct Opening {
-            format: u32,
-        }
         let not_ours = |e: &toml::de::Error| {
             StoreError::damaged(path, format!("this is not the header of a run: {}", e.message()))
         };

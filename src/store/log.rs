@@ -123,12 +123,11 @@ impl TaskLog {
     ///
     /// If what is there cannot be read, or nothing can be written.
     pub(super) fn open(path: &Path, blobs: Blobs) -> Result<(Self, Option<String>), StoreError> {
-        let (next, length, torn) = match fs::symlink_metadata(path) {
-            Err(_) => (0, 0, 0),
-            Ok(_) => {
-                let record = Record::read(path, blobs.clone())?;
-                (record.lines.len() as u64, record.whole, record.torn)
-            }
+        let (next, length, torn) = if fs::symlink_metadata(path).is_ok() {
+            let record = Record::read(path, blobs.clone())?;
+            (record.lines.len() as u64, record.whole, record.torn)
+        } else {
+            (0, 0, 0)
         };
         let opened = File::options().create(true).append(true).open(path);
         let file = opened.map_err(|e| StoreError::system("open it for writing", path, e))?;
@@ -209,7 +208,7 @@ mod tests {
         let whole = fs::read(&path).unwrap();
         for cut in 0..whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
-            let lines = whole[..cut].iter().filter(|b| **b == b'\n').count();
+            let lines = String::from_utf8_lossy(&whole[..cut]).matches('\n').count();
             assert_eq!(read(&path).unwrap().lines.len(), lines);
             let (mut log, word) = TaskLog::open(&path, Blobs::at(folder.path().join("blobs"))).unwrap();
             assert_eq!(word.is_some(), cut > 0 && whole[cut - 1] != b'\n');
