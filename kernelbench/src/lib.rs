@@ -4,6 +4,7 @@
 
 mod candidate;
 mod certificate;
+pub mod cpu;
 mod evaluation;
 mod failure;
 mod hash;

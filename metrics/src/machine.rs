@@ -21,7 +21,7 @@ pub struct Fact {
     pub value: String,
 }
 
-/// How fast one core copies a working set of this size.
+/// How fast one core moves a working set of this size: the best of copying, adding two arrays into a third, and reading.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bandwidth {
     /// Bytes read and written in one pass.
@@ -41,7 +41,7 @@ pub struct Machine {
     pub arch: String,
     /// The specification, line by line, in a stable order.
     pub facts: Vec<Fact>,
-    /// Measured copy bandwidths, by growing working set; empty where nothing was measured.
+    /// Measured bandwidths, by growing working set; empty where nothing was measured.
     pub bandwidths: Vec<Bandwidth>,
     /// Measured peak of fused multiply-adds on one core, in operations a second (two a multiply-add), single precision.
     pub peak_flops: Option<f64>,
@@ -56,7 +56,7 @@ impl Machine {
         (best > 0.0).then(|| bytes as f64 / best * 1e9)
     }
 
-    /// The copy bandwidth at a working set of this size, in bytes a second: that of the next measured size above it,
+    /// The bandwidth at a working set of this size, in bytes a second: that of the next measured size above it,
     /// or of the largest. `None` where nothing was measured.
     #[must_use]
     pub fn bandwidth_at(&self, bytes: u64) -> Option<f64> {
