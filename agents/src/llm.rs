@@ -1,5 +1,7 @@
 //! Who answers? The language model, as a port.
 
+pub mod chat;
+pub mod mailbox;
 pub mod remembering;
 pub mod replay;
 pub mod scripted;
@@ -103,7 +105,8 @@ pub struct CallId {
 
 impl std::fmt::Display for CallId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.round-{}.{}.{}", self.task, self.round, self.role.name(), self.attempt)
+        let (role, purpose) = (self.role.name(), self.purpose.name());
+        write!(f, "{}.round-{}.{role}.{purpose}.{}", self.task, self.round, self.attempt)
     }
 }
 
