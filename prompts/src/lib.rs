@@ -1,9 +1,37 @@
 //! Words: what is said to a model, and what its reply means.
 //!
-//! Nothing here starts a process, opens a connection or knows of actors.
+//! Nothing here starts a process, opens a connection or knows of actors. Each page of `templates/` has a source file of
+//! its name, which renders it and, where the page asks for something of its own, reads the reply.
 
+mod advise;
+mod again;
+mod apply;
+mod code;
+mod diagnose;
+mod example;
+mod fix;
+mod library;
+mod optimize;
+mod pages;
+mod plan;
 mod prompt;
+mod refine;
+mod reply;
+mod retry;
+mod seed;
+mod shapes;
+#[cfg(test)]
+mod snapshots;
+mod suggest;
 mod verdict;
+mod words;
 
+pub use advise::read_optimization;
+pub use code::read_candidate;
+pub use diagnose::read_fix;
+pub use pages::{Prompts, TemplateError};
+pub use plan::{PlanBase, PlanLine, PlanProposal, read_plan};
 pub use prompt::{Prompt, Speaker, Turn};
+pub use shapes::read_shapes;
+pub use suggest::read_suggestions;
 pub use verdict::{Fix, Optimization, Suggestions, Unreadable, Verdict};

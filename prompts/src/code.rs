@@ -1,0 +1,200 @@
+//! Which source file does a reply hold? The first fenced block that is code.
+
+use crate::{
+    Unreadable,
+    reply::{after_thinking, beginning, quoted},
+};
+use kernelbench::{Candidate, Language};
+
+/// Bytes of a reply that are looked at.
+const LOOKED_AT: usize = 1 << 20;
+/// Info strings of blocks that are no code.
+const NO_CODE: [&str; 24] = [
+    "json",
+    "text",
+    "txt",
+    "plaintext",
+    "plain",
+    "output",
+    "log",
+    "console",
+    "diff",
+    "patch",
+    "bash",
+    "sh",
+    "shell",
+    "zsh",
+    "markdown",
+    "md",
+    "yaml",
+    "toml",
+    "xml",
+    "html",
+    "make",
+    "makefile",
+    "cmake",
+    "csv",
+];
+
+/// Info strings of other languages.
+const OTHER_LANGUAGES: [(&str, &str); 16] = [
+    ("python", "Python"),
+    ("py", "Python"),
+    ("python3", "Python"),
+    ("triton", "Python"),
+    ("cuda", "CUDA"),
+    ("cu", "CUDA"),
+    ("hip", "HIP"),
+    ("rust", "Rust"),
+    ("rs", "Rust"),
+    ("java", "Java"),
+    ("javascript", "JavaScript"),
+    ("go", "Go"),
+    ("fortran", "Fortran"),
+    ("julia", "Julia"),
+    ("asm", "assembly"),
+    ("opencl", "OpenCL"),
+];
+
+/// A fenced block.
+struct Block<'a> {
+    /// The first word behind the fence, in lower case.
+    info: String,
+    text: &'a str,
+    closed: bool,
+}
+
+/// Reads the Coder's reply: the first fenced block, unless it is JSON, text, a patch or a command line; then the first
+/// that is code (CudaForge's release takes the first of all). Line ends become `\n`.
+///
+/// # Errors
+/// Where there is no such block, it is empty, it is cut off, or it is in another language.
+pub fn read_candidate(reply: &str, language: Language) -> Result<Candidate, Unreadable> {
+    let (text, cut) = beginning(after_thinking(reply)?, LOOKED_AT);
+    let mut seen = None;
+    let block = blocks(text).find(|block| {
+        let code = !NO_CODE.contains(&block.info.as_str());
+        seen = seen.take().or_else(|| (!code).then(|| block.info.clone()));
+        code
+    });
+    let block = block.ok_or_else(|| no_block(seen.as_deref()))?;
+    if !block.closed {
+        let why =
+            if cut { "its code is longer than 1 MiB" } else { "its code block is not closed: the reply was cut off" };
+        return Err(Unreadable(why.into()));
+    }
+    check_language(&block, language)?;
+    let source = block.text.replace("\r\n", "\n");
+    Ok(Candidate::new(format!("{}\n", source.trim_end())))
+}
+
+fn no_block(seen: Option<&str>) -> Unreadable {
+    Unreadable(match seen {
+        Some("diff" | "patch") => "it holds a patch; the complete source file was asked for".into(),
+        Some(info) => format!("its only code block is {info}, no source file"),
+        None => "it holds no fenced code block".into(),
+    })
+}
+
+fn check_language(block: &Block<'_>, language: Language) -> Result<(), Unreadable> {
+    let asked = match language {
+        Language::C => "C11",
+        Language::Cpp => "C++17",
+    };
+    let lines = code_lines(block.text);
+    if lines.is_empty() {
+        return Err(Unreadable("its code block is empty".into()));
+    }
+    let by_info = OTHER_LANGUAGES.iter().find(|(info, _)| *info == block.info).map(|(_, name)| *name);
+    if let Some(other) = by_info.or_else(|| other_language(&lines)) {
+        return Err(Unreadable(format!("its code block is {other}; {asked} was asked for")));
+    }
+    let is_code = block.text.contains('(') && block.text.contains('{');
+    if !is_code {
+        let first = quoted(lines.first().copied().unwrap_or_default());
+        return Err(Unreadable(format!("its code block holds no function; it begins with \"{first}\"")));
+    }
+    Ok(())
+}
+
+/// The language that these lines are plainly written in, if it is neither C nor C++.
+fn other_language(lines: &[&str]) -> Option<&'static str> {
+    let starts = |prefix: &str| lines.iter().any(|line| line.starts_with(prefix));
+    let definition = |line: &&&str| (line.starts_with("def ") || line.starts_with("class ")) && line.ends_with(':');
+    if starts("import torch") || starts("import numpy") || starts("import triton") || starts("from torch") {
+        return Some("Python");
+    }
+    if lines.iter().any(|line| definition(&line)) {
+        return Some("Python");
+    }
+    if lines.iter().any(|line| line.contains("__global__") || line.contains("<<<")) {
+        return Some("CUDA");
+    }
+    starts("fn main").then_some("Rust")
+}
+
+/// The lines outside C comments, trimmed at their end; empty ones are left out.
+fn code_lines(text: &str) -> Vec<&str> {
+    let mut in_comment = false;
+    let mut lines = Vec::new();
+    for line in text.lines().map(str::trim_end) {
+        let inside = in_comment;
+        in_comment = match (line.rfind("/*"), line.rfind("*/")) {
+            (Some(open), Some(close)) => open > close,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => in_comment,
+        };
+        let start = line.trim_start();
+        if !inside && !start.is_empty() && !start.starts_with("//") && !start.starts_with("/*") {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// The fenced blocks, in order; the last may lack its end.
+fn blocks(text: &str) -> impl Iterator<Item = Block<'_>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        loop {
+            let (line, after) = next_line(rest)?;
+            rest = after;
+            let Some((fence, info)) = opening(line) else { continue };
+            let (text, after, closed) = until_closed(rest, fence);
+            rest = after;
+            return Some(Block { info, text, closed });
+        }
+    })
+}
+
+/// The text before the line that closes this fence, the text behind that line, and whether there is one.
+fn until_closed<'a>(text: &'a str, fence: &str) -> (&'a str, &'a str, bool) {
+    let mut rest = text;
+    while let Some((line, after)) = next_line(rest) {
+        if closes(line, fence) {
+            return (&text[..text.len() - rest.len()], after, true);
+        }
+        rest = after;
+    }
+    (text, "", false)
+}
+
+fn next_line(text: &str) -> Option<(&str, &str)> {
+    if text.is_empty() { None } else { Some(text.split_once('\n').unwrap_or((text, ""))) }
+}
+
+/// The fence of an opening line, and the first word behind it.
+fn opening(line: &str) -> Option<(&str, String)> {
+    let line = line.trim();
+    let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+    let info = line.trim_start_matches(mark);
+    let fence = &line[..line.len() - info.len()];
+    let word = info.trim_start_matches(['{', '.', ' ']).split([' ', ',', '}', ':', '\t']).next().unwrap_or("");
+    (fence.len() >= 3 && !info.contains('`')).then(|| (fence, word.to_lowercase()))
+}
+
+fn closes(line: &str, fence: &str) -> bool {
+    let line = line.trim();
+    line.len() >= fence.len() && line.starts_with(fence) && line.trim_start_matches(&fence[..1]).is_empty()
+}

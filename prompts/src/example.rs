@@ -1,0 +1,204 @@
+//! On what is a template tried before a run? One small task, and each situation that a page must cope with.
+
+use crate::{
+    Fix, Optimization, PlanLine, Suggestions, Unreadable, advise, again, apply, diagnose, fix, optimize, plan, refine,
+    retry, seed, shapes,
+};
+use kernelbench::{
+    Argument, ArgumentKind, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext, Language,
+    Number, Size, Source, Task, Timed, TimedCases, Tolerance, Transfer,
+};
+use metrics::{Bandwidth, Fact, Interval, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing};
+use minijinja::Value;
+
+const REFERENCE: &str = r#"#include <cstdint>
+
+extern "C" void scale(float* out, const float* input, int64_t rows, int64_t columns, float factor) {
+    for (int64_t i = 0; i < rows * columns; ++i) {
+        out[i] = factor * input[i];
+    }
+}
+"#;
+
+/// The values of every page, several times where it has several faces.
+pub(crate) fn pages() -> Vec<(&'static str, Value)> {
+    let (task, machine, candidate, profile) = (task(), machine(), Candidate::new(REFERENCE), profile());
+    let (task, machine, candidate, profile) = (&task, &machine, &candidate, Some(&profile));
+    let (timed, mismatch, build) = (timed(), mismatch(), build());
+    let (passed, failed) = (Evaluation::Passed(timed.clone()), Evaluation::Failed(mismatch.clone()));
+    let bare = Machine { facts: vec![], bandwidths: vec![], peak_flops: None, ..machine.clone() };
+    vec![
+        ("seed", seed::values(task, machine)),
+        ("seed", seed::values(task, &bare)),
+        ("fix", fix::values(task, candidate, &mismatch, Some(&one_fix()))),
+        ("fix", fix::values(task, candidate, &build, None)),
+        ("optimize", optimize::values(task, machine, candidate, Some(&one_optimization()))),
+        ("optimize", optimize::values(task, machine, candidate, None)),
+        ("refine", refine::values(task, machine, candidate, &failed, None)),
+        ("refine", refine::values(task, machine, candidate, &passed, profile)),
+        ("retry", retry::values(task, machine, candidate, true)),
+        ("retry", retry::values(task, machine, candidate, false)),
+        ("apply", apply::values(task, machine, candidate, true, Some(&suggestions()))),
+        ("apply", apply::values(task, machine, candidate, false, None)),
+        ("diagnose", diagnose::values(task, candidate, &mismatch)),
+        ("diagnose", diagnose::values(task, candidate, &build)),
+        ("advise", advise::values(task, machine, candidate, &timed, profile)),
+        ("advise", advise::values(task, machine, candidate, &timed, None)),
+        ("suggest", refine::values(task, machine, candidate, &failed, None)),
+        ("suggest", refine::values(task, machine, candidate, &passed, profile)),
+        ("plan", plan::values(task, &history(), &["fix".into(), "optimize".into()])),
+        ("plan", plan::values(task, &[], &["seed".into()])),
+        ("shapes", shapes::values(task, 10, 1 << 30)),
+    ]
+}
+
+/// The values of the page that asks once more.
+pub(crate) fn again() -> Value {
+    again::values(&Unreadable("it holds no JSON object".into()), "One JSON object.")
+}
+
+pub(crate) fn task() -> Task {
+    let kernel = KernelContext {
+        language: Language::Cpp,
+        entry: "scale".into(),
+        arguments: arguments(),
+        flags: vec!["-O3".into(), "-march=native".into()],
+        reference: REFERENCE.into(),
+        tuning: [].into(),
+    };
+    Task {
+        name: "scale".into(),
+        summary: "Multiplies a matrix by a number: out = factor * input, row by row.".into(),
+        source: Source::Context(kernel),
+        tolerance: Tolerance { atol: 1e-6, rtol: 1e-5, share: 1.0 },
+        cases: vec![case(16, 4096), case(64, 1000)],
+        final_cases: vec![case(7, 1003)],
+        timed: TimedCases::All,
+    }
+}
+
+fn arguments() -> Vec<Argument> {
+    let array = |transfer| {
+        let fill = if transfer == Transfer::In {
+            Fill::Normal { mean: 0.0, std: 1.0, minus_infinity: 0.0 }
+        } else {
+            Fill::Zeros
+        };
+        ArgumentKind::Array { size: Size("rows * columns".into()), transfer, fill }
+    };
+    let argument = |name: &str, dtype, kind| Argument { name: name.into(), dtype, kind };
+    vec![
+        argument("out", Dtype::F32, array(Transfer::Out)),
+        argument("input", Dtype::F32, array(Transfer::In)),
+        argument("rows", Dtype::I64, ArgumentKind::Scalar),
+        argument("columns", Dtype::I64, ArgumentKind::Scalar),
+        argument("factor", Dtype::F32, ArgumentKind::Scalar),
+    ]
+}
+
+fn case(rows: i64, columns: i64) -> Case {
+    let scalars = [
+        ("rows".into(), Number::Integer(rows)),
+        ("columns".into(), Number::Integer(columns)),
+        ("factor".into(), Number::Float(0.5)),
+    ];
+    Case { name: format!("{rows}x{columns}"), scalars: scalars.into() }
+}
+
+pub(crate) fn machine() -> Machine {
+    let fact = |name: &str, value: &str| Fact { name: name.into(), value: value.into() };
+    let bandwidth = |kib: u64, gb: f64| Bandwidth { working_set_bytes: kib << 10, bytes_per_second: gb * 1e9 };
+    Machine {
+        kind: MachineKind::Cpu,
+        name: "Example CPU @ 2.40GHz".into(),
+        arch: "x86_64".into(),
+        facts: vec![fact("cores", "2"), fact("L1d cache", "32 KiB"), fact("vector extensions", "avx avx2 fma")],
+        bandwidths: vec![bandwidth(16, 110.4), bandwidth(65536, 11.9)],
+        peak_flops: Some(73.6e9),
+    }
+}
+
+pub(crate) fn timed() -> Timed {
+    let speedup = Speedup { ratio: 1.42, interval: Interval { low: 1.38, high: 1.47 } };
+    let case = |name: &str, reference, candidate| CaseTiming {
+        case: name.into(),
+        reference: Timing::of([reference]),
+        candidate: Timing::of([candidate]),
+        speedup,
+        floor_ns: Some(4_750.0),
+    };
+    let cases = vec![case("16x4096", 61_250.0, 43_130.0), case("64x1000", 59_800.0, 42_115.0)];
+    Timed { cases, speedup, statistic: Statistic::Median }
+}
+
+pub(crate) fn profile() -> Profile {
+    let reading = |name: &str, value, unit: &str, meaning: &str| Reading {
+        name: name.into(),
+        value,
+        unit: unit.into(),
+        meaning: meaning.into(),
+    };
+    Profile {
+        rung: Rung::Perf,
+        case: "16x4096".into(),
+        readings: vec![
+            reading("instructions", Some(181_403.0), "", "instructions that retired"),
+            reading("ipc", Some(1.823_456_7), "", "instructions per cycle"),
+            reading("l1d-miss-rate", Some(12.5), "%", "loads that miss the first cache"),
+            reading("llc-misses", None, "", "loads that go to memory"),
+        ],
+        notes: vec!["llc-misses cannot be counted on this machine".into()],
+    }
+}
+
+pub(crate) fn mismatch() -> Failure {
+    Failure::Mismatch {
+        case: "64x1000".into(),
+        argument: "out".into(),
+        wrong: 512,
+        total: 64_000,
+        worst_at: 63_488,
+        expected: "0.25".into(),
+        got: "NaN".into(),
+        unwritten: 512,
+        nan: 512,
+        while_timed: false,
+    }
+}
+
+pub(crate) fn build() -> Failure {
+    Failure::Build { log: "candidate.cpp:4:5: error: 'width' was not declared in this scope".into() }
+}
+
+pub(crate) fn one_fix() -> Fix {
+    Fix {
+        critical_issue: "The loop stops at the last whole vector and leaves the remainder unwritten.".into(),
+        why_it_matters: "Shapes whose size is no multiple of the vector width keep garbage in their last elements."
+            .into(),
+        minimal_fix_hint: "Add a scalar loop from the last whole vector to the end.".into(),
+    }
+}
+
+pub(crate) fn one_optimization() -> Optimization {
+    Optimization {
+        bottleneck: "Each element is stored on its own, so the store unit limits the loop.".into(),
+        method: "Process eight elements at a time with a vector type.".into(),
+        plan: "Load, scale and store eight floats a step through a vector type, then finish with a scalar loop.".into(),
+    }
+}
+
+pub(crate) fn suggestions() -> Suggestions {
+    let items =
+        ["Process eight elements at a time with a vector type.", "Hoist the product of the sizes out of the loop."];
+    Suggestions { items: items.map(String::from).into() }
+}
+
+pub(crate) fn history() -> Vec<PlanLine> {
+    let line = |round, step: &str, candidate: &str, outcome: &str| PlanLine {
+        round,
+        step: step.into(),
+        candidate: candidate.into(),
+        outcome: outcome.into(),
+    };
+    vec![line(1, "seed", "5d41402a", "failed: wrong results"), line(2, "fix", "7b52009b", "passed, speedup 1.42x")]
+}

@@ -1,0 +1,80 @@
+//! Which templates are there, and how does one file hold a prompt?
+//!
+//! A *page* is a whole prompt, in three parts; a *block* is a piece that pages include.
+
+/// The pages: each has a system part, which takes no values and so is the same in every round, a user part, and the form
+/// of the reply, which takes no values either.
+pub(crate) const PAGES: [(&str, &str); 11] = [
+    ("advise", include_str!("../templates/advise.md")),
+    ("apply", include_str!("../templates/apply.md")),
+    ("diagnose", include_str!("../templates/diagnose.md")),
+    ("fix", include_str!("../templates/fix.md")),
+    ("optimize", include_str!("../templates/optimize.md")),
+    ("plan", include_str!("../templates/plan.md")),
+    ("refine", include_str!("../templates/refine.md")),
+    ("retry", include_str!("../templates/retry.md")),
+    ("seed", include_str!("../templates/seed.md")),
+    ("shapes", include_str!("../templates/shapes.md")),
+    ("suggest", include_str!("../templates/suggest.md")),
+];
+
+/// The blocks. Those of a kind of task lie in a folder of its name.
+pub(crate) const BLOCKS: [(&str, &str); 10] = [
+    ("again", include_str!("../templates/again.md")),
+    ("code", include_str!("../templates/code.md")),
+    ("coder", include_str!("../templates/coder.md")),
+    ("context/kernel", include_str!("../templates/context/kernel.md")),
+    ("context/reference", include_str!("../templates/context/reference.md")),
+    ("context/rules", include_str!("../templates/context/rules.md")),
+    ("failure", include_str!("../templates/failure.md")),
+    ("machine", include_str!("../templates/machine.md")),
+    ("profile", include_str!("../templates/profile.md")),
+    ("timing", include_str!("../templates/timing.md")),
+];
+
+/// The parts of a page, in the order in which they stand in its file, each behind a line `=== part ===`.
+pub(crate) const PARTS: [&str; 3] = ["system", "user", "form"];
+
+/// Whether this is the name of a page.
+pub(crate) fn is_page(name: &str) -> bool {
+    PAGES.iter().any(|(page, _)| *page == name)
+}
+
+/// A page's parts: the name, the text, and the lines that stand before it in the file. `None` where the marker lines are
+/// not exactly those of [`PARTS`], in order, with nothing before the first.
+pub(crate) fn parts(page: &str) -> Option<Vec<(&'static str, String, usize)>> {
+    let mut parts: Vec<(&'static str, String, usize)> = Vec::new();
+    for (number, line) in page.lines().enumerate() {
+        if let Some(marker) = line.trim().strip_prefix("=== ").and_then(|rest| rest.strip_suffix(" ===")) {
+            let expected = PARTS.get(parts.len()).filter(|part| **part == marker)?;
+            parts.push((expected, String::new(), number + 1));
+        } else if let Some((_, text, _)) = parts.last_mut() {
+            text.push_str(line);
+            text.push('\n');
+        } else if !line.trim().is_empty() {
+            return None;
+        }
+    }
+    (parts.len() == PARTS.len()).then_some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_its_three_parts_in_order() {
+        let page = "=== system ===\na\n=== user ===\nb\nc\n=== form ===\nd\n";
+        let expected =
+            [("system", "a\n".to_owned(), 1), ("user", "b\nc\n".to_owned(), 3), ("form", "d\n".to_owned(), 6)];
+        assert_eq!(parts(page).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_page_with_other_parts_is_none() {
+        for page in ["", "a", "=== user ===\n=== system ===\n=== form ===", "=== system ===\n=== user ===", "=== x ==="]
+        {
+            assert_eq!(parts(page), None, "{page}");
+        }
+    }
+}

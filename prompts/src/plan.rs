@@ -1,0 +1,91 @@
+//! How is the next step asked for, and how is the answer read?
+
+use crate::{
+    Prompt, Prompts, Unreadable,
+    reply::{Field, read_fields},
+    words,
+};
+use kernelbench::Task;
+use minijinja::{Value, context};
+use serde::{Deserialize, Serialize};
+
+/// One round as the Planner is told of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanLine {
+    /// The round's number.
+    pub round: u32,
+    /// The step's name.
+    pub step: String,
+    /// The candidate's short name; empty where none came of it.
+    pub candidate: String,
+    /// What came of it, in words: "passed, 1.42x", "failed: it does not build".
+    pub outcome: String,
+}
+
+/// What a model that plans proposes; the policy decides whether it is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanProposal {
+    /// The step's name, one of those allowed.
+    pub step: String,
+    /// Which candidate it starts from.
+    pub base: PlanBase,
+    /// Why, in at most 40 words.
+    pub why: String,
+}
+
+/// Which candidate a proposed step starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlanBase {
+    /// The newest that the policy goes on from.
+    Current,
+    /// The fastest correct one.
+    Best,
+}
+
+const FIELDS: [Field; 3] = [
+    Field { key: "step", most_words: 5, single: true },
+    Field { key: "base", most_words: 1, single: true },
+    Field { key: "why", most_words: 40, single: false },
+];
+
+impl Prompts {
+    /// Planner: the next step, from what was done so far and the names of the steps that the policy allows.
+    #[must_use]
+    pub fn plan(&self, task: &Task, history: &[PlanLine], allowed: &[String]) -> Prompt {
+        self.page("plan", &values(task, history, allowed))
+    }
+}
+
+pub(crate) fn values(task: &Task, history: &[PlanLine], allowed: &[String]) -> Value {
+    let line = |line: &PlanLine| {
+        context! {
+            round => line.round,
+            step => words::one_line(&line.step),
+            candidate => words::one_line(&line.candidate),
+            outcome => words::one_line(&line.outcome),
+        }
+    };
+    context! {
+        task => words::task(task),
+        history => history.iter().map(line).collect::<Vec<_>>(),
+        allowed => allowed.iter().map(|step| words::one_line(step)).collect::<Vec<_>>(),
+    }
+}
+
+/// Reads the Planner's proposal.
+///
+/// # Errors
+/// Where the reply is not one JSON object with `step`, `base` and `why`, the step is not allowed, or the base is unknown.
+pub fn read_plan(reply: &str, allowed: &[String]) -> Result<PlanProposal, Unreadable> {
+    let [step, base, why] = read_fields(reply, FIELDS, &[], "")?;
+    if !allowed.contains(&step) {
+        return Err(Unreadable(format!("the step {step:?} is not open; open are {}", allowed.join(", "))));
+    }
+    let base = match base.to_lowercase().as_str() {
+        "current" => PlanBase::Current,
+        "best" => PlanBase::Best,
+        other => return Err(Unreadable(format!("`base` is {other:?}; expected \"current\" or \"best\""))),
+    };
+    Ok(PlanProposal { step, base, why })
+}

@@ -1,0 +1,36 @@
+//! What do the prompts look like? One rendering of each page, to be read by people; and what holds for all of them.
+
+use crate::{Prompts, example, library};
+use minijinja::Value;
+use std::collections::BTreeMap;
+
+/// A page as a reader sees it.
+fn shown(page: &str, values: &Value) -> String {
+    let prompt = Prompts::embedded().page(page, values);
+    let turns: Vec<String> =
+        prompt.turns.iter().map(|turn| format!("<<< {:?} >>>\n{}", turn.speaker, turn.text)).collect();
+    format!("<<< System >>>\n{}\n{}\n", prompt.system, turns.join("\n"))
+}
+
+#[test]
+fn each_page_reads_like_this() {
+    let mut faces: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for (page, values) in example::pages() {
+        faces.entry(page).or_default().push(values);
+    }
+    assert_eq!(faces.len(), library::PAGES.len());
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../tests/snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| {
+        for (page, faces) in &faces {
+            insta::assert_snapshot!(*page, shown(page, &faces[0]));
+        }
+    });
+}
+
+#[test]
+fn the_embedded_templates_pass_the_check_that_a_projects_own_must_pass() {
+    Prompts::with([]).unwrap();
+}

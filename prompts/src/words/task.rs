@@ -1,0 +1,170 @@
+//! How does a task read?
+
+use super::text::{clean, one_line};
+use kernelbench::{Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Source, Task, Transfer};
+use minijinja::{Value, context};
+
+/// The values that templates name under `task`. `kind` is the folder of the blocks that go with the task's source.
+pub(crate) fn task(task: &Task) -> Value {
+    let Source::Context(kernel) = &task.source;
+    context! {
+        kind => "context",
+        name => one_line(&task.name),
+        summary => clean(task.summary.trim()),
+        language => language_name(kernel.language),
+        fence => fence(kernel.language),
+        cpp => kernel.language == Language::Cpp,
+        entry => kernel.entry.as_str(),
+        prototype => prototype(kernel),
+        arguments => kernel.arguments.iter().map(argument).collect::<Vec<_>>(),
+        dtype_notes => dtype_notes(kernel),
+        share => share(task.tolerance.share),
+        atol => task.tolerance.atol.to_string(),
+        rtol => task.tolerance.rtol.to_string(),
+        flags => one_line(&kernel.flags.join(" ")),
+        omp_simd => kernel.flags.iter().any(|flag| flag.starts_with("-fopenmp")),
+        reference => kernel.reference.as_str(),
+        scalars => kernel.arguments.iter().filter(|a| is_scalar(a)).map(|a| scalar(task, a)).collect::<Vec<_>>(),
+    }
+}
+
+/// The integer scalars that make a shape: those whose value differs between the task's cases, or all of them where none
+/// does.
+pub(crate) fn scalars_that_vary(task: &Task) -> Vec<&Argument> {
+    let Source::Context(kernel) = &task.source;
+    let integer = |a: &&Argument| is_scalar(a) && matches!(a.dtype, Dtype::I32 | Dtype::I64);
+    let integers: Vec<&Argument> = kernel.arguments.iter().filter(integer).collect();
+    let varying: Vec<&Argument> = integers.iter().copied().filter(|a| values(task, &a.name).len() > 1).collect();
+    if varying.is_empty() { integers } else { varying }
+}
+
+fn language_name(language: Language) -> &'static str {
+    match language {
+        Language::C => "C11",
+        Language::Cpp => "C++17",
+    }
+}
+
+fn fence(language: Language) -> &'static str {
+    match language {
+        Language::C => "c",
+        Language::Cpp => "cpp",
+    }
+}
+
+fn prototype(kernel: &KernelContext) -> String {
+    let linkage = if kernel.language == Language::Cpp { "extern \"C\" " } else { "" };
+    let arguments: Vec<String> = kernel.arguments.iter().map(parameter).collect();
+    format!("{linkage}void {}({});", kernel.entry, arguments.join(", "))
+}
+
+fn parameter(argument: &Argument) -> String {
+    let (c_type, name) = (argument.dtype.c_name(), &argument.name);
+    match &argument.kind {
+        ArgumentKind::Scalar => format!("{c_type} {name}"),
+        ArgumentKind::Array { transfer: Transfer::In, .. } => format!("const {c_type}* {name}"),
+        ArgumentKind::Array { .. } => format!("{c_type}* {name}"),
+    }
+}
+
+fn argument(argument: &Argument) -> Value {
+    context! { name => argument.name.as_str(), holds => holds(argument) }
+}
+
+fn holds(argument: &Argument) -> String {
+    let dtype = dtype_name(argument.dtype);
+    match &argument.kind {
+        ArgumentKind::Scalar => format!("{dtype} scalar, given by the shape"),
+        ArgumentKind::Array { size, transfer, fill } => {
+            let size = one_line(&size.0);
+            match transfer {
+                Transfer::In => format!("input, {dtype}, `{size}` elements, {}; read only", fill_name(fill)),
+                Transfer::Out => format!("output, {dtype}, `{size}` elements; holds garbage before the call"),
+                Transfer::InOut => {
+                    format!(
+                        "input and output in place, {dtype}, `{size}` elements, {} before the call",
+                        fill_name(fill)
+                    )
+                }
+            }
+        }
+    }
+}
+
+fn fill_name(fill: &Fill) -> String {
+    match fill {
+        Fill::Zeros => "all zero".into(),
+        Fill::Ones => "all one".into(),
+        Fill::Uniform { low, high } => format!("uniform in [{low}, {high})"),
+        Fill::Normal { mean, std, minus_infinity } if *minus_infinity > 0.0 => {
+            format!("normal with mean {mean} and deviation {std}, some elements minus infinity instead")
+        }
+        Fill::Normal { mean, std, .. } => format!("normal with mean {mean} and deviation {std}"),
+        Fill::Integers { low, high } => format!("whole numbers from {low} to {high}"),
+    }
+}
+
+fn dtype_notes(kernel: &KernelContext) -> Vec<&'static str> {
+    let has = |dtype| kernel.arguments.iter().any(|a| a.dtype == dtype);
+    let mut notes = Vec::new();
+    if has(Dtype::F16) {
+        notes.push("f16 is IEEE half precision; a `uint16_t` holds its bits.");
+    }
+    if has(Dtype::Bf16) {
+        notes.push("bf16 is the upper half of an IEEE single; a `uint16_t` holds its bits.");
+    }
+    notes
+}
+
+fn dtype_name(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::F32 => "f32",
+        Dtype::F64 => "f64",
+        Dtype::F16 => "f16",
+        Dtype::Bf16 => "bf16",
+        Dtype::I32 => "i32",
+        Dtype::I64 => "i64",
+    }
+}
+
+fn share(share: f64) -> String {
+    if share >= 1.0 { "every one".into() } else { format!("{} %", share * 100.0) }
+}
+
+fn scalar(task: &Task, argument: &Argument) -> Value {
+    let varies = scalars_that_vary(task).iter().any(|a| a.name == argument.name);
+    context! {
+        name => argument.name.as_str(),
+        dtype => dtype_name(argument.dtype),
+        varies => varies,
+        values => values(task, &argument.name).join(", "),
+    }
+}
+
+/// The different values of a scalar over the task's cases, in their order.
+fn values(task: &Task, name: &str) -> Vec<String> {
+    let mut values: Vec<String> = Vec::new();
+    for value in task.cases.iter().filter_map(|case: &Case| case.scalars.get(name)) {
+        let value = number(*value);
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    values
+}
+
+fn number(number: Number) -> String {
+    match number {
+        Number::Integer(value) => value.to_string(),
+        Number::Float(value) => value.to_string(),
+    }
+}
+
+fn is_scalar(argument: &Argument) -> bool {
+    matches!(argument.kind, ArgumentKind::Scalar)
+}
+
+/// The values that templates name under `candidate`.
+pub(crate) fn candidate(candidate: &kernelbench::Candidate) -> Value {
+    context! { source => candidate.source() }
+}
