@@ -36,6 +36,11 @@ pub fn machine(scratch: Option<&Path>) -> Machine {
     }
 }
 
+/// The size of the last cache before memory, in bytes, if Linux knows it.
+pub(crate) fn last_level_cache() -> Option<u64> {
+    facts::caches(Path::new(CACHES)).last().map(|cache| cache.bytes)
+}
+
 /// What a measurement stays good for: everything but the frequency, which wanders, and the cores, which do not matter.
 fn description(name: &str, facts: &[Fact]) -> String {
     let lasting = facts.iter().filter(|fact| !["frequency", "cores"].contains(&fact.name.as_str()));

@@ -9,6 +9,7 @@ mod evaluation;
 mod failure;
 mod hash;
 pub mod load;
+pub mod profiler;
 mod simulated;
 mod size;
 mod suite;
