@@ -1,0 +1,51 @@
+//! What came of it, on one page that needs nothing but itself?
+//!
+//! A pure function from a record to HTML. Everything from outside (sources, replies, compiler output, names) goes through
+//! the template's escaping; the charts are drawn by the template too, from positions computed here.
+
+mod chart;
+mod claim;
+mod page;
+mod round;
+mod samples;
+mod spent;
+
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod tests;
+
+use agents::{event::Line, trajectory::Trajectory};
+use kernelbench::Hash;
+use minijinja::{Environment, UndefinedBehavior, Value, context, value::Serde};
+
+/// What a report is made from.
+pub struct ReportInput<'a> {
+    /// The story: the fold of the events.
+    pub trajectory: &'a Trajectory,
+    /// The events with their times, in order: where the time and the money went.
+    pub lines: &'a [Line],
+    /// The text that was kept under a name: sources, the task, the policy. `None` where the record lacks it.
+    pub fetch: &'a dyn Fn(&Hash) -> Option<String>,
+    /// What one needs to do it again, by name: the program's version, the compiler's, the command line.
+    pub facts: &'a [(String, String)],
+}
+
+/// The report as one self-contained HTML file.
+#[must_use]
+pub fn html(input: &ReportInput) -> String {
+    let mut pages = Environment::new();
+    pages.set_undefined_behavior(UndefinedBehavior::Strict);
+    for (name, text) in [
+        ("report.html", include_str!("report/report.html")),
+        ("charts.html", include_str!("report/charts.html")),
+        ("round.html", include_str!("report/round.html")),
+        ("report.css", include_str!("report/report.css")),
+    ] {
+        pages.add_template(name, text).expect("the templates are part of the program and parse");
+    }
+    let template = pages.get_template("report.html").expect("it was added above");
+    template
+        .render(context! { page => Value::from(Serde(page::Page::of(input))) })
+        .expect("the page has every field the template reads")
+}

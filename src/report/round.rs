@@ -1,0 +1,250 @@
+//! What happened in one round, as the page shows it?
+
+use super::ReportInput;
+use crate::{
+    diff::{self, DiffLine},
+    quantity,
+};
+use agents::{
+    event::Step,
+    trajectory::{Answered, Round},
+};
+use kernelbench::{CandidateId, Evaluation, Failure, Timed};
+use metrics::Profile;
+use prompts::Verdict;
+use serde::Serialize;
+
+/// One round: its line in the table, and what lies behind it.
+#[derive(Serialize)]
+pub(super) struct RoundView {
+    number: u32,
+    step: &'static str,
+    base: Option<String>,
+    candidate: Option<String>,
+    /// The round that offered the same source before.
+    same_as: Option<u32>,
+    /// For the style sheet: passed, failed or open.
+    kind: &'static str,
+    outcome: String,
+    speedup: Option<String>,
+    best: bool,
+    advice: Option<String>,
+    verdict: Vec<(&'static str, String)>,
+    suggestions: Vec<String>,
+    proposal: Option<(String, bool)>,
+    change: Option<Change>,
+    failure: Option<FailureView>,
+    cases: Vec<CaseView>,
+    profile: Option<ProfileView>,
+    calls: Vec<CallView>,
+    remarks: Vec<String>,
+}
+
+/// The diff that the round's advice led to.
+#[derive(Serialize)]
+struct Change {
+    from: String,
+    added: usize,
+    removed: usize,
+    lines: Vec<DiffLine>,
+}
+
+#[derive(Serialize)]
+struct FailureView {
+    /// Numbers and short words, by name.
+    facts: Vec<(String, String)>,
+    /// What a compiler or the candidate printed, by name.
+    texts: Vec<(String, String)>,
+}
+
+#[derive(Serialize)]
+struct CaseView {
+    case: String,
+    reference: String,
+    candidate: String,
+    speedup: String,
+}
+
+#[derive(Serialize)]
+struct ProfileView {
+    /// The rung, or why nothing was measured.
+    rung: String,
+    case: String,
+    readings: Vec<(String, String, String)>,
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct CallView {
+    role: &'static str,
+    attempt: u32,
+    model: String,
+    tokens: String,
+    latency: String,
+    prompt: String,
+    reply: String,
+}
+
+impl RoundView {
+    pub(super) fn of(input: &ReportInput, round: &Round) -> Self {
+        let story = input.trajectory;
+        let timed = round.evaluation.as_ref().and_then(Evaluation::passed);
+        let (kind, outcome) = outcome(round);
+        Self {
+            number: round.number,
+            step: round.step.name(),
+            base: round.step.base().map(|base| base.short().to_owned()),
+            candidate: round.candidate.as_ref().map(|id| id.short().to_owned()),
+            same_as: same_as(input, round),
+            kind,
+            outcome,
+            speedup: timed.map(|timed| quantity::speedup(&timed.speedup)),
+            best: story.best().is_some_and(|best| best.round == round.number),
+            advice: advice(round),
+            verdict: round.verdict.as_ref().map(fields).unwrap_or_default(),
+            suggestions: round.suggestions.iter().flat_map(|list| list.items.clone()).collect(),
+            proposal: story.proposals.get(&round.number).cloned(),
+            change: change(input, round),
+            failure: round.evaluation.as_ref().and_then(failure),
+            cases: timed.map(cases).unwrap_or_default(),
+            profile: round.profile.as_ref().map(profile),
+            calls: round.answers.iter().map(call).collect(),
+            remarks: remarks(round),
+        }
+    }
+}
+
+/// The style and the words for how a round ended.
+fn outcome(round: &Round) -> (&'static str, String) {
+    match (&round.evaluation, &round.unreadable) {
+        (Some(Evaluation::Passed(timed)), _) => ("passed", quantity::claim(&timed.speedup).into()),
+        (Some(Evaluation::Failed(failure)), _) => ("failed", failure.to_string()),
+        (None, Some((role, _))) => ("failed", format!("the {}'s reply could not be read", role.name())),
+        (None, None) => ("open", "not finished".into()),
+    }
+}
+
+/// The advice that a round followed, in one line.
+pub(crate) fn advice(round: &Round) -> Option<String> {
+    match (&round.verdict, &round.suggestions) {
+        (Some(Verdict::Fix(fix)), _) => Some(fix.minimal_fix_hint.clone()),
+        (Some(Verdict::Optimization(optimization)), _) => Some(optimization.method.clone()),
+        (None, Some(suggestions)) => suggestions.items.first().cloned(),
+        (None, None) => None,
+    }
+}
+
+/// A verdict's fields by name.
+pub(crate) fn fields(verdict: &Verdict) -> Vec<(&'static str, String)> {
+    match verdict {
+        Verdict::Fix(fix) => vec![
+            ("What is wrong", fix.critical_issue.clone()),
+            ("Why it matters", fix.why_it_matters.clone()),
+            ("What to change", fix.minimal_fix_hint.clone()),
+        ],
+        Verdict::Optimization(optimization) => vec![
+            ("Bottleneck", optimization.bottleneck.clone()),
+            ("Method", optimization.method.clone()),
+            ("Plan", optimization.plan.clone()),
+        ],
+    }
+}
+
+fn same_as(input: &ReportInput, round: &Round) -> Option<u32> {
+    let candidate = round.candidate.as_ref()?;
+    let mut earlier = input.trajectory.rounds.iter().take_while(|earlier| earlier.number != round.number);
+    earlier.find(|earlier| earlier.candidate.as_ref() == Some(candidate)).map(|earlier| earlier.number)
+}
+
+/// What changed against the base; for a first candidate, against the reference.
+fn change(input: &ReportInput, round: &Round) -> Option<Change> {
+    let source = (input.fetch)(round.candidate.as_ref()?)?;
+    let (from, old) = match &round.step {
+        Step::Baseline => return None,
+        Step::Seed => ("the reference".into(), super::page::context(input)?.reference),
+        step => {
+            let base: &CandidateId = step.base()?;
+            (base.short().to_owned(), (input.fetch)(base)?)
+        }
+    };
+    let lines = diff::between(&old, &source);
+    let (added, removed) = diff::size(&lines);
+    Some(Change { from, added, removed, lines })
+}
+
+/// A failure's fields, whichever it is: those of several lines are what somebody printed.
+fn failure(evaluation: &Evaluation) -> Option<FailureView> {
+    let Evaluation::Failed(failure) = evaluation else { return None };
+    let (texts, facts) = details(failure).into_iter().partition(|(name, text)| is_printed(name, text));
+    Some(FailureView { facts, texts })
+}
+
+fn is_printed(name: &str, text: &str) -> bool {
+    text.contains('\n') || ["log", "stderr", "finding"].contains(&name)
+}
+
+/// A failure's fields by name, as they are recorded; empty ones are left out.
+pub(crate) fn details(failure: &Failure) -> Vec<(String, String)> {
+    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(failure) else { return vec![] };
+    let text = |value: serde_json::Value| match value {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    };
+    fields
+        .into_iter()
+        .filter(|(name, _)| name != "kind")
+        .map(|(name, value)| (name.replace('_', " "), text(value)))
+        .filter(|(_, text)| !text.trim().is_empty())
+        .collect()
+}
+
+fn cases(timed: &Timed) -> Vec<CaseView> {
+    let typical = |timing: &metrics::Timing| quantity::time(timing.typical_ns(timed.statistic));
+    let view = |case: &kernelbench::CaseTiming| CaseView {
+        case: case.case.clone(),
+        reference: typical(&case.reference),
+        candidate: typical(&case.candidate),
+        speedup: quantity::speedup(&case.speedup),
+    };
+    timed.cases.iter().map(view).collect()
+}
+
+fn profile(profile: &Result<Profile, String>) -> ProfileView {
+    match profile {
+        Err(why) => ProfileView { rung: why.clone(), case: String::new(), readings: vec![], notes: vec![] },
+        Ok(profile) => ProfileView {
+            rung: profile.rung.describe().into(),
+            case: profile.case.clone(),
+            readings: profile
+                .readings
+                .iter()
+                .map(|reading| (reading.name.clone(), quantity::reading(reading), reading.meaning.clone()))
+                .collect(),
+            notes: profile.notes.clone(),
+        },
+    }
+}
+
+fn call(answered: &Answered) -> CallView {
+    let tokens = answered.usage.map_or_else(
+        || "not counted".into(),
+        |usage| format!("{} in, {} out", quantity::count(usage.input_tokens), quantity::count(usage.output_tokens)),
+    );
+    CallView {
+        role: answered.call.role.name(),
+        attempt: answered.call.attempt,
+        model: answered.model.clone(),
+        tokens,
+        latency: quantity::wait(answered.latency_ms),
+        prompt: answered.prompt.to_string(),
+        reply: answered.reply.to_string(),
+    }
+}
+
+fn remarks(round: &Round) -> Vec<String> {
+    let passed_over =
+        round.passed_over.iter().map(|(role, why)| format!("A recorded {} reply was passed over: {why}", role.name()));
+    let misread = round.misread.iter().map(|(call, why)| format!("A reply could not be read ({call}): {why}"));
+    let unreadable = round.unreadable.iter().map(|(role, why)| format!("No readable {} reply: {why}", role.name()));
+    passed_over.chain(misread).chain(unreadable).collect()
+}

@@ -1,0 +1,76 @@
+//! Does the page say what happened, and nothing that somebody smuggled in?
+
+use super::{
+    ReportInput, html,
+    sample::{self, Sample},
+};
+use agents::trajectory::Trajectory;
+
+fn page(sample: &Sample) -> String {
+    let trajectory: Trajectory = sample.lines.iter().map(|line| line.event.clone()).collect();
+    let facts = [("warpsmith".to_owned(), "0.1.0".to_owned())];
+    let fetch = |hash: &_| sample.blobs.get(hash).cloned();
+    html(&ReportInput { trajectory: &trajectory, lines: &sample.lines, fetch: &fetch, facts: &facts })
+}
+
+#[test]
+fn the_first_thing_said_is_the_certified_number_and_its_interval() {
+    let page = page(&sample::certified());
+    let claim = page.split("class=\"claim faster\"").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(claim.contains("3.11×") && claim.contains("95 % interval") && claim.contains("Certified"), "{claim}");
+}
+
+#[test]
+fn without_a_certificate_no_number_is_claimed() {
+    let page = page(&sample::unfinished());
+    assert!(page.contains("<div class=\"words\">Not certified</div>"));
+    assert!(page.contains("The run has not ended"));
+}
+
+#[test]
+fn a_run_without_a_right_answer_says_so() {
+    let page = page(&sample::hopeless());
+    assert!(page.contains("<div class=\"words\">Nothing correct was found</div>"));
+    assert!(page.contains("expf8"), "the compiler's words are shown");
+}
+
+#[test]
+fn nothing_from_outside_becomes_markup() {
+    const ATTACK: &str = "\n</script></pre></style><img src=x onerror=alert(1)>\"' onload=alert(2) {{ page.title }}";
+    let page = page(&sample::tainted(ATTACK));
+    assert!(page.matches("&lt;img src=x onerror=alert(1)&gt;").count() > 60, "the taint is shown, as text");
+    assert!(!page.contains("<img") && !page.contains("</script>"), "a tag got through");
+    assert!(!page.contains("\" onload") && !page.contains("' onload"), "an attribute was left");
+}
+
+#[test]
+fn the_page_needs_nothing_but_itself() {
+    let page = page(&sample::certified());
+    for outside in ["<script", "<link", "@import", "url(", "http://", "https://", " src="] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn every_round_can_be_opened_and_a_failed_one_is_marked() {
+    let page = page(&sample::certified());
+    for round in 1..=6 {
+        assert!(page.contains(&format!("id=\"round-{round}\"")), "{round}");
+    }
+    assert_eq!(page.matches("<g class=\"failed\">").count(), 2, "the build failure and the unreadable reply");
+    assert!(page.contains("No readable coder reply: no code block in the reply"));
+}
+
+#[test]
+fn an_unknown_price_is_not_zero() {
+    let page = page(&sample::certified());
+    assert!(page.contains("price unknown"), "the coder's calls have no price");
+    assert!(page.contains("and 5 calls of unknown price"), "nor has their part of the sum");
+}
+
+#[test]
+#[ignore = "writes the sample page to the file that REPORT names, for looking at"]
+fn the_sample_page() {
+    let file = std::env::var("REPORT").unwrap();
+    std::fs::write(file, page(&sample::certified())).unwrap();
+}
