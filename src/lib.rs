@@ -3,4 +3,7 @@
 //! It knows nothing of how a kernel is judged. Start reading at [`cli`].
 
 pub mod config;
+pub mod diff;
+pub mod quantity;
+pub mod report;
 pub mod store;

@@ -32,6 +32,10 @@ pub struct ReportInput<'a> {
 }
 
 /// The report as one self-contained HTML file.
+///
+/// # Panics
+///
+/// If a template of the program itself is broken: ours.
 #[must_use]
 pub fn html(input: &ReportInput) -> String {
     let mut pages = Environment::new();
