@@ -2,6 +2,8 @@
 
 pub mod chat;
 pub mod mailbox;
+pub mod openai;
+pub mod price;
 pub mod remembering;
 pub mod replay;
 pub mod scripted;
