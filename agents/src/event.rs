@@ -126,8 +126,6 @@ pub enum Event {
     Asked {
         /// Which call.
         call: CallId,
-        /// The prompt as JSON, by hash.
-        prompt: Hash,
     },
     /// A model answered.
     Answered {

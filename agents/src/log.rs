@@ -50,6 +50,14 @@ impl MemoryLog {
         self.lock().events.clone()
     }
 
+    /// A record of its own that holds only the first events of this one, as if the program had been killed after them.
+    #[must_use]
+    pub fn killed_after(&self, events: usize) -> Self {
+        let memory = self.lock();
+        let kept = Memory { events: memory.events[..events].to_vec(), blobs: memory.blobs.clone() };
+        Self(Arc::new(Mutex::new(kept)))
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Memory> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }

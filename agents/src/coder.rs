@@ -1,0 +1,139 @@
+//! The Coder: an assignment in, a candidate out.
+
+use crate::answer::{self, Answer, Earlier};
+use crate::llm::{AskError, CallId, Llm, Purpose};
+use kameo::prelude::*;
+use kernelbench::{Candidate, Evaluation, Failure, Source, Task};
+use metrics::{Machine, Profile};
+use prompts::{Fix, Optimization, Prompt, Prompts, Suggestions, Turn};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What the Coder is to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Assignment {
+    /// Write the first candidate.
+    Seed,
+    /// Mend a candidate.
+    Fix {
+        /// Which.
+        candidate: Candidate,
+        /// How it failed.
+        failure: Failure,
+        /// What the Judge says; `None` where no verdict fits.
+        fix: Option<Fix>,
+    },
+    /// Make a candidate faster.
+    Optimize {
+        /// Which.
+        candidate: Candidate,
+        /// What the Judge says; `None` where no verdict fits.
+        optimization: Option<Optimization>,
+    },
+    /// Go on from a candidate, with the evidence.
+    Refine {
+        /// Which.
+        candidate: Candidate,
+        /// What came of it.
+        evaluation: Evaluation,
+        /// Where its time goes.
+        profile: Option<Profile>,
+    },
+    /// Go on from a candidate, without evidence.
+    Retry {
+        /// Which.
+        candidate: Candidate,
+        /// Whether it passed.
+        passed: bool,
+    },
+    /// Apply the Planner's suggestions.
+    Apply {
+        /// To which.
+        candidate: Candidate,
+        /// Whether it passed.
+        passed: bool,
+        /// What the Planner says; `None` where no suggestion fits.
+        suggestions: Option<Suggestions>,
+    },
+}
+
+impl Assignment {
+    /// Which kind of call this makes.
+    #[must_use]
+    pub fn purpose(&self) -> Purpose {
+        match self {
+            Self::Seed => Purpose::Seed,
+            Self::Fix { .. } => Purpose::Fix,
+            Self::Optimize { .. } => Purpose::Optimize,
+            Self::Refine { .. } => Purpose::Refine,
+            Self::Retry { .. } => Purpose::Retry,
+            Self::Apply { .. } => Purpose::Apply,
+        }
+    }
+}
+
+/// Write a candidate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Write {
+    /// Which call this is.
+    pub call: CallId,
+    /// For which task.
+    pub task: Arc<Task>,
+    /// On which machine it will run.
+    pub machine: Machine,
+    /// What to do.
+    pub assignment: Assignment,
+    /// What was said before, where the policy lets the Coder remember.
+    pub conversation: Vec<Turn>,
+    /// The first try, when this is the second.
+    pub earlier: Option<Earlier>,
+}
+
+/// Writes candidates.
+#[derive(Actor, Clone)]
+pub struct Coder {
+    /// Its model.
+    pub llm: Arc<dyn Llm>,
+    /// Its words.
+    pub prompts: Arc<Prompts>,
+}
+
+impl Coder {
+    fn prompt(&self, write: &Write) -> Prompt {
+        let (task, machine, words) = (&write.task, &write.machine, &self.prompts);
+        match &write.assignment {
+            Assignment::Seed => words.seed(task, machine),
+            Assignment::Fix { candidate, failure, fix } => words.fix(task, candidate, failure, fix.as_ref()),
+            Assignment::Optimize { candidate, optimization } => {
+                words.optimize(task, machine, candidate, optimization.as_ref())
+            }
+            Assignment::Refine { candidate, evaluation, profile } => {
+                words.refine(task, machine, candidate, evaluation, profile.as_ref())
+            }
+            Assignment::Retry { candidate, passed } => words.retry(task, machine, candidate, *passed),
+            Assignment::Apply { candidate, passed, suggestions } => {
+                words.apply(task, machine, candidate, *passed, suggestions.as_ref())
+            }
+        }
+    }
+
+    async fn write(self, write: Write) -> Result<Answer<Candidate>, AskError> {
+        let prompt = match &write.earlier {
+            Some(first) => self.prompts.again(&first.prompt, &first.reply, &first.why),
+            None => self.prompt(&write).after(write.conversation),
+        };
+        let Source::Context(context) = &write.task.source;
+        let language = context.language;
+        answer::ask(&*self.llm, write.call, prompt, |reply| prompts::read_candidate(reply, language)).await
+    }
+}
+
+impl Message<Write> for Coder {
+    type Reply = DelegatedReply<Result<Answer<Candidate>, AskError>>;
+
+    async fn handle(&mut self, write: Write, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        // Off the mailbox: many tasks may wait on the model at once.
+        ctx.spawn(self.clone().write(write))
+    }
+}

@@ -1,0 +1,127 @@
+//! Who works here? The actors of one workshop, supervised.
+
+use crate::answer::Answer;
+use crate::coder::{Coder, Write};
+use crate::device::Device;
+use crate::judge::{Consider, Judge};
+use crate::llm::{AskError, Llm};
+use crate::profiler::{Profiler, TakeProfile};
+use crate::tester::{Certify, Examine, FreezeSuite, Prepare, ProposeShapes, Tester};
+use kameo::{actor::ReplyRecipient, prelude::*, supervision::RestartPolicy};
+use kernelbench::{Baseline, Candidate, Case, Certificate, Evaluation, Fault, Suite, Workshop};
+use metrics::{Machine, Profile};
+use prompts::{Prompts, Verdict};
+use std::{sync::Arc, time::Duration};
+
+/// An actor that panics is built anew this often within a minute; then the run breaks off.
+const RESTARTS: u32 = 20;
+
+/// Everyone the Planner may ask, and all that it knows of them.
+#[derive(Clone)]
+pub struct Crew {
+    /// Writes.
+    pub coder: ReplyRecipient<Write, Answer<Candidate>, AskError>,
+    /// Judges.
+    pub judge: ReplyRecipient<Consider, Answer<Verdict>, AskError>,
+    /// Profiles.
+    pub profiler: ReplyRecipient<TakeProfile, Result<Profile, String>, Fault>,
+    /// Tests.
+    pub tester: Testing,
+    /// Suggests to the Planner itself, and proposes steps.
+    pub llm: Arc<dyn Llm>,
+    /// The words for that.
+    pub prompts: Arc<Prompts>,
+    /// The machine that candidates run on.
+    pub machine: Machine,
+    supervisor: ActorRef<Supervisor>,
+}
+
+/// What the Tester may be asked.
+#[derive(Clone)]
+pub struct Testing {
+    /// Propose shapes.
+    pub shapes: ReplyRecipient<ProposeShapes, Answer<Vec<Case>>, AskError>,
+    /// Make the suite.
+    pub suite: ReplyRecipient<FreezeSuite, (Suite, Vec<String>), Fault>,
+    /// Examine the reference.
+    pub prepare: ReplyRecipient<Prepare, Baseline, Fault>,
+    /// Examine a candidate.
+    pub examine: ReplyRecipient<Examine, Evaluation, Fault>,
+    /// Examine the best anew.
+    pub certify: ReplyRecipient<Certify, Certificate, Fault>,
+}
+
+impl Crew {
+    /// Hires everyone for this workshop.
+    pub async fn spawn<W: Workshop>(workshop: Arc<W>, llm: Arc<dyn Llm>, prompts: Arc<Prompts>) -> Self {
+        let boss = Supervisor::spawn(Supervisor);
+        let device = hire(&boss, {
+            let workshop = workshop.clone();
+            move || Device::new(workshop.clone())
+        })
+        .await;
+        let coder = hire(&boss, {
+            let coder = Coder { llm: llm.clone(), prompts: prompts.clone() };
+            move || coder.clone()
+        })
+        .await;
+        let judge = hire(&boss, {
+            let judge = Judge { llm: llm.clone(), prompts: prompts.clone() };
+            move || judge.clone()
+        })
+        .await;
+        let profiler = hire(&boss, {
+            let (workshop, device) = (workshop.clone(), device.clone());
+            move || Profiler { workshop: workshop.clone(), device: device.clone() }
+        })
+        .await;
+        let tester = hire(&boss, {
+            let (workshop, device, llm, prompts) = (workshop.clone(), device.clone(), llm.clone(), prompts.clone());
+            move || Tester {
+                workshop: workshop.clone(),
+                device: device.clone(),
+                llm: llm.clone(),
+                prompts: prompts.clone(),
+            }
+        })
+        .await;
+        Self {
+            coder: coder.reply_recipient(),
+            judge: judge.reply_recipient(),
+            profiler: profiler.reply_recipient(),
+            tester: Testing {
+                shapes: tester.clone().reply_recipient(),
+                suite: tester.clone().reply_recipient(),
+                prepare: tester.clone().reply_recipient(),
+                examine: tester.clone().reply_recipient(),
+                certify: tester.reply_recipient(),
+            },
+            machine: workshop.machine().clone(),
+            llm,
+            prompts,
+            supervisor: boss,
+        }
+    }
+
+    /// Sends everyone home.
+    pub async fn stop(self) {
+        // An actor that is gone already needs no stopping.
+        let _ = self.supervisor.stop_gracefully().await;
+    }
+}
+
+/// Hires one actor, to be built anew from `make` when it panics.
+async fn hire<A>(boss: &ActorRef<Supervisor>, make: impl Fn() -> A + Send + Sync + 'static) -> ActorRef<A>
+where
+    A: Actor<Args = A>,
+{
+    A::supervise_with(boss, make)
+        .restart_policy(RestartPolicy::Permanent)
+        .restart_limit(RESTARTS, Duration::from_secs(60))
+        .spawn()
+        .await
+}
+
+/// Has no work but to have the others built anew.
+#[derive(Actor)]
+struct Supervisor;

@@ -1,0 +1,133 @@
+//! One device. Its mailbox is the lease: timing must be alone, so one job at a time is the point.
+
+use kameo::prelude::*;
+use kernelbench::{
+    Baseline, Built, Candidate, CandidateId, Certificate, Evaluation, Failure, Fault, Hash, Suite, Task, TimingPlan,
+    Verified, Workshop,
+};
+use metrics::Profile;
+use std::{collections::HashMap, sync::Arc};
+
+/// Verified candidates that are kept for the Profiler.
+const KEPT: usize = 64;
+
+/// Check a built candidate and, if it is right, time it.
+#[derive(Clone, Debug)]
+pub struct CheckAndTime {
+    /// For which task.
+    pub task: Arc<Task>,
+    /// What was built.
+    pub built: Built,
+    /// On which shapes.
+    pub suite: Suite,
+    /// How.
+    pub plan: TimingPlan,
+}
+
+/// Profile a built candidate; one that was not verified in this process is verified first.
+#[derive(Clone, Debug)]
+pub struct RunProfiler {
+    /// For which task.
+    pub task: Arc<Task>,
+    /// What was built.
+    pub built: Built,
+    /// On which shapes.
+    pub suite: Suite,
+}
+
+/// Check and time the reference.
+#[derive(Clone, Debug)]
+pub struct PrepareReference {
+    /// Of which task.
+    pub task: Arc<Task>,
+    /// On which shapes.
+    pub suite: Suite,
+    /// How.
+    pub plan: TimingPlan,
+}
+
+/// Examine a candidate anew, from its source alone.
+#[derive(Clone, Debug)]
+pub struct CertifyCandidate {
+    /// For which task.
+    pub task: Arc<Task>,
+    /// Which.
+    pub candidate: Candidate,
+    /// How.
+    pub plan: TimingPlan,
+}
+
+/// Owns a device.
+#[derive(Actor)]
+pub struct Device<W: Workshop> {
+    workshop: Arc<W>,
+    verified: HashMap<(CandidateId, Hash), Verified>,
+}
+
+impl<W: Workshop> Device<W> {
+    /// The device of this workshop.
+    pub fn new(workshop: Arc<W>) -> Self {
+        Self { workshop, verified: HashMap::new() }
+    }
+
+    async fn verify(&mut self, task: &Task, built: Built, suite: &Suite) -> Result<Result<Verified, Failure>, Fault> {
+        let key = (built.candidate().id(), suite.id());
+        if let Some(verified) = self.verified.get(&key) {
+            return Ok(Ok(verified.clone()));
+        }
+        let outcome = self.workshop.check(task, built, suite).await?;
+        if let Ok(verified) = &outcome {
+            if self.verified.len() >= KEPT {
+                self.verified.clear();
+            }
+            self.verified.insert(key, verified.clone());
+        }
+        Ok(outcome)
+    }
+}
+
+impl<W: Workshop> Message<CheckAndTime> for Device<W> {
+    type Reply = Result<Evaluation, Fault>;
+
+    async fn handle(&mut self, job: CheckAndTime, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let CheckAndTime { task, built, suite, plan } = job;
+        // Checked anew each time it is offered, whatever was found before.
+        self.verified.remove(&(built.candidate().id(), suite.id()));
+        let verified = match self.verify(&task, built, &suite).await? {
+            Ok(verified) => verified,
+            Err(failure) => return Ok(Evaluation::Failed(failure)),
+        };
+        Ok(match self.workshop.time(&task, &verified, &suite, &plan).await? {
+            Ok(timed) => Evaluation::Passed(timed),
+            Err(failure) => Evaluation::Failed(failure),
+        })
+    }
+}
+
+impl<W: Workshop> Message<RunProfiler> for Device<W> {
+    type Reply = Result<Result<Profile, String>, Fault>;
+
+    async fn handle(&mut self, job: RunProfiler, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let RunProfiler { task, built, suite } = job;
+        match self.verify(&task, built, &suite).await? {
+            Ok(verified) => self.workshop.profile(&task, &verified, &suite).await.map(Ok),
+            Err(failure) => Ok(Err(format!("not measured: {failure}"))),
+        }
+    }
+}
+
+impl<W: Workshop> Message<PrepareReference> for Device<W> {
+    type Reply = Result<Baseline, Fault>;
+
+    async fn handle(&mut self, job: PrepareReference, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        self.workshop.prepare(&job.task, &job.suite, &job.plan).await
+    }
+}
+
+impl<W: Workshop> Message<CertifyCandidate> for Device<W> {
+    type Reply = Result<Certificate, Fault>;
+
+    async fn handle(&mut self, job: CertifyCandidate, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        self.workshop.certify(&job.task, &job.candidate, &job.plan).await
+    }
+}

@@ -1,0 +1,81 @@
+//! The Judge: evidence in, exactly one fix or exactly one optimization out.
+
+use crate::answer::{self, Answer, Earlier};
+use crate::llm::{AskError, CallId, Llm};
+use kameo::prelude::*;
+use kernelbench::{Candidate, Failure, Task, Timed};
+use metrics::{Machine, Profile};
+use prompts::{Prompts, Verdict};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What is known of the candidate before the Judge: always of that very candidate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Evidence {
+    /// It failed: the Judge gives one fix.
+    Failed(Failure),
+    /// It passed: the Judge gives one optimization.
+    Passed {
+        /// Its times.
+        timed: Timed,
+        /// Where they go.
+        profile: Option<Profile>,
+    },
+}
+
+/// Consider a candidate, and say what to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Consider {
+    /// Which call this is.
+    pub call: CallId,
+    /// For which task.
+    pub task: Arc<Task>,
+    /// The machine it ran on.
+    pub machine: Machine,
+    /// The candidate.
+    pub candidate: Candidate,
+    /// What is known of it.
+    pub evidence: Evidence,
+    /// The first try, when this is the second.
+    pub earlier: Option<Earlier>,
+}
+
+/// Gives verdicts.
+#[derive(Actor, Clone)]
+pub struct Judge {
+    /// Its model.
+    pub llm: Arc<dyn Llm>,
+    /// Its words.
+    pub prompts: Arc<Prompts>,
+}
+
+impl Judge {
+    async fn consider(self, consider: Consider) -> Result<Answer<Verdict>, AskError> {
+        let Consider { call, task, machine, candidate, evidence, earlier } = consider;
+        let prompt = match (&earlier, &evidence) {
+            (Some(first), _) => self.prompts.again(&first.prompt, &first.reply, &first.why),
+            (None, Evidence::Failed(failure)) => self.prompts.diagnose(&task, &candidate, failure),
+            (None, Evidence::Passed { timed, profile }) => {
+                self.prompts.advise(&task, &machine, &candidate, timed, profile.as_ref())
+            }
+        };
+        let failed = matches!(evidence, Evidence::Failed(_));
+        let read = |reply: &str| {
+            if failed {
+                prompts::read_fix(reply).map(Verdict::Fix)
+            } else {
+                prompts::read_optimization(reply).map(Verdict::Optimization)
+            }
+        };
+        answer::ask(&*self.llm, call, prompt, read).await
+    }
+}
+
+impl Message<Consider> for Judge {
+    type Reply = DelegatedReply<Result<Answer<Verdict>, AskError>>;
+
+    async fn handle(&mut self, consider: Consider, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        ctx.spawn(self.clone().consider(consider))
+    }
+}

@@ -1,0 +1,66 @@
+//! What has happened, kept twice: in the record and in mind, never one without the other.
+
+use crate::event::Event;
+use crate::log::{Log, LogError};
+use crate::trajectory::Trajectory;
+use kernelbench::{Candidate, CandidateId, Hash};
+use tokio::sync::watch;
+
+/// The record of one task and what it adds up to. Note first, then believe.
+pub struct Notebook {
+    log: Box<dyn Log>,
+    so_far: watch::Sender<Trajectory>,
+}
+
+impl Notebook {
+    /// A notebook that goes on from here, and where others may read along.
+    #[must_use]
+    pub fn new(log: Box<dyn Log>, so_far: Trajectory) -> (Self, watch::Receiver<Trajectory>) {
+        let (sender, receiver) = watch::channel(so_far);
+        (Self { log, so_far: sender }, receiver)
+    }
+
+    /// What has happened.
+    #[must_use]
+    pub fn so_far(&self) -> watch::Ref<'_, Trajectory> {
+        self.so_far.borrow()
+    }
+
+    /// Writes an event down, then takes it in.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be written; then it is not taken in either.
+    pub fn note(&mut self, event: Event) -> Result<(), LogError> {
+        self.log.note(&event)?;
+        self.so_far.send_modify(|so_far| so_far.apply(event));
+        Ok(())
+    }
+
+    /// Keeps a text.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be kept.
+    pub fn keep(&mut self, text: &str) -> Result<Hash, LogError> {
+        self.log.keep(text)
+    }
+
+    /// Reads a text that was kept.
+    ///
+    /// # Errors
+    ///
+    /// If it is missing or damaged.
+    pub fn fetch(&self, hash: &Hash) -> Result<String, LogError> {
+        self.log.fetch(hash)
+    }
+
+    /// A candidate by its name.
+    ///
+    /// # Errors
+    ///
+    /// If its source is missing or damaged.
+    pub fn candidate(&self, id: &CandidateId) -> Result<Candidate, LogError> {
+        self.fetch(id).map(Candidate::new)
+    }
+}

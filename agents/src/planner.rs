@@ -1,0 +1,251 @@
+//! The main loop. The Planner asks; nobody asks the Planner but for its status.
+
+mod round;
+mod talk;
+
+use crate::crew::Crew;
+use crate::event::{End, Event, FORMAT, Step};
+use crate::llm::{AskError, Purpose, Role};
+use crate::log::{Log, LogError};
+use crate::notebook::Notebook;
+use crate::policy::{self, Decider, Policy, Shapes};
+use crate::tester::{Certify, FreezeSuite, Prepare, ProposeShapes};
+use crate::trajectory::Trajectory;
+use kameo::prelude::*;
+use kernelbench::{Fault, Task, TimedCases};
+use std::{ops::ControlFlow, sync::Arc};
+use talk::{Told, asked};
+use tokio::sync::{oneshot, watch};
+
+/// Candidates that are offered for certification, fastest first, before none is certified.
+const CERTIFICATIONS: usize = 3;
+
+/// One task to work on, from where its record ends.
+pub struct Job {
+    /// The task.
+    pub task: Task,
+    /// How to work on it.
+    pub policy: Policy,
+    /// What has happened; [`Trajectory::default`] at first.
+    pub so_far: Trajectory,
+    /// Where it is written down.
+    pub log: Box<dyn Log>,
+}
+
+/// Why a run broke off. No candidate is to blame for any of these, and [`work`] goes on from the record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BrokeOff {
+    /// A reply is not there yet.
+    #[error("waiting for a reply to {0}")]
+    Waiting(String),
+    /// The model.
+    #[error(transparent)]
+    Model(AskError),
+    /// The record that answers holds no more replies: an end, not an accident.
+    #[error("{0}")]
+    RecordEnds(String),
+    /// The machine.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The record.
+    #[error("the record could not be written or read: {0}")]
+    Log(#[from] LogError),
+    /// An actor died: a defect of this program.
+    #[error("{0}: this is a defect of the program; the record is whole, and the run can be resumed")]
+    Gone(String),
+}
+
+impl From<AskError> for BrokeOff {
+    fn from(err: AskError) -> Self {
+        match err {
+            AskError::Waiting(file) => Self::Waiting(file),
+            AskError::RecordEnds(why) => Self::RecordEnds(why),
+            other => Self::Model(other),
+        }
+    }
+}
+
+/// Works on one task until it ends or breaks off. Everything that happens is in its log.
+///
+/// # Errors
+///
+/// Why it broke off; the record then holds all that happened before.
+pub async fn work(job: Job, crew: &Crew) -> Result<Trajectory, BrokeOff> {
+    let (planner, done) = Planner::new(job, crew.clone());
+    let planner = Planner::spawn(planner);
+    let gone = |_| BrokeOff::Gone("the planner stopped in the middle of its work".to_owned());
+    planner.tell(Begin).await.map_err(|_| BrokeOff::Gone("the planner could not begin".to_owned()))?;
+    done.await.map_err(gone)?
+}
+
+/// What the loop works with.
+struct Loop {
+    task: Arc<Task>,
+    policy: Policy,
+    crew: Crew,
+    book: Notebook,
+}
+
+impl Loop {
+    /// The loop.
+    async fn run(&mut self) -> Result<(), BrokeOff> {
+        self.open().await?;
+        let end = loop {
+            match self.next().await? {
+                ControlFlow::Break(end) => break end,
+                ControlFlow::Continue(step) => match self.round(step).await {
+                    Err(BrokeOff::RecordEnds(_)) => break End::RecordEnds,
+                    other => other?,
+                },
+            }
+        };
+        self.certify().await?;
+        self.note(Event::Ended { end })
+    }
+
+    /// What comes before the first round: the shapes, and the reference.
+    async fn open(&mut self) -> Result<(), BrokeOff> {
+        if self.book.so_far().task.is_none() {
+            self.note_opened()?;
+        }
+        if self.book.so_far().suite.is_none() {
+            let proposed = self.propose_shapes().await?;
+            let timed = self.timed_cases();
+            let freeze = FreezeSuite { task: self.task.clone(), proposed, timed };
+            let (suite, notes) = asked(&self.crew.tester.suite, freeze).await?;
+            self.note(Event::SuiteFrozen { suite, notes })?;
+        }
+        if self.book.so_far().baseline.is_none() {
+            let prepare = Prepare { task: self.task.clone(), suite: self.suite(), plan: self.policy.timing };
+            let baseline = asked(&self.crew.tester.prepare, prepare).await?;
+            self.note(Event::Prepared { baseline })?;
+        }
+        Ok(())
+    }
+
+    fn note_opened(&mut self) -> Result<(), BrokeOff> {
+        let task = serde_json::to_string(&*self.task).map_err(|e| LogError(e.to_string()))?;
+        let policy = toml::to_string(&self.policy).map_err(|e| LogError(e.to_string()))?;
+        let (task, policy) = (self.book.keep(&task)?, self.book.keep(&policy)?);
+        self.note(Event::Opened {
+            format: FORMAT,
+            task,
+            name: self.task.name.clone(),
+            policy,
+            model: self.crew.llm.describe(),
+            machine: self.crew.machine.clone(),
+        })
+    }
+
+    /// A model's shapes, where the policy wants them and they can be had.
+    async fn propose_shapes(&mut self) -> Result<Option<Vec<kernelbench::Case>>, BrokeOff> {
+        if self.policy.shapes == Shapes::Task {
+            return Ok(None);
+        }
+        let (task, tester) = (self.task.clone(), self.crew.tester.shapes.clone());
+        let told = self.ask_twice(0, Role::Tester, Purpose::Shapes, |call, earlier| {
+            let propose = ProposeShapes { call, task: task.clone(), earlier };
+            asked(&tester, propose)
+        });
+        match told.await {
+            Ok(Told::Read(cases)) => Ok(Some(cases)),
+            // Without a proposal there are still the task's own cases.
+            Ok(Told::Unreadable(_) | Told::PassedOver) | Err(BrokeOff::RecordEnds(_)) => Ok(None),
+            Err(err) => Err(err),
+        }
+    }
+
+    fn timed_cases(&self) -> TimedCases {
+        self.policy.timed.clone().unwrap_or_else(|| self.task.timed.clone())
+    }
+
+    /// What to do next: the open round first; else what the policy says, or a model within what the policy allows.
+    async fn next(&mut self) -> Result<ControlFlow<End, Step>, BrokeOff> {
+        if let Some(open) = self.book.so_far().open() {
+            return Ok(ControlFlow::Continue(open.step.clone()));
+        }
+        let rule = policy::next(&self.book.so_far(), &self.policy);
+        // A first step leaves no choice.
+        let free = self.book.so_far().finished().next().is_some() && rule.is_continue();
+        if self.policy.planner == Decider::Rule || !free {
+            return Ok(rule);
+        }
+        Ok(self.propose().await?.unwrap_or(rule))
+    }
+
+    /// The best candidate is examined anew; one that is refused gives way to the next best.
+    async fn certify(&mut self) -> Result<(), BrokeOff> {
+        while self.book.so_far().certified().is_none() && self.book.so_far().certificates.len() < CERTIFICATIONS {
+            let Some(best) = self.book.so_far().best() else { break };
+            let candidate = self.book.candidate(&best.candidate)?;
+            let certify = Certify { task: self.task.clone(), candidate, plan: self.policy.timing };
+            let certificate = asked(&self.crew.tester.certify, certify).await?;
+            self.note(Event::Certified { certificate })?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, event: Event) -> Result<(), BrokeOff> {
+        Ok(self.book.note(event)?)
+    }
+}
+
+/// The Planner of one task: an actor, so that its status can be asked for while the loop runs.
+#[derive(Actor)]
+struct Planner {
+    work: Option<(Loop, oneshot::Sender<Result<Trajectory, BrokeOff>>)>,
+    so_far: watch::Receiver<Trajectory>,
+}
+
+/// Start, or go on from where the record ends.
+struct Begin;
+/// How far along.
+struct Status;
+struct Done;
+
+impl Planner {
+    fn new(job: Job, crew: Crew) -> (Self, oneshot::Receiver<Result<Trajectory, BrokeOff>>) {
+        let (done, result) = oneshot::channel();
+        let (book, so_far) = Notebook::new(job.log, job.so_far);
+        let work = Loop { task: Arc::new(job.task), policy: job.policy, crew, book };
+        (Self { work: Some((work, done)), so_far }, result)
+    }
+}
+
+impl Message<Begin> for Planner {
+    type Reply = ();
+
+    async fn handle(&mut self, _: Begin, ctx: &mut Context<Self, ()>) {
+        let Some((mut work, done)) = self.work.take() else { return };
+        // Off the mailbox: a run takes hours, and a status should not.
+        ctx.pipe(async move {
+            let result = work.run().await;
+            if let Err(why) = &result
+                && !matches!(why, BrokeOff::Log(_))
+            {
+                // What cannot be noted now is known from the missing end.
+                let _ = work.note(Event::BrokeOff { why: why.to_string() });
+            }
+            let trajectory = work.book.so_far().clone();
+            // Nobody listening is nobody's loss: the record has it all.
+            let _ = done.send(result.map(|()| trajectory));
+            Done
+        });
+    }
+}
+
+impl Message<Status> for Planner {
+    type Reply = Result<Trajectory, kameo::error::Infallible>;
+
+    async fn handle(&mut self, _: Status, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        Ok(self.so_far.borrow().clone())
+    }
+}
+
+impl Message<Done> for Planner {
+    type Reply = ();
+
+    async fn handle(&mut self, _: Done, ctx: &mut Context<Self, ()>) {
+        ctx.stop();
+    }
+}

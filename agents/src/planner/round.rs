@@ -1,0 +1,296 @@
+//! One round, top to bottom: profile, advise, write, examine. What is already in the record is not done again.
+
+use super::talk::{Told, asked};
+use super::{BrokeOff, Loop};
+use crate::answer;
+use crate::coder::{Assignment, Write};
+use crate::event::{End, Event, Step};
+use crate::judge::{Consider, Evidence};
+use crate::llm::{Purpose, Role};
+use crate::policy::{self, Memory};
+use crate::profiler::TakeProfile;
+use crate::tester::Examine;
+use crate::trajectory::Round;
+use kernelbench::{Candidate, Evaluation, Source, Suite};
+use metrics::Profile;
+use prompts::{PlanLine, Prompt, Speaker, Suggestions, Turn, Verdict};
+use futures::TryFutureExt;
+use std::ops::ControlFlow;
+
+/// The candidate that a round starts from, and what came of it.
+struct Base {
+    candidate: Candidate,
+    evaluation: Evaluation,
+}
+
+impl Loop {
+    /// One round. Ends with an evaluation, or with a word why there is none.
+    pub(super) async fn round(&mut self, step: Step) -> Result<(), BrokeOff> {
+        let round = self.begin(&step)?;
+        let candidate = match step {
+            Step::Baseline => Some(self.baseline()?),
+            Step::Seed => self.write(round, Assignment::Seed).await?,
+            _ => {
+                let base = self.base(&step)?;
+                let profile = self.profile(&base).await?;
+                match self.assignment(round, step, base, profile).await? {
+                    Some(assignment) => self.write(round, assignment).await?,
+                    None => None,
+                }
+            }
+        };
+        match candidate {
+            Some(candidate) => self.examine(candidate).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Begins a round, or takes up the one that is open. Gives its number.
+    fn begin(&mut self, step: &Step) -> Result<u32, BrokeOff> {
+        if let Some(open) = self.book.so_far().open() {
+            return Ok(open.number);
+        }
+        let last = self.book.so_far().rounds.last().map_or(0, |round| round.number);
+        let round = if *step == Step::Baseline { 0 } else { last + 1 };
+        self.note(Event::Began { round, step: step.clone() })?;
+        Ok(round)
+    }
+
+    /// The reference as a candidate.
+    fn baseline(&mut self) -> Result<Candidate, BrokeOff> {
+        let Source::Context(context) = &self.task.source;
+        let candidate = Candidate::new(context.reference.clone());
+        self.keep_candidate(&candidate)?;
+        Ok(candidate)
+    }
+
+    fn base(&self, step: &Step) -> Result<Base, BrokeOff> {
+        let missing = || BrokeOff::Gone(format!("the step {} has no base in the record", step.name()));
+        let id = step.base().ok_or_else(missing)?;
+        let evaluation = self.book.so_far().evaluation(id).cloned().ok_or_else(missing)?;
+        Ok(Base { candidate: self.book.candidate(id)?, evaluation })
+    }
+
+    /// Where the base's time goes, if the policy wants to know.
+    async fn profile(&mut self, base: &Base) -> Result<Option<Profile>, BrokeOff> {
+        let passed = base.evaluation.passed().is_some();
+        let (wanted, known) = self.opened(|round| {
+            (policy::profiles(&self.policy, round, passed), round.profile.clone())
+        });
+        if let Some(known) = known {
+            return Ok(known.ok());
+        }
+        if !wanted {
+            return Ok(None);
+        }
+        let profile = match &base.evaluation {
+            Evaluation::Failed(failure) => Err(format!("not measured: {failure}")),
+            Evaluation::Passed(_) => {
+                let (task, candidate, suite) = (self.task.clone(), base.candidate.clone(), self.suite());
+                asked(&self.crew.profiler, TakeProfile { task, candidate, suite }).await?
+            }
+        };
+        self.note(Event::Profiled { candidate: base.candidate.id(), profile: profile.clone() })?;
+        Ok(profile.ok())
+    }
+
+    /// What the Coder is to do with the base; `None` when the advice on it could not be read and the round is over.
+    async fn assignment(
+        &mut self,
+        round: u32,
+        step: Step,
+        base: Base,
+        profile: Option<Profile>,
+    ) -> Result<Option<Assignment>, BrokeOff> {
+        let Base { candidate, evaluation } = base;
+        let passed = evaluation.passed().is_some();
+        Ok(Some(match (step, evaluation) {
+            (Step::Refine { .. }, evaluation) => Assignment::Refine { candidate, evaluation, profile },
+            (Step::Retry { .. }, _) => Assignment::Retry { candidate, passed },
+            (Step::Suggest { .. }, evaluation) => {
+                match self.suggest(round, &candidate, &evaluation, profile.as_ref()).await? {
+                    Some(suggestions) => Assignment::Apply { candidate, passed, suggestions },
+                    None => return Ok(None),
+                }
+            }
+            (_, Evaluation::Failed(failure)) => {
+                match self.judge(round, &candidate, Evidence::Failed(failure.clone())).await? {
+                    Some(Some(Verdict::Fix(fix))) => Assignment::Fix { candidate, failure, fix: Some(fix) },
+                    Some(_) => Assignment::Fix { candidate, failure, fix: None },
+                    None => return Ok(None),
+                }
+            }
+            (_, Evaluation::Passed(timed)) => {
+                match self.judge(round, &candidate, Evidence::Passed { timed, profile }).await? {
+                    Some(Some(Verdict::Optimization(it))) => Assignment::Optimize { candidate, optimization: Some(it) },
+                    Some(_) => Assignment::Optimize { candidate, optimization: None },
+                    None => return Ok(None),
+                }
+            }
+        }))
+    }
+
+    /// The Judge's verdict; the inner `None` where a recorded one did not fit, the outer where none could be read.
+    async fn judge(
+        &mut self,
+        round: u32,
+        candidate: &Candidate,
+        evidence: Evidence,
+    ) -> Result<Option<Option<Verdict>>, BrokeOff> {
+        if let Some(known) = self.opened(|round| round.verdict.clone()) {
+            return Ok(Some(Some(known)));
+        }
+        let purpose = match evidence {
+            Evidence::Failed(_) => Purpose::Diagnose,
+            Evidence::Passed { .. } => Purpose::Advise,
+        };
+        let (task, machine, judge) = (self.task.clone(), self.crew.machine.clone(), self.crew.judge.clone());
+        let told = self.ask_twice(round, Role::Judge, purpose, |call, earlier| {
+            let (task, machine, candidate) = (task.clone(), machine.clone(), candidate.clone());
+            asked(&judge, Consider { call, task, machine, candidate, evidence: evidence.clone(), earlier })
+        });
+        match told.await? {
+            Told::Read(verdict) => {
+                self.note(Event::Judged { candidate: candidate.id(), verdict: verdict.clone() })?;
+                Ok(Some(Some(verdict)))
+            }
+            Told::PassedOver => Ok(Some(None)),
+            Told::Unreadable(why) => self.unreadable(Role::Judge, why),
+        }
+    }
+
+    /// The Planner's own suggestions (Astra); the inner `None` where recorded ones did not fit.
+    async fn suggest(
+        &mut self,
+        round: u32,
+        candidate: &Candidate,
+        evaluation: &Evaluation,
+        profile: Option<&Profile>,
+    ) -> Result<Option<Option<Suggestions>>, BrokeOff> {
+        if let Some(known) = self.opened(|round| round.suggestions.clone()) {
+            return Ok(Some(Some(known)));
+        }
+        let (llm, words) = (self.crew.llm.clone(), self.crew.prompts.clone());
+        let first = words.suggest(&self.task, &self.crew.machine, candidate, evaluation, profile);
+        let told = self.ask_twice(round, Role::Planner, Purpose::Suggest, |call, earlier| {
+            let prompt = earlier.map_or_else(|| first.clone(), |e| words.again(&e.prompt, &e.reply, &e.why));
+            answer::ask(&*llm, call, prompt, prompts::read_suggestions).map_err(BrokeOff::from)
+        });
+        match told.await? {
+            Told::Read(suggestions) => {
+                self.note(Event::Suggested { candidate: candidate.id(), suggestions: suggestions.clone() })?;
+                Ok(Some(Some(suggestions)))
+            }
+            Told::PassedOver => Ok(Some(None)),
+            Told::Unreadable(why) => self.unreadable(Role::Planner, why),
+        }
+    }
+
+    /// The Coder's candidate; `None` where none could be read and the round is over.
+    async fn write(&mut self, round: u32, assignment: Assignment) -> Result<Option<Candidate>, BrokeOff> {
+        if let Some(known) = self.opened(|round| round.candidate.clone()) {
+            return Ok(Some(self.book.candidate(&known)?));
+        }
+        let conversation = self.conversation()?;
+        let (task, machine, coder) = (self.task.clone(), self.crew.machine.clone(), self.crew.coder.clone());
+        let told = self.ask_twice(round, Role::Coder, assignment.purpose(), |call, earlier| {
+            let (task, machine, assignment) = (task.clone(), machine.clone(), assignment.clone());
+            let conversation = conversation.clone();
+            asked(&coder, Write { call, task, machine, assignment, conversation, earlier })
+        });
+        match told.await? {
+            Told::Read(candidate) => {
+                self.keep_candidate(&candidate)?;
+                Ok(Some(candidate))
+            }
+            Told::PassedOver => self.unreadable(Role::Coder, "the recorded reply does not fit".to_owned()),
+            Told::Unreadable(why) => self.unreadable(Role::Coder, why),
+        }
+    }
+
+    async fn examine(&mut self, candidate: Candidate) -> Result<(), BrokeOff> {
+        let (task, suite, plan) = (self.task.clone(), self.suite(), self.policy.timing);
+        let id = candidate.id();
+        let evaluation = asked(&self.crew.tester.examine, Examine { task, candidate, suite, plan }).await?;
+        self.note(Event::Evaluated { candidate: id, evaluation })
+    }
+
+    /// What was said between us and the Coder, where the policy lets it remember.
+    fn conversation(&self) -> Result<Vec<Turn>, BrokeOff> {
+        if self.policy.memory == Memory::None {
+            return Ok(vec![]);
+        }
+        let so_far = self.book.so_far();
+        let mut turns = vec![];
+        for answer in so_far.finished().flat_map(|round| &round.answers).filter(|a| a.call.role == Role::Coder) {
+            let prompt: Prompt = serde_json::from_str(&self.book.fetch(&answer.prompt)?)
+                .map_err(|e| crate::log::LogError(format!("the prompt {}: {e}", answer.prompt)))?;
+            turns.extend(prompt.turns.into_iter().next_back());
+            turns.push(Turn { speaker: Speaker::Assistant, text: self.book.fetch(&answer.reply)? });
+        }
+        Ok(turns)
+    }
+
+    /// A model's proposal for the next step, if it can be read and the policy allows it.
+    pub(super) async fn propose(&mut self) -> Result<Option<ControlFlow<End, Step>>, BrokeOff> {
+        let choices = policy::allowed(&self.book.so_far(), &self.policy);
+        let names: Vec<String> = choices.iter().map(|(name, _)| name.clone()).collect();
+        let round = self.book.so_far().rounds.last().map_or(0, |round| round.number) + 1;
+        let (llm, words) = (self.crew.llm.clone(), self.crew.prompts.clone());
+        let first = words.plan(&self.task, &self.history(), &names);
+        let told = self.ask_twice(round, Role::Planner, Purpose::Plan, |call, earlier| {
+            let prompt = earlier.map_or_else(|| first.clone(), |e| words.again(&e.prompt, &e.reply, &e.why));
+            let read = |reply: &str| prompts::read_plan(reply, &names);
+            answer::ask(&*llm, call, prompt, read).map_err(BrokeOff::from)
+        });
+        let (proposal, choice) = match told.await? {
+            Told::Read(plan) => {
+                let choice = choices.into_iter().find(|(name, _)| *name == plan.step).map(|(_, choice)| choice);
+                (format!("{}: {}", plan.step, plan.why), choice)
+            }
+            Told::PassedOver => return Ok(None),
+            Told::Unreadable(why) => (why, None),
+        };
+        self.note(Event::Proposed { round, proposal, taken: choice.is_some() })?;
+        Ok(choice)
+    }
+
+    /// What happened, a line a round, for the Planner's model.
+    fn history(&self) -> Vec<PlanLine> {
+        let so_far = self.book.so_far();
+        let line = |round: &Round| PlanLine {
+            round: round.number,
+            step: round.step.name().to_owned(),
+            candidate: round.candidate.as_ref().map_or("none", |id| id.short()).to_owned(),
+            outcome: match &round.evaluation {
+                Some(Evaluation::Passed(timed)) => format!("correct, {}", timed.speedup),
+                Some(Evaluation::Failed(failure)) => failure.to_string(),
+                None => "no readable reply".to_owned(),
+            },
+        };
+        so_far.finished().map(line).collect()
+    }
+
+    fn keep_candidate(&mut self, candidate: &Candidate) -> Result<(), BrokeOff> {
+        if self.opened(|round| round.candidate.is_some()) {
+            return Ok(());
+        }
+        self.book.keep(candidate.source())?;
+        self.note(Event::Wrote { candidate: candidate.id() })
+    }
+
+    fn unreadable<T>(&mut self, role: Role, why: String) -> Result<Option<T>, BrokeOff> {
+        self.note(Event::Unreadable { role, why })?;
+        Ok(None)
+    }
+
+    /// Looks into the open round.
+    fn opened<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
+        let so_far = self.book.so_far();
+        look(so_far.open().expect("a round begins before anything happens in it"))
+    }
+
+    pub(super) fn suite(&self) -> Suite {
+        self.book.so_far().suite.clone().expect("the suite is frozen before the first round")
+    }
+}

@@ -1,0 +1,127 @@
+//! How are actors and models asked? With a deadline, once more after an accident, once more after an unreadable reply.
+
+use super::{BrokeOff, Loop};
+use crate::answer::{Answer, Earlier};
+use crate::event::Event;
+use crate::llm::{AskError, CallId, Purpose, Role};
+use crate::trajectory::Trajectory;
+use kameo::{actor::ReplyRecipient, error::SendError};
+use prompts::Unreadable;
+use std::{fmt::Debug, time::Duration};
+
+/// No ask lasts longer than this: each edge has a shorter deadline of its own, so this one only ends what is broken.
+const OUTERMOST: Duration = Duration::from_secs(6 * 3600);
+/// Before a machine's fault is tried again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What came of asking a model.
+pub(super) enum Told<T> {
+    /// This was read.
+    Read(T),
+    /// Nothing could be read, even when asked once more.
+    Unreadable(String),
+    /// The record's reply did not fit what happened here.
+    PassedOver,
+}
+
+/// Asks an actor. An accident (its panic, a machine's fault) is tried once more before the run breaks off.
+pub(super) async fn asked<M, T, E>(actor: &ReplyRecipient<M, T, E>, message: M) -> Result<T, BrokeOff>
+where
+    M: Clone + Send + Sync + 'static,
+    T: Send + 'static,
+    E: Into<BrokeOff> + Debug + Send + Sync + 'static,
+{
+    match ask_once(actor, message.clone()).await {
+        Err(BrokeOff::Fault(fault)) => {
+            tracing::warn!(%fault, "the machine failed: trying once more");
+            tokio::time::sleep(PAUSE).await;
+            ask_once(actor, message).await
+        }
+        Err(BrokeOff::Gone(what)) => {
+            tracing::error!(%what, "trying once more");
+            ask_once(actor, message).await
+        }
+        other => other,
+    }
+}
+
+async fn ask_once<M, T, E>(actor: &ReplyRecipient<M, T, E>, message: M) -> Result<T, BrokeOff>
+where
+    M: Send + Sync + 'static,
+    T: Send + 'static,
+    E: Into<BrokeOff> + Debug + Send + Sync + 'static,
+{
+    let name = std::any::type_name::<M>().rsplit("::").next().unwrap_or_default();
+    match tokio::time::timeout(OUTERMOST, actor.ask(message)).await {
+        Ok(Ok(reply)) => Ok(reply),
+        Ok(Err(SendError::HandlerError(err))) => Err(err.into()),
+        Ok(Err(_)) => Err(BrokeOff::Gone(format!("the actor that was asked to {name} stopped"))),
+        Err(_) => Err(BrokeOff::Gone(format!("the actor that was asked to {name} never answered"))),
+    }
+}
+
+impl Loop {
+    /// Asks a role's model, once more when its reply cannot be read. Every answer is noted before it is used.
+    pub(super) async fn ask_twice<T, F>(
+        &mut self,
+        round: u32,
+        role: Role,
+        purpose: Purpose,
+        ask: impl Fn(CallId, Option<Earlier>) -> F + Send,
+    ) -> Result<Told<T>, BrokeOff>
+    where
+        T: Send,
+        F: Future<Output = Result<Answer<T>, BrokeOff>> + Send,
+    {
+        let mut earlier: Option<Earlier> = None;
+        for attempt in 1..=2 {
+            let call = CallId { task: self.task.name.clone(), round, role, purpose, attempt };
+            let known = answered(&self.book.so_far(), &call);
+            if !known {
+                self.note(Event::Asked { call: call.clone() })?;
+            }
+            let answer = match ask(call.clone(), earlier.take()).await {
+                Ok(answer) => answer,
+                Err(BrokeOff::Model(AskError::NoFit(why))) => return self.pass_over(role, attempt, why),
+                Err(err) => return Err(err),
+            };
+            if !known {
+                self.note_answered(&call, &answer)?;
+            }
+            match answer.read {
+                Ok(read) => return Ok(Told::Read(read)),
+                Err(why) => {
+                    self.note(Event::Misread { call, why: why.to_string() })?;
+                    earlier = Some(Earlier { prompt: answer.prompt, reply: answer.reply.text, why });
+                }
+            }
+        }
+        let why = earlier.map_or_else(String::new, |Earlier { why: Unreadable(why), .. }| why);
+        Ok(Told::Unreadable(why))
+    }
+
+    /// A first reply that does not fit is passed over; where there is no second, the first stays unreadable.
+    fn pass_over<T>(&mut self, role: Role, attempt: u32, why: String) -> Result<Told<T>, BrokeOff> {
+        self.note(Event::PassedOver { role, why: why.clone() })?;
+        Ok(if attempt == 1 { Told::PassedOver } else { Told::Unreadable(why) })
+    }
+
+    fn note_answered<T>(&mut self, call: &CallId, answer: &Answer<T>) -> Result<(), BrokeOff> {
+        let prompt = serde_json::to_string(&answer.prompt).map_err(|e| crate::log::LogError(e.to_string()))?;
+        let (prompt, reply) = (self.book.keep(&prompt)?, self.book.keep(&answer.reply.text)?);
+        self.note(Event::Answered {
+            call: call.clone(),
+            prompt,
+            reply,
+            model: answer.reply.model.clone(),
+            usage: answer.reply.usage,
+            usd: answer.reply.usd,
+            latency_ms: answer.reply.latency_ms,
+            requests: answer.reply.requests,
+        })
+    }
+}
+
+fn answered(so_far: &Trajectory, call: &CallId) -> bool {
+    so_far.answers().any(|answer| answer.call == *call)
+}

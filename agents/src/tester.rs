@@ -1,0 +1,200 @@
+//! The Tester: shapes once, then a candidate in, an evaluation out.
+
+use crate::answer::{self, Answer, Earlier};
+use crate::device::{CertifyCandidate, CheckAndTime, Device, PrepareReference};
+use crate::llm::{AskError, CallId, Llm};
+use kameo::{error::SendError, prelude::*};
+use kernelbench::{
+    Baseline, Candidate, Case, Certificate, Evaluation, Fault, Provenance, Suite, Task, TimedCases, TimingPlan, Workshop,
+};
+use prompts::Prompts;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Shapes that a model is asked for (CudaForge, Appendix B).
+const SHAPES: usize = 10;
+/// The most bytes that all arrays of one proposed shape may take.
+const SHAPE_BYTES: u64 = 32 << 20;
+/// Fewer shapes than this test nothing: the task's own are taken.
+const FEWEST: usize = 2;
+
+/// Propose shapes to test on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProposeShapes {
+    /// Which call this is.
+    pub call: CallId,
+    /// For which task.
+    pub task: Arc<Task>,
+    /// The first try, when this is the second.
+    pub earlier: Option<Earlier>,
+}
+
+/// Make the suite of a run. It is asked for once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FreezeSuite {
+    /// For which task.
+    pub task: Arc<Task>,
+    /// What a model proposed; `None` for the task's own cases.
+    pub proposed: Option<Vec<Case>>,
+    /// Which of them are timed.
+    pub timed: TimedCases,
+}
+
+/// Build, check and time the reference.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prepare {
+    /// Of which task.
+    pub task: Arc<Task>,
+    /// On which shapes.
+    pub suite: Suite,
+    /// How.
+    pub plan: TimingPlan,
+}
+
+/// Say what comes of a candidate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Examine {
+    /// For which task.
+    pub task: Arc<Task>,
+    /// Which.
+    pub candidate: Candidate,
+    /// On which shapes.
+    pub suite: Suite,
+    /// How it is timed.
+    pub plan: TimingPlan,
+}
+
+/// Examine the best candidate anew.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Certify {
+    /// For which task.
+    pub task: Arc<Task>,
+    /// Which.
+    pub candidate: Candidate,
+    /// How it is timed.
+    pub plan: TimingPlan,
+}
+
+/// Builds beside the device, checks and times on it.
+#[derive(Actor)]
+pub struct Tester<W: Workshop> {
+    /// Its model, for shapes.
+    pub llm: Arc<dyn Llm>,
+    /// Its words.
+    pub prompts: Arc<Prompts>,
+    /// Builds.
+    pub workshop: Arc<W>,
+    /// Runs.
+    pub device: ActorRef<Device<W>>,
+}
+
+impl<W: Workshop> Message<ProposeShapes> for Tester<W> {
+    type Reply = DelegatedReply<Result<Answer<Vec<Case>>, AskError>>;
+
+    async fn handle(&mut self, ask: ProposeShapes, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let (llm, words) = (self.llm.clone(), self.prompts.clone());
+        ctx.spawn(async move {
+            let prompt = match &ask.earlier {
+                Some(first) => words.again(&first.prompt, &first.reply, &first.why),
+                None => words.shapes(&ask.task, SHAPES, SHAPE_BYTES),
+            };
+            answer::ask(&*llm, ask.call, prompt, |reply| prompts::read_shapes(reply, &ask.task)).await
+        })
+    }
+}
+
+impl<W: Workshop> Message<FreezeSuite> for Tester<W> {
+    /// The suite, and what was left out of it and why.
+    type Reply = Result<(Suite, Vec<String>), Fault>;
+
+    async fn handle(&mut self, ask: FreezeSuite, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        freeze(&*self.workshop, &ask)
+    }
+}
+
+impl<W: Workshop> Message<Prepare> for Tester<W> {
+    type Reply = DelegatedReply<Result<Baseline, Fault>>;
+
+    async fn handle(&mut self, ask: Prepare, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let device = self.device.clone();
+        let Prepare { task, suite, plan } = ask;
+        ctx.spawn(async move { device.ask(PrepareReference { task, suite, plan }).await.map_err(fault) })
+    }
+}
+
+impl<W: Workshop> Message<Examine> for Tester<W> {
+    type Reply = DelegatedReply<Result<Evaluation, Fault>>;
+
+    async fn handle(&mut self, ask: Examine, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let (workshop, device) = (self.workshop.clone(), self.device.clone());
+        ctx.spawn(async move {
+            let Examine { task, candidate, suite, plan } = ask;
+            // Building needs no device, so it waits for none.
+            match workshop.build(&task, &candidate).await? {
+                Ok(built) => device.ask(CheckAndTime { task, built, suite, plan }).await.map_err(fault),
+                Err(failure) => Ok(Evaluation::Failed(failure)),
+            }
+        })
+    }
+}
+
+impl<W: Workshop> Message<Certify> for Tester<W> {
+    type Reply = DelegatedReply<Result<Certificate, Fault>>;
+
+    async fn handle(&mut self, ask: Certify, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let device = self.device.clone();
+        let Certify { task, candidate, plan } = ask;
+        ctx.spawn(async move { device.ask(CertifyCandidate { task, candidate, plan }).await.map_err(fault) })
+    }
+}
+
+/// The suite of the cases that fit, and what was left out. A model's proposal of which too little fits gives way to the
+/// task's own cases.
+fn freeze<W: Workshop>(workshop: &W, ask: &FreezeSuite) -> Result<(Suite, Vec<String>), Fault> {
+    let mut notes = vec![];
+    if let Some(proposed) = &ask.proposed {
+        let fitting = fitting(workshop, &ask.task, proposed, &mut notes);
+        if fitting.len() >= FEWEST {
+            return Ok((suite(Provenance::Model, &fitting, &ask.timed), notes));
+        }
+        notes.push(format!("{} proposed shapes fit: the task's own are taken", fitting.len()));
+    }
+    let fitting = fitting(workshop, &ask.task, &ask.task.cases, &mut notes);
+    if fitting.is_empty() {
+        return Err(Fault(format!("no case of {} fits this machine: {}", ask.task.name, notes.join("; "))));
+    }
+    Ok((suite(Provenance::Task, &fitting, &ask.timed), notes))
+}
+
+fn fitting<W: Workshop>(workshop: &W, task: &Task, cases: &[Case], notes: &mut Vec<String>) -> Vec<(Case, u64)> {
+    let verdicts = workshop.fits(task, cases);
+    let mut fitting = vec![];
+    for (case, verdict) in cases.iter().zip(verdicts) {
+        match verdict {
+            Ok(bytes) => fitting.push((case.clone(), bytes)),
+            Err(why) => notes.push(format!("{}: {why}", case.name)),
+        }
+    }
+    fitting
+}
+
+fn suite(provenance: Provenance, cases: &[(Case, u64)], timed: &TimedCases) -> Suite {
+    let names = cases.iter().map(|(case, _)| case.name.clone());
+    let named = |name: &String| cases.iter().any(|(case, _)| case.name == *name);
+    let timed = match timed {
+        TimedCases::All => names.collect(),
+        TimedCases::Case(name) if named(name) => vec![name.clone()],
+        TimedCases::Largest | TimedCases::Case(_) => {
+            cases.iter().max_by_key(|(_, bytes)| *bytes).map(|(case, _)| case.name.clone()).into_iter().collect()
+        }
+    };
+    Suite { provenance, cases: cases.iter().map(|(case, _)| case.clone()).collect(), timed }
+}
+
+/// A device that cannot be asked is a fault like any other.
+pub(crate) fn fault<M>(err: SendError<M, Fault>) -> Fault {
+    match err {
+        SendError::HandlerError(fault) => fault,
+        _ => Fault("the device's actor stopped in the middle of a job: this is a defect of the program".to_owned()),
+    }
+}

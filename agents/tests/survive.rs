@@ -1,0 +1,196 @@
+//! Nothing is lost: a run that is killed at any point goes on to the same end, and a record makes its run again.
+
+mod story;
+
+use warpsmith_agents::event::Event;
+use warpsmith_agents::llm::remembering::Remembering;
+use warpsmith_agents::llm::replay::{RecordedAnswer, Replay};
+use warpsmith_agents::llm::scripted::{Entry, Scripted};
+use warpsmith_agents::llm::{CallId, Reply, Role};
+use warpsmith_agents::log::{Log, MemoryLog};
+use warpsmith_agents::policy::Policy;
+
+use kernelbench::{
+    Baseline, Built, Candidate, Case, Certificate, Fault, Hash, Outcome, Suite, Task, Timed, TimingPlan, Verified,
+    Workshop, Findings, Recorded, Simulated,
+};
+use metrics::{Machine, Profile};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+};
+use story::{FIX, OPTIMIZATION, code, go_on, policy};
+
+/// Four rounds: one mended, one whose verdict had to be asked for twice.
+fn script() -> Vec<Entry> {
+    let at = |round, role, reply: &str| Entry::new(role, reply).round(round);
+    vec![
+        at(1, Role::Coder, &code("build-error")),
+        at(2, Role::Judge, FIX),
+        at(2, Role::Coder, &code("us=80")),
+        at(3, Role::Judge, "no idea"),
+        at(3, Role::Judge, OPTIMIZATION),
+        at(3, Role::Coder, &code("us=60")),
+        at(4, Role::Judge, OPTIMIZATION),
+        at(4, Role::Coder, &code("us=50")),
+    ]
+}
+
+fn four_rounds() -> Policy {
+    Policy { rounds: 4, ..policy("cudaforge") }
+}
+
+async fn unbroken() -> MemoryLog {
+    let log = MemoryLog::default();
+    let llm = Arc::new(Scripted::new(script()));
+    go_on(Arc::new(Simulated::new()), llm, four_rounds(), &log).await.unwrap();
+    log
+}
+
+/// The calls of a record that were answered.
+fn answered(log: &MemoryLog) -> Vec<(CallId, Hash, Hash)> {
+    let answered = |event| match event {
+        Event::Answered { call, prompt, reply, .. } => Some((call, prompt, reply)),
+        _ => None,
+    };
+    log.events().into_iter().filter_map(answered).collect()
+}
+
+fn reply(text: String) -> Reply {
+    Reply { text, model: "scripted".into(), usage: None, usd: None, latency_ms: 0, requests: 1 }
+}
+
+fn remembering(log: &MemoryLog, inner: Arc<Scripted>) -> Remembering {
+    let known: HashMap<_, _> = answered(log)
+        .into_iter()
+        .map(|(call, prompt, text)| (call, (prompt, reply(log.fetch(&text).unwrap()))))
+        .collect();
+    Remembering::new(inner, known)
+}
+
+/// What a run comes to, without the places where it was broken off.
+fn essence(log: &MemoryLog) -> Vec<Event> {
+    let passing = |event: &Event| matches!(event, Event::Asked { .. } | Event::Misread { .. });
+    log.events().into_iter().filter(|event| !passing(event)).collect()
+}
+
+#[tokio::test]
+async fn killed_after_any_event_a_run_goes_on_to_the_same_end_and_repeats_no_answered_call() {
+    let whole = unbroken().await;
+    for kept in 0..whole.events().len() {
+        let log = whole.killed_after(kept);
+        let known = answered(&log);
+        // The model still has the whole script: only what is really asked again is counted.
+        let rest = script().into_iter().skip(known.len());
+        let model = Arc::new(Scripted::new(rest));
+        let llm = Arc::new(remembering(&log, model.clone()));
+        go_on(Arc::new(Simulated::new()), llm, four_rounds(), &log).await.unwrap();
+        assert_eq!(essence(&log), essence(&whole), "killed after {kept}");
+        assert_eq!(known.len() + model.calls(), script().len(), "killed after {kept}");
+        let unique: std::collections::HashSet<_> = answered(&log).into_iter().map(|(call, ..)| call).collect();
+        assert_eq!(unique.len(), answered(&log).len(), "killed after {kept}: an answer was noted twice");
+    }
+}
+
+#[tokio::test]
+async fn a_record_makes_its_run_again_without_a_model_and_without_a_compiler() {
+    let whole = unbroken().await;
+    let again = MemoryLog::default();
+    go_on(Arc::new(recorded(&whole)), Arc::new(replay(&whole)), four_rounds(), &again).await.unwrap();
+    let without_model = |log: &MemoryLog| essence(log).into_iter().skip(1).collect::<Vec<_>>();
+    let timeless = |mut events: Vec<Event>| {
+        for event in &mut events {
+            if let Event::Answered { latency_ms, requests, .. } = event {
+                (*latency_ms, *requests) = (0, 0);
+            }
+        }
+        events
+    };
+    assert_eq!(timeless(without_model(&again)), timeless(without_model(&whole)));
+}
+
+fn replay(log: &MemoryLog) -> Replay {
+    let read = |(id, prompt, text): (CallId, Hash, Hash)| RecordedAnswer {
+        id,
+        prompt: log.fetch(&prompt).unwrap(),
+        reply: log.fetch(&text).unwrap(),
+        model: "scripted".into(),
+        usage: None,
+        usd: None,
+    };
+    Replay::new("the unbroken run", answered(log).into_iter().map(read).collect(), true)
+}
+
+fn recorded(log: &MemoryLog) -> Recorded {
+    let (mut findings, mut machine) = (Findings::default(), None);
+    for event in log.events() {
+        match event {
+            Event::Opened { machine: m, .. } => machine = Some(m),
+            Event::SuiteFrozen { suite, notes } => (findings.suite, findings.suite_notes) = (Some(suite), notes),
+            Event::Prepared { baseline } => findings.baseline = Some(baseline),
+            Event::Evaluated { candidate, evaluation } => findings.evaluations.push((candidate, evaluation)),
+            Event::Profiled { candidate, profile: Ok(profile) } => findings.profiles.push((candidate, profile)),
+            Event::Certified { certificate } => findings.certificates.push(certificate),
+            _ => {}
+        }
+    }
+    Recorded::new(machine.unwrap(), findings)
+}
+
+/// A machine whose checks panic: a defect of ours, not of a candidate.
+struct Panicking {
+    inner: Simulated,
+    panics_left: AtomicUsize,
+}
+
+impl Workshop for Panicking {
+    fn machine(&self) -> &Machine {
+        self.inner.machine()
+    }
+    fn fits(&self, task: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
+        self.inner.fits(task, cases)
+    }
+    async fn prepare(&self, task: &Task, suite: &Suite, plan: &TimingPlan) -> Result<Baseline, Fault> {
+        self.inner.prepare(task, suite, plan).await
+    }
+    async fn build(&self, task: &Task, candidate: &Candidate) -> Outcome<Built> {
+        self.inner.build(task, candidate).await
+    }
+    async fn check(&self, task: &Task, built: Built, suite: &Suite) -> Outcome<Verified> {
+        let left = self.panics_left.load(SeqCst);
+        if left > 0 {
+            self.panics_left.store(left - 1, SeqCst);
+            panic!("a defect in the workshop");
+        }
+        self.inner.check(task, built, suite).await
+    }
+    async fn time(&self, task: &Task, verified: &Verified, suite: &Suite, plan: &TimingPlan) -> Outcome<Timed> {
+        self.inner.time(task, verified, suite, plan).await
+    }
+    async fn profile(&self, task: &Task, verified: &Verified, suite: &Suite) -> Result<Profile, Fault> {
+        self.inner.profile(task, verified, suite).await
+    }
+    async fn certify(&self, task: &Task, candidate: &Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {
+        self.inner.certify(task, candidate, plan).await
+    }
+}
+
+#[tokio::test]
+async fn an_actor_that_panics_is_built_anew_and_no_recorded_round_is_lost() {
+    let panicking = |panics| Panicking { inner: Simulated::new(), panics_left: AtomicUsize::new(panics) };
+    // One panic: asked once more, and the run does not even notice.
+    let log = MemoryLog::default();
+    let llm = Arc::new(Scripted::new(script()));
+    go_on(Arc::new(panicking(1)), llm, four_rounds(), &log).await.unwrap();
+    assert_eq!(essence(&log), essence(&unbroken().await));
+    // A panic that stays breaks the run off; the record can be gone on from.
+    let log = MemoryLog::default();
+    let llm = Arc::new(Scripted::new(script()));
+    assert!(go_on(Arc::new(panicking(usize::MAX)), llm.clone(), four_rounds(), &log).await.is_err());
+    let llm = Arc::new(remembering(&log, llm));
+    go_on(Arc::new(Simulated::new()), llm, four_rounds(), &log).await.unwrap();
+    let ended = log.events().into_iter().filter(|event| !matches!(event, Event::BrokeOff { .. } | Event::Asked { .. }));
+    let misread = |event: &Event| matches!(event, Event::Misread { .. });
+    assert_eq!(ended.filter(|event| !misread(event)).collect::<Vec<_>>(), essence(&unbroken().await));
+}
