@@ -16,4 +16,3 @@ pub mod policy;
 pub mod profiler;
 pub mod tester;
 pub mod trajectory;
-

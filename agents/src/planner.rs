@@ -90,17 +90,22 @@ impl Loop {
     /// The loop.
     async fn run(&mut self) -> Result<(), BrokeOff> {
         self.open().await?;
-        let end = loop {
-            match self.next().await? {
-                ControlFlow::Break(end) => break end,
-                ControlFlow::Continue(step) => match self.round(step).await {
-                    Err(BrokeOff::RecordEnds(_)) => break End::RecordEnds,
-                    other => other?,
-                },
-            }
+        let end = match self.rounds().await {
+            Err(BrokeOff::RecordEnds(_)) => End::RecordEnds,
+            end => end?,
         };
         self.certify().await?;
         self.note(Event::Ended { end })
+    }
+
+    /// Round after round, until there is none to do.
+    async fn rounds(&mut self) -> Result<End, BrokeOff> {
+        loop {
+            match self.next().await? {
+                ControlFlow::Break(end) => return Ok(end),
+                ControlFlow::Continue(step) => self.round(step).await?,
+            }
+        }
     }
 
     /// What comes before the first round: the shapes, and the reference.

@@ -169,7 +169,6 @@ impl Policy {
 }
 
 /// The next step, or why there is none. Whether the Planner is a rule or a model, this decides what is allowed.
-#[must_use]
 pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
     let written = so_far.finished().filter(|round| round.step != Step::Baseline).count();
     if written >= policy.rounds as usize {

@@ -5,7 +5,8 @@ use crate::device::{CertifyCandidate, CheckAndTime, Device, PrepareReference};
 use crate::llm::{AskError, CallId, Llm};
 use kameo::{error::SendError, prelude::*};
 use kernelbench::{
-    Baseline, Candidate, Case, Certificate, Evaluation, Fault, Provenance, Suite, Task, TimedCases, TimingPlan, Workshop,
+    Baseline, Candidate, Case, Certificate, Evaluation, Fault, Provenance, Suite, Task, TimedCases, TimingPlan,
+    Workshop,
 };
 use prompts::Prompts;
 use serde::{Deserialize, Serialize};
@@ -180,10 +181,10 @@ fn fitting<W: Workshop>(workshop: &W, task: &Task, cases: &[Case], notes: &mut V
 
 fn suite(provenance: Provenance, cases: &[(Case, u64)], timed: &TimedCases) -> Suite {
     let names = cases.iter().map(|(case, _)| case.name.clone());
-    let named = |name: &String| cases.iter().any(|(case, _)| case.name == *name);
+    let known = |name: &String| cases.iter().any(|(case, _)| case.name == *name);
     let timed = match timed {
         TimedCases::All => names.collect(),
-        TimedCases::Case(name) if named(name) => vec![name.clone()],
+        TimedCases::Case(name) if known(name) => vec![name.clone()],
         TimedCases::Largest | TimedCases::Case(_) => {
             cases.iter().max_by_key(|(_, bytes)| *bytes).map(|(case, _)| case.name.clone()).into_iter().collect()
         }

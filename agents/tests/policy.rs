@@ -1,14 +1,14 @@
 //! The decision, held against a second implementation that works the other way round: it walks the story forward and
 //! keeps a head, where `policy::next` looks back at the whole.
 
-use warpsmith_agents::event::{End, Event, Step};
-use warpsmith_agents::llm::Role;
-use warpsmith_agents::policy::{Advance, OnFailure, OnPass, Policy, Start, next};
-use warpsmith_agents::trajectory::Trajectory;
 use kernelbench::{Candidate, CandidateId, Evaluation, Failure, Timed};
 use metrics::{Interval, Speedup, Statistic};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::ops::ControlFlow;
+use warpsmith_agents::event::{End, Event, Step};
+use warpsmith_agents::llm::Role;
+use warpsmith_agents::policy::{Advance, OnFailure, OnPass, Policy, Start, next};
+use warpsmith_agents::trajectory::Trajectory;
 
 #[derive(Clone, Copy)]
 enum Came {
@@ -52,7 +52,7 @@ fn walked(story: &[Came], policy: &Policy) -> ControlFlow<End, Step> {
         let new = (Candidate::new(i.to_string()).id(), *came);
         let moves = match (policy.advance, &head, came) {
             (_, _, Came::Unreadable) => false,
-            (Advance::Always, ..) | (_, None, _) | (_, Some((_, Came::Failed)), _) => true,
+            (Advance::Always, ..) | (_, None | Some((_, Came::Failed)), _) => true,
             (Advance::IfCorrect, _, came) => matches!(came, Came::Passed(_)),
             (Advance::IfFaster, Some((_, Came::Passed(old))), Came::Passed(new)) => new > old,
             (Advance::IfFaster, ..) => false,
@@ -91,8 +91,7 @@ fn looking_back_and_walking_forward_decide_the_same() {
     for _ in 0..4000 {
         let name = names[rng.random_range(0..names.len())];
         let mut policy = Policy::parse(Policy::embedded(name).unwrap()).unwrap();
-        policy.advance =
-            [Advance::Always, Advance::IfCorrect, Advance::IfFaster][rng.random_range(0..3)];
+        policy.advance = [Advance::Always, Advance::IfCorrect, Advance::IfFaster][rng.random_range(0..3)];
         let length = rng.random_range(0..=policy.rounds as usize + 1);
         let story: Vec<Came> = (0..length)
             .map(|i| match rng.random_range(0..4) {

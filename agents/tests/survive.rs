@@ -1,4 +1,5 @@
 //! Nothing is lost: a run that is killed at any point goes on to the same end, and a record makes its run again.
+#![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
 
 mod story;
 
@@ -11,8 +12,8 @@ use warpsmith_agents::log::{Log, MemoryLog};
 use warpsmith_agents::policy::Policy;
 
 use kernelbench::{
-    Baseline, Built, Candidate, Case, Certificate, Fault, Hash, Outcome, Suite, Task, Timed, TimingPlan, Verified,
-    Workshop, Findings, Recorded, Simulated,
+    Baseline, Built, Candidate, Case, Certificate, Fault, Findings, Hash, Outcome, Recorded, Simulated, Suite, Task,
+    Timed, TimingPlan, Verified, Workshop,
 };
 use metrics::{Machine, Profile};
 use std::{
@@ -44,7 +45,8 @@ fn four_rounds() -> Policy {
 async fn unbroken() -> MemoryLog {
     let log = MemoryLog::default();
     let llm = Arc::new(Scripted::new(script()));
-    go_on(Arc::new(Simulated::new()), llm, four_rounds(), &log).await.unwrap();
+    let trajectory = go_on(Arc::new(Simulated::new()), llm, four_rounds(), &log).await.unwrap();
+    assert!(trajectory.certified().is_some() && trajectory.rounds.len() == 4, "{trajectory:#?}");
     log
 }
 

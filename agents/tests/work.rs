@@ -1,15 +1,24 @@
 //! The loop, on scripted replies and a simulated workshop.
+#![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
 
 mod story;
 
+use kernelbench::{CertificateVerdict, Simulated};
+use std::sync::Arc;
+use story::{FIX, OPTIMIZATION, code, go_on, policy};
+
+const SUGGESTIONS: &str = r#"{"suggestions": ["Hoist the division."]}"#;
+
+/// The names of the events, in order, as they stand on disk.
+fn names(events: &[Event]) -> Vec<String> {
+    let name = |event: &Event| serde_json::to_value(event).unwrap()["event"].as_str().unwrap().to_owned();
+    events.iter().map(name).collect()
+}
 use warpsmith_agents::event::{End, Event, Step};
 use warpsmith_agents::llm::scripted::{Entry, Scripted};
 use warpsmith_agents::llm::{AskError, Purpose, Role};
 use warpsmith_agents::log::MemoryLog;
 use warpsmith_agents::planner::BrokeOff;
-use kernelbench::{CertificateVerdict, Simulated};
-use std::sync::Arc;
-use story::{FIX, OPTIMIZATION, SUGGESTIONS, code, go_on, names, policy};
 
 fn coder(directive: &str) -> Entry {
     Entry::new(Role::Coder, code(directive))
@@ -51,8 +60,7 @@ async fn a_candidate_that_does_not_build_is_mended_then_made_faster_then_certifi
 
 #[tokio::test]
 async fn a_slower_correct_candidate_is_still_the_next_base_and_the_fastest_one_wins() {
-    let entries =
-        [coder("us=40"), judge(OPTIMIZATION), coder("us=90"), judge(OPTIMIZATION), coder("us=80")];
+    let entries = [coder("us=40"), judge(OPTIMIZATION), coder("us=90"), judge(OPTIMIZATION), coder("us=80")];
     let (log, _) = run("cudaforge", 3, entries).await;
     let trajectory: warpsmith_agents::trajectory::Trajectory = log.events().into_iter().collect();
     assert_eq!(trajectory.rounds[2].step.base(), trajectory.rounds[1].candidate.as_ref());
@@ -61,8 +69,7 @@ async fn a_slower_correct_candidate_is_still_the_next_base_and_the_fastest_one_w
 
 #[tokio::test]
 async fn a_policy_that_reverts_goes_on_from_the_fastest() {
-    let entries =
-        [coder("us=40"), judge(OPTIMIZATION), coder("us=90"), judge(OPTIMIZATION), coder("us=30")];
+    let entries = [coder("us=40"), judge(OPTIMIZATION), coder("us=90"), judge(OPTIMIZATION), coder("us=30")];
     let (log, _) = run("accept-revert", 3, entries).await;
     let trajectory: warpsmith_agents::trajectory::Trajectory = log.events().into_iter().collect();
     assert_eq!(trajectory.rounds[2].step.base(), trajectory.rounds[0].candidate.as_ref());
@@ -84,9 +91,11 @@ async fn astra_starts_from_the_reference_advances_over_failures_and_keeps_one_re
 #[tokio::test]
 async fn a_role_that_is_off_gets_no_message() {
     let entries = || [coder("us=80"), coder("wrong"), coder("us=40"), judge(FIX), judge(OPTIMIZATION)];
-    for (name, judged, profiled) in
-        [("self-refine", None, true), ("correction-only", Some(Purpose::Diagnose), false), ("optimization-only", Some(Purpose::Advise), true)]
-    {
+    for (name, judged, profiled) in [
+        ("self-refine", None, true),
+        ("correction-only", Some(Purpose::Diagnose), false),
+        ("optimization-only", Some(Purpose::Advise), true),
+    ] {
         let entries = entries().into_iter().chain([coder("us=30")]);
         let (log, llm) = run(name, 4, entries).await;
         let to_judge: Vec<_> = llm.asked().iter().filter(|c| c.id.role == Role::Judge).map(|c| c.id.purpose).collect();
@@ -107,7 +116,7 @@ async fn a_single_agent_sees_its_own_conversation_and_the_others_see_none() {
 
 #[tokio::test]
 async fn a_two_headed_verdict_is_asked_for_once_more_and_then_the_round_is_over() {
-    let two = format!("{OPTIMIZATION}\n{OPTIMIZATION}");
+    let two = format!("{OPTIMIZATION}\n{}", OPTIMIZATION.replace("Memory traffic.", "Latency."));
     let entries = [coder("us=80"), judge(&two), judge(&two), judge(&two), judge(OPTIMIZATION), coder("us=40")];
     let (log, _) = run("cudaforge", 3, entries).await;
     let trajectory: warpsmith_agents::trajectory::Trajectory = log.events().into_iter().collect();
@@ -165,7 +174,8 @@ async fn a_record_that_ends_ends_the_run_with_its_best_so_far() {
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_fails_twice_breaks_the_run_off_and_loses_no_round() {
-    let (log, llm) = (MemoryLog::default(), Arc::new(Scripted::new([coder("us=80"), judge(OPTIMIZATION), coder("fault")])));
+    let (log, llm) =
+        (MemoryLog::default(), Arc::new(Scripted::new([coder("us=80"), judge(OPTIMIZATION), coder("fault")])));
     let result = go_on(Arc::new(Simulated::new()), llm, policy("cudaforge"), &log).await;
     assert!(matches!(result, Err(BrokeOff::Fault(_))), "{result:?}");
     let trajectory: warpsmith_agents::trajectory::Trajectory = log.events().into_iter().collect();

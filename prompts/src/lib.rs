@@ -30,7 +30,7 @@ pub use advise::read_optimization;
 pub use code::read_candidate;
 pub use diagnose::read_fix;
 pub use pages::{Prompts, TemplateError};
-pub use plan::{PlanBase, PlanLine, PlanProposal, read_plan};
+pub use plan::{PlanLine, PlanProposal, read_plan};
 pub use prompt::{Prompt, Speaker, Turn};
 pub use shapes::read_shapes;
 pub use suggest::read_suggestions;

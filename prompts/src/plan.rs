@@ -27,27 +27,12 @@ pub struct PlanLine {
 pub struct PlanProposal {
     /// The step's name, one of those allowed.
     pub step: String,
-    /// Which candidate it starts from.
-    pub base: PlanBase,
     /// Why, in at most 40 words.
     pub why: String,
 }
 
-/// Which candidate a proposed step starts from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PlanBase {
-    /// The newest that the policy goes on from.
-    Current,
-    /// The fastest correct one.
-    Best,
-}
-
-const FIELDS: [Field; 3] = [
-    Field { key: "step", most_words: 5, single: true },
-    Field { key: "base", most_words: 1, single: true },
-    Field { key: "why", most_words: 40, single: false },
-];
+const FIELDS: [Field; 2] =
+    [Field { key: "step", most_words: 5, single: true }, Field { key: "why", most_words: 40, single: false }];
 
 impl Prompts {
     /// Planner: the next step, from what was done so far and the names of the steps that the policy allows.
@@ -76,16 +61,11 @@ pub(crate) fn values(task: &Task, history: &[PlanLine], allowed: &[String]) -> V
 /// Reads the Planner's proposal.
 ///
 /// # Errors
-/// Where the reply is not one JSON object with `step`, `base` and `why`, the step is not allowed, or the base is unknown.
+/// Where the reply is not one JSON object with `step` and `why`, or the step is not allowed.
 pub fn read_plan(reply: &str, allowed: &[String]) -> Result<PlanProposal, Unreadable> {
-    let [step, base, why] = read_fields(reply, FIELDS, &[], "")?;
+    let [step, why] = read_fields(reply, FIELDS, &[], "")?;
     if !allowed.contains(&step) {
         return Err(Unreadable(format!("the step {step:?} is not open; open are {}", allowed.join(", "))));
     }
-    let base = match base.to_lowercase().as_str() {
-        "current" => PlanBase::Current,
-        "best" => PlanBase::Best,
-        other => return Err(Unreadable(format!("`base` is {other:?}; expected \"current\" or \"best\""))),
-    };
-    Ok(PlanProposal { step, base, why })
+    Ok(PlanProposal { step, why })
 }

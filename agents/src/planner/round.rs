@@ -11,10 +11,10 @@ use crate::policy::{self, Memory};
 use crate::profiler::TakeProfile;
 use crate::tester::Examine;
 use crate::trajectory::Round;
+use futures::TryFutureExt;
 use kernelbench::{Candidate, Evaluation, Source, Suite};
 use metrics::Profile;
 use prompts::{PlanLine, Prompt, Speaker, Suggestions, Turn, Verdict};
-use futures::TryFutureExt;
 use std::ops::ControlFlow;
 
 /// The candidate that a round starts from, and what came of it.
@@ -74,9 +74,8 @@ impl Loop {
     /// Where the base's time goes, if the policy wants to know.
     async fn profile(&mut self, base: &Base) -> Result<Option<Profile>, BrokeOff> {
         let passed = base.evaluation.passed().is_some();
-        let (wanted, known) = self.opened(|round| {
-            (policy::profiles(&self.policy, round, passed), round.profile.clone())
-        });
+        let (wanted, known) =
+            self.opened(|round| (policy::profiles(&self.policy, round, passed), round.profile.clone()));
         if let Some(known) = known {
             return Ok(known.ok());
         }

@@ -1,5 +1,11 @@
 //! A task, replies, and a way to run them: what the tests of the loop share.
 
+use kernelbench::{
+    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Size, Source, Task, TimedCases,
+    Tolerance, Transfer, Workshop,
+};
+use prompts::Prompts;
+use std::{collections::BTreeMap, sync::Arc};
 use warpsmith_agents::crew::Crew;
 use warpsmith_agents::event::Event;
 use warpsmith_agents::llm::Llm;
@@ -7,15 +13,9 @@ use warpsmith_agents::log::MemoryLog;
 use warpsmith_agents::planner::{BrokeOff, Job, work};
 use warpsmith_agents::policy::{Policy, Shapes};
 use warpsmith_agents::trajectory::Trajectory;
-use kernelbench::{
-    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Size, Source, Task, TimedCases,
-    Tolerance, Transfer, Workshop,
-};
-use prompts::Prompts;
-use std::{collections::BTreeMap, sync::Arc};
 
 /// A task that doubles an array.
-pub fn task() -> Task {
+pub(crate) fn task() -> Task {
     let array = |transfer| ArgumentKind::Array {
         size: Size("n".into()),
         transfer,
@@ -46,19 +46,18 @@ pub fn task() -> Task {
 }
 
 /// A Coder's reply: a candidate whose comment tells the simulated workshop what to find.
-pub fn code(directive: &str) -> String {
-    format!("```cpp\n// simulate: {directive}\nextern \"C\" void twice(float *out, const float *x, int64_t n);\n```\n")
+pub(crate) fn code(directive: &str) -> String {
+    format!(
+        "```cpp\n// simulate: {directive}\nextern \"C\" void twice(float *out, const float *x, int64_t n) {{}}\n```\n"
+    )
 }
 
 /// A Judge's fix.
-pub const FIX: &str = r#"{"critical_issue": "It does not compile.", "why_it_matters": "Nothing can run.", "minimal_fix_hint": "Close the brace."}"#;
+pub(crate) const FIX: &str = r#"{"critical_issue": "It does not compile.", "why_it_matters": "Nothing can run.", "minimal_fix_hint": "Close the brace."}"#;
 /// A Judge's optimization.
-pub const OPTIMIZATION: &str = r#"{"bottleneck": "Memory traffic.", "optimization method": "Vectorize the loop.", "modification plan": "Use eight lanes."}"#;
-/// A Planner's suggestions.
-pub const SUGGESTIONS: &str = r#"{"suggestions": ["Hoist the division."]}"#;
-
+pub(crate) const OPTIMIZATION: &str = r#"{"bottleneck": "Memory traffic.", "optimization method": "Vectorize the loop.", "modification plan": "Use eight lanes."}"#;
 /// A policy that comes with the program, with the task's own shapes.
-pub fn policy(name: &str) -> Policy {
+pub(crate) fn policy(name: &str) -> Policy {
     let mut policy = Policy::parse(Policy::embedded(name).unwrap()).unwrap();
     policy.shapes = Shapes::Task;
     policy.timing.warmup = 1;
@@ -67,7 +66,7 @@ pub fn policy(name: &str) -> Policy {
 }
 
 /// Works on the task from where the log ends.
-pub async fn go_on<W: Workshop>(
+pub(crate) async fn go_on<W: Workshop>(
     workshop: Arc<W>,
     llm: Arc<dyn Llm>,
     policy: Policy,
@@ -78,10 +77,4 @@ pub async fn go_on<W: Workshop>(
     let result = work(Job { task: task(), policy, so_far, log: Box::new(log.clone()) }, &crew).await;
     crew.stop().await;
     result
-}
-
-/// The names of the events, in order, as they stand on disk.
-pub fn names(events: &[Event]) -> Vec<String> {
-    let name = |event: &Event| serde_json::to_value(event).unwrap()["event"].as_str().unwrap().to_owned();
-    events.iter().map(name).collect()
 }
