@@ -7,7 +7,6 @@ use kernelbench::{
 use prompts::Prompts;
 use std::{collections::BTreeMap, sync::Arc};
 use warpsmith_agents::crew::Crew;
-use warpsmith_agents::event::Event;
 use warpsmith_agents::llm::Llm;
 use warpsmith_agents::log::MemoryLog;
 use warpsmith_agents::planner::{BrokeOff, Job, work};
