@@ -1,6 +1,6 @@
 //! What does a model behind an OpenAI-compatible endpoint say?
 //!
-//! One service ([`retry`]) sends each request, reads the whole answer and decides what to do about a bad one; async-openai says the rest of the
+//! One service (`retry.rs`) sends each request, reads the whole answer and decides what to do about a bad one; async-openai says the rest of the
 //! protocol. async-openai writes bodies that it cannot read to the log at error level (target `async_openai`): programs that keep a
 //! log filter that target out. Here it is given none to write: it only ever gets answers that were read before.
 
