@@ -4,12 +4,8 @@ mod facts;
 mod measure;
 
 use metrics::{Fact, Machine, MachineKind};
-use std::{path::Path, process::Command, time::Duration};
+use std::{ffi::OsString, path::Path, process::Command, time::Duration};
 
-/// The system's C compiler.
-const C_COMPILER: &str = "cc";
-/// The system's C++ compiler.
-const CPP_COMPILER: &str = "c++";
 const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
 /// The largest working set that is measured, in bytes.
 const LARGEST_SET: u64 = 256 << 20;
@@ -59,9 +55,15 @@ fn working_sets(caches: &[facts::Cache]) -> Vec<u64> {
     sets
 }
 
-/// The first line of what the compiler says of itself.
+/// A compiler: what this variable of the environment names, or else the system's.
+fn program(variable: &str, default: &str) -> OsString {
+    std::env::var_os(variable).filter(|named| !named.is_empty()).unwrap_or_else(|| default.into())
+}
+
+/// The first line of what the C++ compiler says of itself.
 fn compiler() -> Option<String> {
-    let printed = measure::output_within(Command::new(CPP_COMPILER).arg("--version"), Duration::from_secs(10))?;
+    let printed =
+        measure::output_within(Command::new(program("CXX", "g++")).arg("--version"), Duration::from_secs(10))?;
     printed.lines().next().map(str::to_owned)
 }
 

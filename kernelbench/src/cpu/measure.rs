@@ -73,7 +73,7 @@ fn compile(folder: &Path) -> Option<PathBuf> {
     let (source, program) = (folder.join("probe.c"), folder.join("probe"));
     fs::write(&source, PROBE).ok()?;
     let compiles = |target: &&str| {
-        let mut command = Command::new(super::C_COMPILER);
+        let mut command = Command::new(super::program("CC", "gcc"));
         command.args(["-std=c11", "-O3", target, "-o"]).arg(&program).arg(&source);
         command.current_dir(folder).env("TMPDIR", folder);
         output_within(&mut command, TO_COMPILE).is_some()

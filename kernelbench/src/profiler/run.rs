@@ -66,7 +66,7 @@ pub(super) fn to_end(mut command: Command, end: Instant) -> Result<String, Strin
     match status {
         _ if !in_time => Err(format!("{program} did not end in time")),
         status if status.success() => Ok(out),
-        status => Err(format!("{program} ended with {status}{}", last_line(&err))),
+        status => Err(format!("{program} ended with {status}{}", first_line(&err))),
     }
 }
 
@@ -89,8 +89,8 @@ fn kept(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     })
 }
 
-fn last_line(text: &str) -> String {
-    let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+fn first_line(text: &str) -> String {
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let line: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
     if line.is_empty() { line } else { format!(": {line}") }
 }
@@ -118,10 +118,10 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_of_a_failure_are_kept() {
+    fn the_first_words_of_a_failure_are_kept() {
         assert_eq!(
             shell("echo one >&2; echo two >&2; exit 3", 60_000).unwrap_err(),
-            "sh ended with exit status: 3: two"
+            "sh ended with exit status: 3: one"
         );
         let absent = to_end(Command::new("no-such-profiler"), Instant::now());
         assert_eq!(absent.unwrap_err(), "no-such-profiler is not installed");
