@@ -1,0 +1,84 @@
+// Do the examples' references compute what the papers' formulas say, in double precision? (Astra, Table 1)
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <random>
+#include <vector>
+
+extern "C" {
+void silu_and_mul(float *, const float *, int64_t, int64_t);
+void fused_add_rmsnorm(float *, float *, const float *, int64_t, int64_t, float);
+void merge_attn_states(float *, float *, const float *, const float *, const float *, const float *, int64_t, int64_t, int64_t);
+}
+
+static std::mt19937 random_bits(1);
+static int wrong = 0;
+
+static std::vector<float> normal(int64_t count, double deviation) {
+    std::normal_distribution<double> draw(0, deviation);
+    std::vector<float> numbers(count);
+    for (float &number : numbers) number = float(draw(random_bits));
+    return numbers;
+}
+
+static void expect(const char *what, double expected, double got) {
+    const bool same = expected == got || std::fabs(expected - got) <= 1e-6 + 2e-6 * std::fabs(expected);
+    if (!same && ++wrong < 20) std::printf("%s: expected %.9g, got %.9g\n", what, expected, got);
+}
+
+static void silu() {
+    const int64_t tokens = 3, hidden = 37;
+    std::vector<float> input = normal(tokens * 2 * hidden, 5), out(tokens * hidden, NAN);
+    input[0] = -200, input[1] = 200, input[2] = 0;
+    silu_and_mul(out.data(), input.data(), tokens, hidden);
+    for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t i = 0; i < hidden; ++i) {
+            const double x = input[t * 2 * hidden + i], g = input[t * 2 * hidden + hidden + i];
+            expect("silu_and_mul", x / (1 + std::exp(-x)) * g, out[t * hidden + i]);
+        }
+}
+
+static void rmsnorm() {
+    const int64_t tokens = 3, hidden = 1003;
+    const float eps = 1e-2f;
+    const std::vector<float> x = normal(tokens * hidden, 1), r = normal(tokens * hidden, 1), w = normal(hidden, 1);
+    std::vector<float> input = x, residual = r;
+    fused_add_rmsnorm(input.data(), residual.data(), w.data(), tokens, hidden, eps);
+    for (int64_t t = 0; t < tokens; ++t) {
+        double squares = 0;
+        for (int64_t i = t * hidden; i < (t + 1) * hidden; ++i) squares += (double(x[i]) + r[i]) * (double(x[i]) + r[i]);
+        for (int64_t i = t * hidden; i < (t + 1) * hidden; ++i) {
+            expect("residual", double(x[i]) + r[i], residual[i]);
+            expect("input", (double(x[i]) + r[i]) / std::sqrt(squares / hidden + eps) * w[i - t * hidden], input[i]);
+        }
+    }
+}
+
+static void merge(float s_a, float s_b, double share_of_a, double s) {
+    const int64_t tokens = 1, heads = 2, head_dim = 5;
+    const std::vector<float> v_a = normal(heads * head_dim, 1), v_b = normal(heads * head_dim, 1);
+    const std::vector<float> scores_a(heads, s_a), scores_b(heads, s_b);
+    std::vector<float> v(heads * head_dim, NAN), scores(heads, NAN);
+    merge_attn_states(v.data(), scores.data(), v_a.data(), scores_a.data(), v_b.data(), scores_b.data(), tokens, heads, head_dim);
+    const double empty = -std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < v.size(); ++i)
+        expect("v_out", s == empty ? 0 : share_of_a * v_a[i] + (1 - share_of_a) * v_b[i], v[i]);
+    for (float score : scores) expect("s_out", s, score);
+}
+
+int main() {
+    const float infinity = std::numeric_limits<float>::infinity();
+    silu();
+    rmsnorm();
+    merge(0, 0, 0.5, std::log(2.0));
+    merge(1, 3, 1 / (1 + std::exp(2.0)), std::log(std::exp(1.0) + std::exp(3.0)));
+    merge(1e4f, 1e4f, 0.5, 1e4 + std::log(2.0));
+    merge(-1e4f, 1e4f, 0, 1e4);
+    merge(-infinity, 2, 0, 2);
+    merge(2, -infinity, 1, 2);
+    merge(infinity, 2, 0, 2);
+    merge(-infinity, -infinity, 0, -infinity);
+    merge(infinity, infinity, 0, -infinity);
+    return wrong == 0 ? 0 : 1;
+}
