@@ -6,4 +6,5 @@ pub mod config;
 pub mod diff;
 pub mod quantity;
 pub mod report;
+pub mod show;
 pub mod store;

@@ -11,9 +11,11 @@ mod samples;
 mod spent;
 
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use round::{advice, details, fields};
 
 use agents::{event::Line, trajectory::Trajectory};
 use kernelbench::Hash;

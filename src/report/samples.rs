@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt::Write;
 
 const WIDTH: f64 = 760.0;
-const LEFT: f64 = 92.0;
+const LEFT: f64 = 104.0;
 const RIGHT: f64 = 16.0;
 /// Where the axis ends: slower samples are counted, not drawn.
 const LAST: f64 = 0.98;

@@ -1,0 +1,284 @@
+//! What happened, as text for a terminal?
+
+use crate::{diff, quantity, report};
+use agents::{
+    event::Step,
+    trajectory::{Round, Trajectory},
+};
+use kernelbench::{CandidateId, CertificateVerdict, Evaluation, Hash, Source, Task};
+use metrics::Profile;
+use std::fmt::Write;
+
+/// The text that was kept under a name; `None` where the record lacks it.
+pub type Fetch<'a> = &'a dyn Fn(&Hash) -> Option<String>;
+
+/// The rounds as a table, and what was claimed in the end.
+#[must_use]
+pub fn rounds(story: &Trajectory) -> String {
+    let rows: Vec<[String; 5]> = story.rounds.iter().map(row).collect();
+    let head = ["round", "step", "candidate", "outcome", "advice it followed"].map(str::to_owned);
+    let table = columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>());
+    let certificates: String = story.certificates.iter().map(certificate).collect();
+    let claim = if certificates.is_empty() { "not certified\n".into() } else { certificates };
+    let broke_off = story.broke_off.as_ref().map(|why| format!("broke off: {why}\n")).unwrap_or_default();
+    plain(&format!("{}: answered by {}\n\n{table}\n{claim}{broke_off}", story.name, story.model))
+}
+
+/// One round in full.
+///
+/// # Errors
+///
+/// If there is no such round: which there are.
+pub fn round(story: &Trajectory, fetch: Fetch, number: u32) -> Result<String, String> {
+    let round = numbered(story, number)?;
+    let mut text = heading(round);
+    for (name, advice) in round.verdict.as_ref().map(report::fields).unwrap_or_default() {
+        let _ = writeln!(text, "{name}: {advice}");
+    }
+    for (n, item) in round.suggestions.iter().flat_map(|list| &list.items).enumerate() {
+        let _ = writeln!(text, "suggestion {}: {item}", n + 1);
+    }
+    text += &round.profile.as_ref().map(profile).unwrap_or_default();
+    text += &outcome(round);
+    text += &remarks(round);
+    if let Some(change) = change(story, fetch, round) {
+        let _ = write!(text, "\n{change}");
+    }
+    Ok(plain(&text))
+}
+
+/// What changed between two candidates, each named by its round's number or the first digits of its hash.
+///
+/// # Errors
+///
+/// If a name fits none or several, or the record lacks a source.
+pub fn difference(story: &Trajectory, fetch: Fetch, old: &str, new: &str) -> Result<String, String> {
+    let (old, new) = (named(story, fetch, old)?, named(story, fetch, new)?);
+    let source = |id| fetch(id).ok_or_else(|| format!("the record holds no source of {id}"));
+    let lines = diff::between(&source(&old)?, &source(&new)?);
+    Ok(plain(&format!("--- {old}\n+++ {new}\n{}", diff::text(&lines))))
+}
+
+/// Astra's log: (round, code, correctness, performance) for the baseline and every round (Astra §3.2, Algorithm 1): the
+/// code by its hash, the correctness as 1 or 0, the performance as the speedup, a dash where there is none.
+#[must_use]
+pub fn tuples(story: &Trajectory, fetch: Fetch) -> String {
+    let from_baseline = story.rounds.first().is_some_and(|round| round.step == Step::Baseline);
+    let baseline = if from_baseline { None } else { reference(story, fetch) };
+    let first = baseline.map(|hash| format!("(0, {hash}, 1, 1)\n"));
+    first.into_iter().chain(story.finished().map(tuple)).collect()
+}
+
+fn tuple(round: &Round) -> String {
+    let code = round.candidate.as_ref().map_or("-", Hash::as_str);
+    let passed = round.evaluation.as_ref().and_then(Evaluation::passed);
+    let performance = passed.map_or_else(|| "-".into(), |timed| format!("{:.4}", timed.speedup.ratio));
+    format!("({}, {code}, {}, {performance})\n", round.number, u8::from(passed.is_some()))
+}
+
+fn row(round: &Round) -> [String; 5] {
+    let outcome = match (&round.evaluation, &round.unreadable) {
+        (Some(Evaluation::Passed(timed)), _) => quantity::speedup(&timed.speedup),
+        (Some(Evaluation::Failed(failure)), _) => failure.to_string(),
+        (None, Some((role, _))) => format!("unreadable {}", role.name()),
+        (None, None) => "not finished".into(),
+    };
+    let candidate = round.candidate.as_ref().map_or("-", |id| id.short()).to_owned();
+    let advice = report::advice(round).unwrap_or_default();
+    [round.number.to_string(), round.step.name().into(), candidate, outcome, advice]
+}
+
+fn certificate(certificate: &kernelbench::Certificate) -> String {
+    let candidate = certificate.candidate.short();
+    let mut text = match &certificate.verdict {
+        CertificateVerdict::Certified(timed) => {
+            let (speedup, claim) = (quantity::speedup(&timed.speedup), quantity::claim(&timed.speedup));
+            format!("certified: {candidate}, {speedup}, {claim}\n")
+        }
+        CertificateVerdict::Refused(failure) => format!("refused: {candidate}: {failure}\n"),
+    };
+    for checked in &certificate.checked {
+        let done = if checked.done { "checked" } else { "not checked" };
+        let _ = writeln!(text, "  {done}: {} ({})", checked.what, checked.how);
+    }
+    text
+}
+
+fn heading(round: &Round) -> String {
+    let base = round.step.base().map(|base| format!(" from {}", base.short())).unwrap_or_default();
+    format!("round {}: {}{base}\n", round.number, round.step.name())
+}
+
+fn profile(profile: &Result<Profile, String>) -> String {
+    let profile = match profile {
+        Err(why) => return format!("profile: {why}\n"),
+        Ok(profile) => profile,
+    };
+    let rows = profile.readings.iter();
+    let rows: Vec<[String; 3]> =
+        rows.map(|r| [format!("  {}", r.name), quantity::reading(r), r.meaning.clone()]).collect();
+    let notes: String = profile.notes.iter().map(|note| format!("  {note}\n")).collect();
+    format!("profile on case {}: {}\n{}{notes}", profile.case, profile.rung.describe(), columns(&rows))
+}
+
+fn outcome(round: &Round) -> String {
+    let candidate = round.candidate.as_ref().map(|id| format!("candidate {id}\n")).unwrap_or_default();
+    candidate
+        + &match &round.evaluation {
+            None => String::new(),
+            Some(Evaluation::Failed(failure)) => {
+                let details = report::details(failure).into_iter();
+                let details: String = details.map(|(name, text)| format!("  {name}: {}\n", text.trim_end())).collect();
+                format!("failed: {failure}\n{details}")
+            }
+            Some(Evaluation::Passed(timed)) => {
+                let typical = |timing: &metrics::Timing| quantity::time(timing.typical_ns(timed.statistic));
+                let row = |case: &kernelbench::CaseTiming| {
+                    let name = format!("  {}", case.case);
+                    [name, typical(&case.reference), typical(&case.candidate), quantity::speedup(&case.speedup)]
+                };
+                let head = ["  case", "reference", "candidate", "speedup"].map(str::to_owned);
+                let rows = std::iter::once(head).chain(timed.cases.iter().map(row));
+                format!("correct: {}\n{}", quantity::speedup(&timed.speedup), columns(&rows.collect::<Vec<_>>()))
+            }
+        }
+}
+
+fn remarks(round: &Round) -> String {
+    let mut text = String::new();
+    for (role, why) in &round.passed_over {
+        let _ = writeln!(text, "passed over a recorded {} reply: {why}", role.name());
+    }
+    for (call, why) in &round.misread {
+        let _ = writeln!(text, "misread {call}: {why}");
+    }
+    if let Some((role, why)) = &round.unreadable {
+        let _ = writeln!(text, "no readable {} reply: {why}", role.name());
+    }
+    text
+}
+
+fn change(story: &Trajectory, fetch: Fetch, round: &Round) -> Option<String> {
+    let candidate = round.candidate.as_ref()?;
+    let base = round.step.base().cloned().or_else(|| reference(story, fetch))?;
+    let old =
+        fetch(&base).or_else(|| reference_source(story, fetch).filter(|source| Hash::of(source.as_bytes()) == base))?;
+    let lines = diff::between(&old, &fetch(candidate)?);
+    Some(format!("--- {base}\n+++ {candidate}\n{}", diff::text(&lines)))
+}
+
+fn reference_source(story: &Trajectory, fetch: Fetch) -> Option<String> {
+    let task: Task = serde_json::from_str(&fetch(story.task.as_ref()?)?).ok()?;
+    let Source::Context(context) = task.source;
+    Some(context.reference)
+}
+
+fn reference(story: &Trajectory, fetch: Fetch) -> Option<Hash> {
+    reference_source(story, fetch).map(|source| Hash::of(source.as_bytes()))
+}
+
+fn numbered(story: &Trajectory, number: u32) -> Result<&Round, String> {
+    story.rounds.iter().find(|round| round.number == number).ok_or_else(|| {
+        let (Some(first), Some(last)) = (story.rounds.first(), story.rounds.last()) else {
+            return format!("there is no round {number}: the run has none yet");
+        };
+        format!("there is no round {number}: the run has rounds {} to {}", first.number, last.number)
+    })
+}
+
+/// A round's number wins over a hash that begins with the same digits.
+fn named(story: &Trajectory, fetch: Fetch, name: &str) -> Result<CandidateId, String> {
+    if let Some(round) = name.parse().ok().and_then(|number| numbered(story, number).ok()) {
+        return round.candidate.clone().ok_or_else(|| format!("round {name} has no candidate"));
+    }
+    let mut fitting: Vec<CandidateId> = story.rounds.iter().filter_map(|round| round.candidate.clone()).collect();
+    fitting.retain(|id| !name.is_empty() && id.as_str().starts_with(&name.to_lowercase()));
+    fitting.sort();
+    fitting.dedup();
+    match fitting.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => {
+            Err(format!("no round and no candidate is called {name}: give a round's number or a hash's first digits"))
+        }
+        several => Err(format!("{} candidates begin with {name}: give more digits", several.len())),
+    }
+}
+
+/// Rows with their columns under each other; the last column runs free.
+fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(|column| if column + 1 == N { 0 } else { width(column) });
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    text
+}
+
+/// What comes from outside may not steer the terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    fn told<T>(sample: &sample::Sample, tell: impl Fn(&Trajectory, Fetch) -> T) -> T {
+        let story: Trajectory = sample.lines.iter().map(|line| line.event.clone()).collect();
+        tell(&story, &|hash| sample.blobs.get(hash).cloned())
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_round_and_ends_with_the_certificate() {
+        let text = told(&sample::certified(), |story, _| rounds(story));
+        let rows = text.lines().filter(|line| line.starts_with(char::is_numeric)).count();
+        assert_eq!(rows, 6, "{text}");
+        assert!(
+            text.contains("3.11× [3.02, 3.17], faster") && text.contains("not checked: hardware counters"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_round_shows_its_verdict_its_failure_and_its_diff() {
+        let text = told(&sample::certified(), |story, fetch| round(story, fetch, 3)).unwrap();
+        for part in ["Bottleneck: The scalar exponential", "failed: it does not build", "'expf8'", "\n+        acc"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn candidates_are_named_by_round_or_by_hash() {
+        let diff = |old: &'static str, new: &'static str| {
+            told(&sample::certified(), |story, fetch| difference(story, fetch, old, new))
+        };
+        assert!(diff("1", "2").unwrap().contains("\n+        acc"));
+        assert_eq!(diff("5", "1").unwrap_err(), "round 5 has no candidate");
+        assert!(diff("1", "zzz").unwrap_err().contains("no round and no candidate is called zzz"));
+        let by_hash = told(&sample::certified(), |story, fetch| {
+            let id = story.rounds[0].candidate.clone().unwrap();
+            difference(story, fetch, &id.as_str()[..10], "2")
+        });
+        assert_eq!(by_hash, diff("1", "2"));
+    }
+
+    #[test]
+    fn astra_gets_one_tuple_more_than_there_were_rounds() {
+        let text = told(&sample::certified(), tuples);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 7);
+        assert!(lines[0].starts_with("(0, ") && lines[0].ends_with(", 1, 1)"), "{text}");
+        assert!(lines[3].ends_with(", 0, -)") && lines[5] == "(5, -, 0, -)", "{text}");
+    }
+
+    #[test]
+    fn nothing_from_outside_steers_the_terminal() {
+        let text = told(&sample::tainted("\u{1b}[2J\u{7}"), |story, fetch| {
+            rounds(story) + &round(story, fetch, 3).unwrap() + &difference(story, fetch, "1", "2").unwrap()
+        });
+        assert!(text.contains("\u{fffd}[2J") && !text.contains('\u{1b}') && !text.contains('\u{7}'));
+    }
+}
