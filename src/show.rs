@@ -5,7 +5,9 @@ use agents::{
     event::Step,
     trajectory::{Round, Trajectory},
 };
-use kernelbench::{CandidateId, CertificateVerdict, Evaluation, Hash, Source, Task};
+use kernelbench::{
+    CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Hash, Source, Task, Timed,
+};
 use metrics::Profile;
 use std::fmt::Write;
 
@@ -47,14 +49,14 @@ pub fn round(story: &Trajectory, fetch: Fetch, number: u32) -> Result<String, St
     Ok(plain(&text))
 }
 
-/// What changed between two candidates, each named by its round's number or the first digits of its hash.
+/// What changed between two candidates, each named by its round's number, the first digits of its hash, or `reference`.
 ///
 /// # Errors
 ///
 /// If a name fits none or several, or the record lacks a source.
 pub fn difference(story: &Trajectory, fetch: Fetch, old: &str, new: &str) -> Result<String, String> {
     let (old, new) = (named(story, fetch, old)?, named(story, fetch, new)?);
-    let source = |id| fetch(id).ok_or_else(|| format!("the record holds no source of {id}"));
+    let source = |id| source(story, fetch, id).ok_or_else(|| format!("the record holds no source of {id}"));
     let lines = diff::between(&source(&old)?, &source(&new)?);
     Ok(plain(&format!("--- {old}\n+++ {new}\n{}", diff::text(&lines))))
 }
@@ -88,7 +90,7 @@ fn row(round: &Round) -> [String; 5] {
     [round.number.to_string(), round.step.name().into(), candidate, outcome, advice]
 }
 
-fn certificate(certificate: &kernelbench::Certificate) -> String {
+fn certificate(certificate: &Certificate) -> String {
     let candidate = certificate.candidate.short();
     let mut text = match &certificate.verdict {
         CertificateVerdict::Certified(timed) => {
@@ -117,8 +119,8 @@ fn profile(profile: &Result<Profile, String>) -> String {
     let rows = profile.readings.iter();
     let rows: Vec<[String; 3]> =
         rows.map(|r| [format!("  {}", r.name), quantity::reading(r), r.meaning.clone()]).collect();
-    let notes: String = profile.notes.iter().map(|note| format!("  {note}\n")).collect();
-    format!("profile on case {}: {}\n{}{notes}", profile.case, profile.rung.describe(), columns(&rows))
+    let notes: Vec<[String; 1]> = profile.notes.iter().map(|note| [format!("  {note}")]).collect();
+    format!("profile on case {}: {}\n{}{}", profile.case, profile.rung.describe(), columns(&rows), columns(&notes))
 }
 
 fn outcome(round: &Round) -> String {
@@ -126,22 +128,28 @@ fn outcome(round: &Round) -> String {
     candidate
         + &match &round.evaluation {
             None => String::new(),
-            Some(Evaluation::Failed(failure)) => {
-                let details = report::details(failure).into_iter();
-                let details: String = details.map(|(name, text)| format!("  {name}: {}\n", text.trim_end())).collect();
-                format!("failed: {failure}\n{details}")
-            }
-            Some(Evaluation::Passed(timed)) => {
-                let typical = |timing: &metrics::Timing| quantity::time(timing.typical_ns(timed.statistic));
-                let row = |case: &kernelbench::CaseTiming| {
-                    let name = format!("  {}", case.case);
-                    [name, typical(&case.reference), typical(&case.candidate), quantity::speedup(&case.speedup)]
-                };
-                let head = ["  case", "reference", "candidate", "speedup"].map(str::to_owned);
-                let rows = std::iter::once(head).chain(timed.cases.iter().map(row));
-                format!("correct: {}\n{}", quantity::speedup(&timed.speedup), columns(&rows.collect::<Vec<_>>()))
-            }
+            Some(Evaluation::Failed(failure)) => failed(failure),
+            Some(Evaluation::Passed(timed)) => passed(timed),
         }
+}
+
+fn failed(failure: &Failure) -> String {
+    let mut text = format!("failed: {failure}\n");
+    for (name, detail) in report::details(failure) {
+        let _ = writeln!(text, "  {name}: {}", detail.trim_end());
+    }
+    text
+}
+
+fn passed(timed: &Timed) -> String {
+    let typical = |timing: &metrics::Timing| quantity::time(timing.typical_ns(timed.statistic));
+    let row = |case: &CaseTiming| {
+        let name = format!("  {}", case.case);
+        [name, typical(&case.reference), typical(&case.candidate), quantity::speedup(&case.speedup)]
+    };
+    let head = ["  case", "reference", "candidate", "speedup"].map(str::to_owned);
+    let rows: Vec<_> = std::iter::once(head).chain(timed.cases.iter().map(row)).collect();
+    format!("correct: {}\n{}", quantity::speedup(&timed.speedup), columns(&rows))
 }
 
 fn remarks(round: &Round) -> String {
@@ -161,10 +169,13 @@ fn remarks(round: &Round) -> String {
 fn change(story: &Trajectory, fetch: Fetch, round: &Round) -> Option<String> {
     let candidate = round.candidate.as_ref()?;
     let base = round.step.base().cloned().or_else(|| reference(story, fetch))?;
-    let old =
-        fetch(&base).or_else(|| reference_source(story, fetch).filter(|source| Hash::of(source.as_bytes()) == base))?;
-    let lines = diff::between(&old, &fetch(candidate)?);
+    let lines = diff::between(&source(story, fetch, &base)?, &fetch(candidate)?);
     Some(format!("--- {base}\n+++ {candidate}\n{}", diff::text(&lines)))
+}
+
+/// A candidate's source, or the reference's, which lies in the task.
+fn source(story: &Trajectory, fetch: Fetch, id: &Hash) -> Option<String> {
+    fetch(id).or_else(|| reference_source(story, fetch).filter(|source| Hash::of(source.as_bytes()) == *id))
 }
 
 fn reference_source(story: &Trajectory, fetch: Fetch) -> Option<String> {
@@ -188,6 +199,9 @@ fn numbered(story: &Trajectory, number: u32) -> Result<&Round, String> {
 
 /// A round's number wins over a hash that begins with the same digits.
 fn named(story: &Trajectory, fetch: Fetch, name: &str) -> Result<CandidateId, String> {
+    if name == "reference" {
+        return reference(story, fetch).ok_or_else(|| "the record does not hold the reference".into());
+    }
     if let Some(round) = name.parse().ok().and_then(|number| numbered(story, number).ok()) {
         return round.candidate.clone().ok_or_else(|| format!("round {name} has no candidate"));
     }
@@ -204,13 +218,13 @@ fn named(story: &Trajectory, fetch: Fetch, name: &str) -> Result<CandidateId, St
     }
 }
 
-/// Rows with their columns under each other; the last column runs free.
+/// Rows with their columns under each other, one line a row; the last column runs free.
 fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(|column| if column + 1 == N { 0 } else { width(column) });
     let mut text = String::new();
     for row in rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{:<width$}", cell.replace('\n', " ")));
         let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
     text
@@ -218,7 +232,13 @@ fn columns<const N: usize>(rows: &[[String; N]]) -> String {
 
 /// What comes from outside may not steer the terminal.
 fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+    let harmless = |c: char| match c {
+        '\n' | '\t' => c,
+        '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(harmless).collect()
 }
 
 #[cfg(test)]
@@ -256,6 +276,7 @@ mod tests {
             told(&sample::certified(), |story, fetch| difference(story, fetch, old, new))
         };
         assert!(diff("1", "2").unwrap().contains("\n+        acc"));
+        assert!(diff("reference", "1").unwrap().contains("\n+        acc"));
         assert_eq!(diff("5", "1").unwrap_err(), "round 5 has no candidate");
         assert!(diff("1", "zzz").unwrap_err().contains("no round and no candidate is called zzz"));
         let by_hash = told(&sample::certified(), |story, fetch| {

@@ -143,7 +143,7 @@ impl Sample {
     fn ask(&mut self, round: u32, role: Role, purpose: Purpose) {
         let call = self.call(round, role, purpose);
         let (prompt, reply) = (self.keep("a prompt"), self.keep("a reply"));
-        self.note(2, Event::Asked { call: call.clone(), prompt: prompt.clone() });
+        self.note(2, Event::Asked { call: call.clone() });
         let usage = Usage { input_tokens: 2_314, cached_tokens: 1_024, output_tokens: 1_871, reasoning_tokens: 903 };
         let model = self.dirty("some-model-2026");
         let usd = (role == Role::Judge).then_some(0.0123);
