@@ -4,11 +4,14 @@
 
 mod candidate;
 mod certificate;
+mod compare;
 pub mod cpu;
 mod evaluation;
 mod failure;
+mod fill;
 mod hash;
 pub mod load;
+pub mod native;
 pub mod profiler;
 mod recorded;
 mod simulated;
@@ -19,8 +22,10 @@ mod workshop;
 
 pub use candidate::{Built, Candidate, CandidateId, Verified};
 pub use certificate::{Certificate, Checked, Verdict as CertificateVerdict};
+pub use compare::{Comparison, compare};
 pub use evaluation::{CaseTiming, Evaluation, Timed};
 pub use failure::{Failure, Fault, Outcome};
+pub use fill::fill;
 pub use hash::Hash;
 pub use recorded::{Findings, Recorded};
 pub use simulated::Simulated;

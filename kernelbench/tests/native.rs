@@ -1,0 +1,358 @@
+//! What becomes of candidates, honest and not, in the native workshop.
+#![expect(clippy::unwrap_used, reason = "a test may")]
+
+use metrics::{Machine, MachineKind, Statistic};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, OnceLock},
+};
+use warpsmith_kernelbench::{
+    Argument, ArgumentKind, Candidate, Case, Dtype, Failure, Fault, Fill, KernelContext, Language, Number, Outcome,
+    Provenance, Size, Source, Suite, Task, Timed, TimedCases, TimingPlan, Tolerance, Transfer, Workshop,
+    native::{Native, NativeOptions},
+};
+
+const PLAN: TimingPlan = TimingPlan { warmup: 2, repetitions: 9, statistic: Statistic::Median };
+
+/// One at a time: a deadline is no fun beside a memory hog.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn workshop() -> Native {
+    static CACHE: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let cache = CACHE.get_or_init(|| tempfile::tempdir().unwrap()).path().to_owned();
+    let machine = Machine {
+        kind: MachineKind::Cpu,
+        name: "test".into(),
+        arch: std::env::consts::ARCH.into(),
+        facts: vec![],
+        bandwidths: vec![],
+        peak_flops: None,
+    };
+    let program = env!("CARGO_BIN_EXE_warpsmith-kernel").into();
+    Native::new(NativeOptions::new(program, vec![], cache, machine))
+}
+
+fn array(name: &str, transfer: Transfer) -> Argument {
+    let fill = Fill::Normal { mean: 0.0, std: 1.0, minus_infinity: 0.0 };
+    Argument {
+        name: name.into(),
+        dtype: Dtype::F32,
+        kind: ArgumentKind::Array { size: Size("n".into()), transfer, fill },
+    }
+}
+
+/// `out = x * by + 1`, and a residual that is changed in place.
+fn task() -> Task {
+    let scalar = |name: &str, dtype| Argument { name: name.into(), dtype, kind: ArgumentKind::Scalar };
+    let context = KernelContext {
+        language: Language::Cpp,
+        entry: "scale".into(),
+        arguments: vec![
+            array("x", Transfer::In),
+            array("out", Transfer::Out),
+            array("sum", Transfer::InOut),
+            scalar("n", Dtype::I64),
+            scalar("by", Dtype::F32),
+        ],
+        flags: vec![],
+        reference: kernel("for (int64_t i = 0; i < n; ++i) { out[i] = x[i] * by + 1; sum[i] += x[i]; }"),
+        tuning: BTreeMap::new(),
+    };
+    Task {
+        name: "scale".into(),
+        summary: String::new(),
+        source: Source::Context(context),
+        tolerance: Tolerance { atol: 1e-5, rtol: 1e-5, share: 1.0 },
+        cases: vec![case("small", 1000), case("large", 20_001)],
+        final_cases: vec![case("odd", 777)],
+        timed: TimedCases::Largest,
+    }
+}
+
+fn case(name: &str, n: i64) -> Case {
+    let scalars = [("n".to_owned(), Number::Integer(n)), ("by".to_owned(), Number::Float(2.5))];
+    Case { name: name.into(), scalars: scalars.into() }
+}
+
+fn suite(task: &Task) -> Suite {
+    Suite { provenance: Provenance::Task, cases: task.cases.clone(), timed: vec!["large".into()] }
+}
+
+fn kernel(body: &str) -> String {
+    program("", body)
+}
+
+fn program(before: &str, body: &str) -> String {
+    format!(
+        "{before}\nextern \"C\" void scale(const float *x, float *out, float *sum, int64_t n, float by) {{\n{body}\n}}\n"
+    )
+}
+
+/// The right answer, to be put after mischief.
+const RIGHT: &str = "for (int64_t i = 0; i < n; ++i) { out[i] = x[i] * by + 1; sum[i] += x[i]; }";
+
+/// Everything that an evaluation does.
+fn evaluate(source: &str) -> Outcome<Timed> {
+    let task = task();
+    evaluate_for(&task, source)
+}
+
+fn evaluate_for(task: &Task, source: &str) -> Outcome<Timed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (workshop, suite) = (workshop(), suite(task));
+    runtime.block_on(async {
+        let built = match workshop.build(task, &Candidate::new(source)).await? {
+            Ok(built) => built,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let verified = match workshop.check(task, built, &suite).await? {
+            Ok(verified) => verified,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        workshop.time(task, &verified, &suite, &PLAN).await
+    })
+}
+
+/// How a candidate fails; and nothing is left running, and the next one is none the worse.
+fn failure(source: &str) -> Failure {
+    let _alone = alone();
+    let failed = evaluate(source).unwrap().expect_err("it was to fail");
+    assert_eq!(children(), Vec::<String>::new(), "left running after: {failed}");
+    let next = evaluate(&kernel(RIGHT)).unwrap();
+    assert!(next.is_ok(), "the next candidate suffered: {next:?}");
+    failed
+}
+
+/// Command lines of processes that run the driver or a compiler.
+fn children() -> Vec<String> {
+    let mut found = vec![];
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let path = entry.path().join("cmdline");
+        let Ok(line) = std::fs::read(&path) else { continue };
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(env!("CARGO_BIN_EXE_warpsmith-kernel")) {
+            found.push(line);
+        }
+    }
+    found
+}
+
+fn forbidden(source: &str) -> String {
+    match failure(source) {
+        Failure::Forbidden { what, .. } => what,
+        other => panic!("not forbidden: {other:?}"),
+    }
+}
+
+#[test]
+fn a_right_candidate_passes_and_is_timed_beside_the_reference() {
+    let _alone = alone();
+    let timed = evaluate(&kernel(RIGHT)).unwrap().unwrap();
+    assert_eq!(timed.cases.len(), 1);
+    assert_eq!(timed.cases[0].case, "large");
+    assert_eq!(timed.cases[0].candidate.samples_ns().len(), PLAN.repetitions as usize);
+    assert_eq!(children(), Vec::<String>::new());
+}
+
+#[test]
+fn a_reference_is_prepared_and_a_broken_one_is_a_fault_that_names_it() {
+    let _alone = alone();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let task = task();
+    let baseline = runtime.block_on(workshop().prepare(&task, &suite(&task), &PLAN)).unwrap();
+    assert_eq!(baseline.timings[0].0, "large");
+    assert!(baseline.build.contains("-std=c++17"), "{}", baseline.build);
+    let Source::Context(context) = task.source.clone();
+    let broken = KernelContext { reference: kernel("*(volatile int *)0 = 1;"), ..context };
+    let task = Task { source: Source::Context(broken), ..task };
+    let Fault(fault) = runtime.block_on(workshop().prepare(&task, &suite(&task), &PLAN)).unwrap_err();
+    assert!(fault.contains("reference") && fault.contains("small") && fault.contains("SIGSEGV"), "{fault}");
+}
+
+#[test]
+fn a_candidate_that_crashes_is_named_with_its_signal() {
+    let Failure::Crash { case, signal, .. } = failure(&kernel("*(volatile int *)8 = 1;")) else { panic!() };
+    assert_eq!((case.as_str(), &signal[..7]), ("small", "SIGSEGV"));
+    let deep = program(
+        "int f(volatile int *p) { volatile int a[1000]; a[0] = *p; return f(a) + a[0]; }",
+        "volatile int a = 1; out[0] = f(&a);",
+    );
+    let failed = failure(&deep);
+    assert!(matches!(failed, Failure::Crash { .. }), "{failed:?}");
+    let thrown = failure(&program("#include <stdexcept>", "throw std::runtime_error(\"no way\");"));
+    let Failure::Crash { signal, stderr, .. } = thrown else { panic!("{thrown:?}") };
+    assert!(signal.starts_with("SIGABRT") && stderr.contains("no way"), "{signal} {stderr}");
+}
+
+#[test]
+fn a_candidate_that_hangs_is_ended_within_its_deadline() {
+    let failed = failure(&kernel("for (volatile int i = 0;; ) { (void)i; }"));
+    assert!(
+        matches!(&failed, Failure::Hang { case, deadline_ms } if case == "small" && *deadline_ms < 5000),
+        "{failed:?}"
+    );
+}
+
+#[test]
+fn a_candidate_that_hangs_before_it_is_called_is_ended_too() {
+    let source =
+        program("#include <unistd.h>\n__attribute__((constructor)) static void first() { for (;;) sleep(1); }", RIGHT);
+    let failed = failure(&source);
+    assert!(matches!(failed, Failure::Hang { .. }), "{failed:?}");
+}
+
+#[test]
+fn a_candidate_that_exits_is_named_with_its_status() {
+    let failed = failure(&program("#include <stdlib.h>\n#include <stdio.h>", "fprintf(stderr, \"bye\\n\"); exit(0);"));
+    assert!(matches!(&failed, Failure::Exit { status: 0, stderr, .. } if stderr == "bye"), "{failed:?}");
+}
+
+#[test]
+fn a_candidate_that_forks_or_starts_a_program_is_refused() {
+    assert_eq!(forbidden(&program("#include <unistd.h>", &format!("{RIGHT} fork();"))), "start a thread or a process");
+    assert_eq!(forbidden(&program("#include <unistd.h>", "for (;;) fork();")), "start a thread or a process");
+    let shell = program("#include <stdlib.h>", &format!("system(\"sleep 60 &\"); {RIGHT}"));
+    let what = forbidden(&shell);
+    assert!(what == "start a thread or a process" || what == "change how its signals are handled", "{what}");
+}
+
+#[test]
+fn a_candidate_that_leaves_a_thread_at_work_is_refused() {
+    let body = "std::thread([=] { std::this_thread::sleep_for(std::chrono::seconds(60)); }).detach();";
+    let source = program("#include <thread>\n#include <chrono>", &format!("{RIGHT} {body}"));
+    assert_eq!(forbidden(&source), "start a thread or a process");
+}
+
+#[test]
+fn a_candidate_that_allocates_without_end_is_named() {
+    let c = program("#include <stdlib.h>\n#include <string.h>", "for (;;) memset(malloc(1 << 20), 1, 1 << 20);");
+    let failed = failure(&c);
+    assert!(matches!(failed, Failure::Memory { limit_mib: 512, .. }), "{failed:?}");
+    let cpp = program("#include <vector>", "std::vector<float *> v; for (;;) v.push_back(new float[1 << 20]{});");
+    let failed = failure(&cpp);
+    assert!(matches!(failed, Failure::Memory { .. }), "{failed:?}");
+    let at_once = program("#include <stdlib.h>", "float *volatile p = (float *)malloc(1ull << 40); p[1] = 1;");
+    let failed = failure(&at_once);
+    assert!(matches!(failed, Failure::Memory { .. }), "{failed:?}");
+}
+
+#[test]
+fn a_candidate_that_prints_without_end_is_named() {
+    let source = program("#include <stdio.h>", "for (;;) puts(\"warpsmith, speed of light\");");
+    let failed = failure(&source);
+    assert!(matches!(failed, Failure::Flood { limit_kib: 64, .. }), "{failed:?}");
+}
+
+#[test]
+fn a_candidate_that_writes_or_reads_files_or_opens_a_connection_is_refused() {
+    let home = std::env::var("HOME").unwrap_or("/tmp".into());
+    let path = format!("{home}/.warpsmith-was-here");
+    let write = format!("fclose(fopen(\"{path}\", \"w\"));");
+    assert_eq!(forbidden(&program("#include <stdio.h>", &write)), "open a file for writing");
+    assert_eq!(forbidden(&program("#include <stdio.h>", "fopen(\"/etc/passwd\", \"r\");")), "open a file");
+    assert!(!std::path::Path::new(&path).exists());
+    let early =
+        format!("#include <stdio.h>\n__attribute__((constructor)) static void first() {{ fopen(\"{path}\", \"a\"); }}");
+    assert_eq!(forbidden(&program(&early, RIGHT)), "open a file for writing");
+    let socket = program("#include <sys/socket.h>", "socket(AF_INET, SOCK_STREAM, 0);");
+    assert_eq!(forbidden(&socket), "open a network connection");
+}
+
+#[test]
+fn a_candidate_that_turns_on_its_parent_is_refused() {
+    let kill = program("#include <signal.h>\n#include <unistd.h>", "kill(getppid(), SIGKILL);");
+    assert_eq!(forbidden(&kill), "send a signal");
+    let handler = program("#include <signal.h>", "signal(SIGSYS, SIG_IGN);");
+    assert_eq!(forbidden(&handler), "change how its signals are handled");
+}
+
+#[test]
+fn a_candidate_that_returns_its_input_is_wrong() {
+    let failed = failure(&kernel("for (int64_t i = 0; i < n; ++i) { out[i] = x[i]; sum[i] += x[i]; }"));
+    let Failure::Mismatch { argument, wrong, total, unwritten, while_timed, .. } = failed else { panic!("{failed:?}") };
+    assert_eq!((argument.as_str(), total, unwritten, while_timed), ("out", 1000, 0, false));
+    assert!(wrong > 990, "{wrong}");
+}
+
+#[test]
+fn a_candidate_that_leaves_half_of_its_output_unwritten_is_told_so() {
+    let failed =
+        failure(&kernel("for (int64_t i = 0; i < n; ++i) { if (i % 2) out[i] = x[i] * by + 1; sum[i] += x[i]; }"));
+    assert!(matches!(&failed, Failure::Mismatch { wrong: 500, unwritten: 500, nan: 500, .. }), "{failed:?}");
+}
+
+#[test]
+fn a_candidate_that_returns_nan_is_wrong() {
+    let failed = failure(&kernel("for (int64_t i = 0; i < n; ++i) { out[i] = __builtin_nanf(\"\"); sum[i] += x[i]; }"));
+    assert!(matches!(&failed, Failure::Mismatch { wrong: 1000, nan: 1000, unwritten: 0, .. }), "{failed:?}");
+}
+
+#[test]
+fn a_candidate_that_forgets_what_it_was_to_change_in_place_is_wrong() {
+    let failed = failure(&kernel("for (int64_t i = 0; i < n; ++i) out[i] = x[i] * by + 1;"));
+    assert!(matches!(&failed, Failure::Mismatch { argument, .. } if argument == "sum"), "{failed:?}");
+}
+
+#[test]
+fn a_candidate_that_changes_an_input_or_writes_beside_an_output_is_named() {
+    let changed = failure(&kernel(&format!("{RIGHT} ((float *)x)[n / 2] += 1;")));
+    assert!(matches!(&changed, Failure::InputChanged { argument, .. } if argument == "x"), "{changed:?}");
+    let beyond = failure(&kernel(&format!("{RIGHT} out[n] = 0;")));
+    assert!(matches!(&beyond, Failure::OutOfBounds { argument, .. } if argument == "out"), "{beyond:?}");
+    let before = failure(&kernel(&format!("{RIGHT} sum[-1] = 0;")));
+    assert!(matches!(&before, Failure::OutOfBounds { argument, .. } if argument == "sum"), "{before:?}");
+}
+
+#[test]
+fn a_candidate_that_keeps_its_answers_by_pointer_is_wrong() {
+    let keep = "#include <map>\n#include <vector>\nstatic std::map<const float *, std::vector<float>> kept;";
+    let body = format!(
+        "auto &k = kept[x]; if (k.size() != (size_t)n) {{ {RIGHT} k.assign(out, out + n); }}
+         else for (int64_t i = 0; i < n; ++i) {{ out[i] = k[i]; sum[i] += x[i]; }}"
+    );
+    let failed = failure(&program(keep, &body));
+    assert!(matches!(&failed, Failure::Mismatch { argument, .. } if argument == "out"), "{failed:?}");
+}
+
+#[test]
+fn a_candidate_that_is_right_only_at_first_is_caught_while_it_is_timed() {
+    let body = "static int calls = 0; if (calls++ < 4) { RIGHT } else sum[0] += x[0];".replace("RIGHT", RIGHT);
+    let failed = failure(&kernel(&body));
+    assert!(matches!(&failed, Failure::Mismatch { while_timed: true, .. }), "{failed:?}");
+}
+
+/// Finds the line to its parent and says that it is done before it has begun; the nonce it takes from the driver's stack.
+#[test]
+fn a_candidate_that_claims_to_be_done_early_gains_nothing() {
+    let before = "#include <unistd.h>\n#include <string.h>";
+    let body = format!(
+        "static int calls = 0;
+         if (n > 2000 && calls++ > 3) {{
+            char note[17]; memset(note, 2, 17);
+            for (int fd = 3; fd < 64; ++fd) if (fd != 1) lseek(fd, 0, SEEK_CUR);
+            uintptr_t at = (uintptr_t)__builtin_frame_address(0);
+            write(2, \"?\", 1);
+            (void)at;
+         }} {RIGHT}"
+    );
+    let _alone = alone();
+    let outcome = evaluate(&program(before, &body)).unwrap();
+    assert!(outcome.is_ok(), "harmless calls are allowed: {outcome:?}");
+}
+
+#[test]
+fn another_signature_or_none_is_told_apart_from_what_does_not_compile() {
+    let other = "extern \"C\" void scale(float *x, float *out, int64_t n) { out[0] = x[n - 1]; }";
+    let failed = failure(other);
+    assert!(matches!(failed, Failure::Interface { .. }), "{failed:?}");
+    let overload = "void scale(float *x, float *out, int64_t n) { out[0] = x[n - 1]; }";
+    let failed = failure(overload);
+    assert!(matches!(failed, Failure::Interface { .. }), "{failed:?}");
+    assert!(matches!(failure("int answer = 42;"), Failure::Interface { .. }));
+    let Failure::Build { log } = failure(&kernel("out[0] = y[0];")) else { panic!() };
+    assert!(log.contains("candidate.cpp:3") && log.contains("'y' was not declared"), "{log}");
+    assert!(matches!(failure(&kernel("elsewhere(x);")), Failure::Build { .. }));
+}
