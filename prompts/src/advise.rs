@@ -54,6 +54,58 @@ pub(crate) fn values(
 /// or holds two verdicts, or a fix.
 pub fn read_optimization(reply: &str) -> Result<Optimization, Unreadable> {
     let [bottleneck, method, plan] =
-        read_fields(reply, FIELDS, &crate::diagnose::FIELDS, "a fix came where an optimization was asked for")?;
+        read_fields(reply, &FIELDS, &crate::diagnose::FIELDS, "a fix came where an optimization was asked for")?;
     Ok(Optimization { bottleneck, method, plan })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(method: &str, plan: &str) -> String {
+        format!(
+            r#"{{"bottleneck": "Loads miss.", "{method}": "Block the loop.", "{plan}": "1. Split. 2. Swap the loops."}}"#
+        )
+    }
+
+    #[test]
+    fn both_spellings_and_both_separators_are_read() {
+        let methods = ["optimization method", "optimisation method", "optimization_method", "optimisation_method"];
+        for (method, plan) in methods.into_iter().zip([
+            "modification plan",
+            "modification_plan",
+            "Modification Plan",
+            "modification-plan",
+        ]) {
+            let optimization = read_optimization(&reply(method, plan)).unwrap();
+            assert_eq!(
+                (optimization.method.as_str(), optimization.plan.as_str()),
+                ("Block the loop.", "1. Split. 2. Swap the loops.")
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_one_optimization_is_refused_with_its_reason() {
+        let good = reply("optimization method", "modification plan");
+        let words = |count: usize| vec!["word"; count].join(" ");
+        let cases = [
+            (good.replace("Loads miss.", &words(31)), "`bottleneck` has 31 words; at most 30"),
+            (good.replace("Block the loop.", &words(36)), "`optimization method` has 36 words; at most 35"),
+            (good.replace("Split.", &words(40)), "`modification plan` has 45 words; at most 35"),
+            (
+                good.replace("Block the loop.", "(1) Block the loop. (2) Prefetch."),
+                "`optimization method` lists several",
+            ),
+            (good.replace("\"Block the loop.\"", "[\"Block\", \"Prefetch\"]"), "`optimization method` is a list"),
+            (good.replace('}', ", \"optimisation_method\": \"Prefetch.\"}"), "`optimization method` is given twice"),
+            (good.replace("Loads", "Loads\n"), "broken or not complete"),
+            (r#"{"critical_issue": "a", "why_it_matters": "b", "minimal_fix_hint": "c"}"#.into(), "a fix came"),
+            (format!(r#"{good} {{"critical_issue": "a"}}"#), "holds 2 verdicts"),
+        ];
+        for (reply, reason) in cases {
+            let why = read_optimization(&reply).unwrap_err().0;
+            assert!(why.contains(reason), "{reply:?}: {why}");
+        }
+    }
 }

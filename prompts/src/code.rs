@@ -71,19 +71,23 @@ struct Block<'a> {
 /// Where there is no such block, it is empty, it is cut off, or it is in another language.
 pub fn read_candidate(reply: &str, language: Language) -> Result<Candidate, Unreadable> {
     let (text, cut) = beginning(after_thinking(reply)?, LOOKED_AT);
-    let mut seen = None;
-    let block = blocks(text).find(|block| {
-        let code = !NO_CODE.contains(&block.info.as_str());
-        seen = seen.take().or_else(|| (!code).then(|| block.info.clone()));
-        code
-    });
-    let block = block.ok_or_else(|| no_block(seen.as_deref()))?;
+    let mut no_code = None;
+    for block in blocks(text) {
+        if !NO_CODE.contains(&block.info.as_str()) {
+            return candidate(&block, language, cut);
+        }
+        no_code.get_or_insert(block.info);
+    }
+    Err(no_block(no_code.as_deref()))
+}
+
+fn candidate(block: &Block<'_>, language: Language, cut: bool) -> Result<Candidate, Unreadable> {
+    check_language(block, language)?;
     if !block.closed {
         let why =
             if cut { "its code is longer than 1 MiB" } else { "its code block is not closed: the reply was cut off" };
         return Err(Unreadable(why.into()));
     }
-    check_language(&block, language)?;
     let source = block.text.replace("\r\n", "\n");
     Ok(Candidate::new(format!("{}\n", source.trim_end())))
 }
@@ -120,14 +124,16 @@ fn check_language(block: &Block<'_>, language: Language) -> Result<(), Unreadabl
 /// The language that these lines are plainly written in, if it is neither C nor C++.
 fn other_language(lines: &[&str]) -> Option<&'static str> {
     let starts = |prefix: &str| lines.iter().any(|line| line.starts_with(prefix));
-    let definition = |line: &&&str| (line.starts_with("def ") || line.starts_with("class ")) && line.ends_with(':');
+    let definition = |line: &str| {
+        (line.starts_with("def ") && line.ends_with(':')) || (line.starts_with("class ") && line.ends_with("):"))
+    };
     if starts("import torch") || starts("import numpy") || starts("import triton") || starts("from torch") {
         return Some("Python");
     }
-    if lines.iter().any(|line| definition(&line)) {
+    if lines.iter().any(|line| definition(line)) {
         return Some("Python");
     }
-    if lines.iter().any(|line| line.contains("__global__") || line.contains("<<<")) {
+    if lines.iter().any(|line| line.contains("__global__ ") || line.contains("<<<")) {
         return Some("CUDA");
     }
     starts("fn main").then_some("Rust")
@@ -197,4 +203,76 @@ fn opening(line: &str) -> Option<(&str, String)> {
 fn closes(line: &str, fence: &str) -> bool {
     let line = line.trim();
     line.len() >= fence.len() && line.starts_with(fence) && line.trim_start_matches(&fence[..1]).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "#include <cmath>\nextern \"C\" void f(float* x) {\n    x[0] = 1;\n}\n";
+
+    fn read(reply: &str) -> Result<String, String> {
+        read_candidate(reply, Language::Cpp).map(|candidate| candidate.source().to_owned()).map_err(|why| why.0)
+    }
+
+    #[test]
+    fn the_first_block_of_code_is_the_candidate() {
+        let replies = [
+            format!("```cpp\n{FILE}```"),
+            format!("Here it is:\n\n```\n{FILE}```\nIt is faster."),
+            format!("```C++17 title=\"x.cpp\"\r\n{}```\r\n", FILE.replace('\n', "\r\n")),
+            format!("```cpp\n{FILE}```\nor\n```cpp\nvoid g() {{}}\n```"),
+            format!("```json\n{{}}\n```\n```bash\ng++ x.cpp\n```\n```cpp\n{FILE}```"),
+            format!("````cpp\n{FILE}````\n"),
+            format!("~~~c\n{FILE}\n\n~~~"),
+            format!("<think>Maybe\n```cpp\nint draft() {{}}\n```\n</think>\n```cpp\n{FILE}```"),
+            format!("```cpp\n{FILE}```\n```cpp\nvoid cut("),
+        ];
+        for reply in replies {
+            assert_eq!(read(&reply).as_deref(), Ok(FILE), "{reply}");
+        }
+    }
+
+    #[test]
+    fn a_fence_inside_a_longer_fence_is_text() {
+        let file = format!("// ```\n{FILE}");
+        assert_eq!(read(&format!("````cpp\n{file}````")), Ok(file));
+    }
+
+    #[test]
+    fn python_in_a_comment_is_no_python() {
+        let file = format!("/* reference:\nimport torch\ndef f(x):\n*/\n// import torch\nclass A :\n  B {{}};\n{FILE}");
+        assert_eq!(read(&format!("```cpp\n{file}```")), Ok(file));
+    }
+
+    #[test]
+    fn what_is_no_candidate_is_refused_with_its_reason() {
+        let cases = [
+            ("", "it is empty"),
+            (" \n\t ", "it is empty"),
+            ("<think>I wonder", "it ends within its reasoning"),
+            ("Use vectors. Inline ```code``` is no block.", "no fenced code block"),
+            ("```cpp\n\n```", "code block is empty"),
+            ("```cpp\n// to do\n```", "code block is empty"),
+            ("```cpp\nvoid f() {\n  x", "cut off"),
+            ("```\nUse vectors, please.\n```", "holds no function; it begins with \"Use vectors, please.\""),
+            ("```json\n{}\n```", "only code block is json"),
+            ("```diff\n-a\n+b\n```", "a patch; the complete source file was asked for"),
+            ("```python\nx = f(1)\n```", "is Python; C++17 was asked for"),
+            ("```\nimport torch\nsource = '''void f() {}'''\n```", "is Python"),
+            ("```\ndef f(x):\n    return {x}\n```", "is Python"),
+            ("```cpp\n__global__ void f(float* x) {}\n```", "is CUDA"),
+            ("```rust\nfn main() {}\n```", "is Rust"),
+        ];
+        for (reply, reason) in cases {
+            let why = read(reply).unwrap_err();
+            assert!(why.contains(reason), "{reply:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn code_that_goes_on_behind_the_limit_is_refused_as_too_long() {
+        let why = read(&format!("```cpp\nvoid f() {{}}\n{}\n```", "// x\n".repeat(LOOKED_AT / 4))).unwrap_err();
+        assert!(why.contains("longer than 1 MiB"), "{why}");
+    }
 }

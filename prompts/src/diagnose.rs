@@ -38,6 +38,83 @@ pub(crate) fn values(task: &Task, candidate: &Candidate, failure: &Failure) -> V
 /// or holds two verdicts, or an optimization.
 pub fn read_fix(reply: &str) -> Result<Fix, Unreadable> {
     let [critical_issue, why_it_matters, minimal_fix_hint] =
-        read_fields(reply, FIELDS, &crate::advise::FIELDS, "an optimization came where a fix was asked for")?;
+        read_fields(reply, &FIELDS, &crate::advise::FIELDS, "an optimization came where a fix was asked for")?;
     Ok(Fix { critical_issue, why_it_matters, minimal_fix_hint })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    const GOOD: &str = r#"{"critical_issue": "It writes one too many.", "why_it_matters": "The next row breaks.", "minimal_fix_hint": "Use < for <=."}"#;
+
+    #[test]
+    fn one_fix_is_read_bare_fenced_and_within_prose() {
+        let fix = Fix {
+            critical_issue: "It writes one too many.".into(),
+            why_it_matters: "The next row breaks.".into(),
+            minimal_fix_hint: "Use < for <=.".into(),
+        };
+        let replies = [
+            GOOD.to_owned(),
+            format!("```json\n{GOOD}\n```"),
+            format!("The loop `for (;;) {{ x[i] = {{}}; }}` is wrong.\n{GOOD}\nThat is all."),
+            format!("[{GOOD}]"),
+            format!("<think>{{\"critical_issue\": \"no\"}}</think>{GOOD}"),
+            format!("{GOOD}\n\nOnce more:\n{GOOD}"),
+        ];
+        for reply in replies {
+            assert_eq!(read_fix(&reply), Ok(fix.clone()), "{reply}");
+        }
+    }
+
+    #[test]
+    fn that_nothing_is_wrong_can_be_said() {
+        let reply = GOOD.replace("It writes one too many.", "Nothing clearly wrong was found.");
+        assert_eq!(read_fix(&reply).unwrap().critical_issue, "Nothing clearly wrong was found.");
+    }
+
+    #[test]
+    fn what_is_not_one_fix_is_refused_with_its_reason() {
+        let words = |count: usize| vec!["word"; count].join(" ");
+        let with = |from: &str, to: &str| GOOD.replace(from, to);
+        let cases = [
+            (String::new(), "it is empty"),
+            ("The bound is wrong.".into(), "holds no JSON object"),
+            (GOOD[..GOOD.len() - 9].into(), "broken or not complete"),
+            (format!("{GOOD}{}", with("one", "two")), "holds 2 verdicts"),
+            (format!("[{GOOD}, {}]", with("one", "two")), "holds 2 verdicts"),
+            (with("\"It writes one too many.\"", "[\"a\", \"b\"]"), "`critical_issue` is a list"),
+            (with("\"It writes one too many.\"", "7"), "`critical_issue` is no string"),
+            (with("It writes one too many.", "1. It leaks. 2. It races."), "`critical_issue` lists several things"),
+            (with("It writes one too many.", " "), "`critical_issue` is empty"),
+            (with("It writes one too many.", &words(21)), "`critical_issue` has 21 words; at most 20"),
+            (with("The next row breaks.", &words(36)), "`why_it_matters` has 36 words; at most 35"),
+            (with("Use < for <=.", &words(21)), "`minimal_fix_hint` has 21 words; at most 20"),
+            (with("Use < for <=.", &"x".repeat(5000)), "`minimal_fix_hint` is too long"),
+            (with("\"why_it_matters\"", "\"why\""), "`why_it_matters` is missing; `why` was not asked for"),
+            (with("}", ", \"severity\": \"high\"}"), "`severity` was not asked for"),
+            (with("}", ", \"critical_issue\": \"another\"}"), "`critical_issue` is given twice"),
+            ("{\"verdict\": {}}".into(), "other keys than asked for: verdict"),
+            (
+                r#"{"bottleneck": "a", "optimization method": "b", "modification plan": "c"}"#.into(),
+                "an optimization came",
+            ),
+        ];
+        for (reply, reason) in cases {
+            let why = read_fix(&reply).unwrap_err().0;
+            assert!(why.contains(reason), "{reply:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn each_field_may_be_as_long_as_its_limit() {
+        let words = |count: usize| vec!["word"; count].join(" ");
+        let object = serde_json::json!({"critical_issue": words(20), "why_it_matters": words(35), "minimal_fix_hint": words(20)});
+        assert!(read_fix(&object.to_string()).is_ok());
+        let fix = example::one_fix();
+        let object = serde_json::to_string(&fix).unwrap();
+        assert_eq!(read_fix(&object), Ok(fix));
+    }
 }

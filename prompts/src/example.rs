@@ -20,9 +20,21 @@ extern "C" void scale(float* out, const float* input, int64_t rows, int64_t colu
 }
 "#;
 
+const CANDIDATE: &str = r#"#include <cstdint>
+
+using Vector = float __attribute__((vector_size(32), aligned(4), may_alias));
+
+extern "C" void scale(float* out, const float* input, int64_t rows, int64_t columns, float factor) {
+    const int64_t whole = rows * columns / 8 * 8;
+    for (int64_t i = 0; i < whole; i += 8) {
+        *reinterpret_cast<Vector*>(out + i) = factor * *reinterpret_cast<const Vector*>(input + i);
+    }
+}
+"#;
+
 /// The values of every page, several times where it has several faces.
 pub(crate) fn pages() -> Vec<(&'static str, Value)> {
-    let (task, machine, candidate, profile) = (task(), machine(), Candidate::new(REFERENCE), profile());
+    let (task, machine, candidate, profile) = (task(), machine(), candidate(), profile());
     let (task, machine, candidate, profile) = (&task, &machine, &candidate, Some(&profile));
     let (timed, mismatch, build) = (timed(), mismatch(), build());
     let (passed, failed) = (Evaluation::Passed(timed.clone()), Evaluation::Failed(mismatch.clone()));
@@ -46,8 +58,8 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("advise", advise::values(task, machine, candidate, &timed, None)),
         ("suggest", refine::values(task, machine, candidate, &failed, None)),
         ("suggest", refine::values(task, machine, candidate, &passed, profile)),
-        ("plan", plan::values(task, &history(), &["fix".into(), "optimize".into()])),
-        ("plan", plan::values(task, &[], &["seed".into()])),
+        ("plan", plan::values(task, &history(), &["current".into(), "best".into(), "stop".into()])),
+        ("plan", plan::values(task, &[], &["restart".into()])),
         ("shapes", shapes::values(task, 10, 1 << 30)),
     ]
 }
@@ -55,6 +67,10 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
 /// The values of the page that asks once more.
 pub(crate) fn again() -> Value {
     again::values(&Unreadable("it holds no JSON object".into()), "One JSON object.")
+}
+
+pub(crate) fn candidate() -> Candidate {
+    Candidate::new(CANDIDATE)
 }
 
 pub(crate) fn task() -> Task {
@@ -71,7 +87,7 @@ pub(crate) fn task() -> Task {
         summary: "Multiplies a matrix by a number: out = factor * input, row by row.".into(),
         source: Source::Context(kernel),
         tolerance: Tolerance { atol: 1e-6, rtol: 1e-5, share: 1.0 },
-        cases: vec![case(16, 4096), case(64, 1000)],
+        cases: vec![case(16, 4096), case(63, 1003)],
         final_cases: vec![case(7, 1003)],
         timed: TimedCases::All,
     }
@@ -127,7 +143,7 @@ pub(crate) fn timed() -> Timed {
         speedup,
         floor_ns: Some(4_750.0),
     };
-    let cases = vec![case("16x4096", 61_250.0, 43_130.0), case("64x1000", 59_800.0, 42_115.0)];
+    let cases = vec![case("16x4096", 61_250.0, 43_130.0), case("63x1003", 59_800.0, 42_115.0)];
     Timed { cases, speedup, statistic: Statistic::Median }
 }
 
@@ -153,15 +169,15 @@ pub(crate) fn profile() -> Profile {
 
 pub(crate) fn mismatch() -> Failure {
     Failure::Mismatch {
-        case: "64x1000".into(),
+        case: "63x1003".into(),
         argument: "out".into(),
-        wrong: 512,
-        total: 64_000,
-        worst_at: 63_488,
+        wrong: 5,
+        total: 63_189,
+        worst_at: 63_184,
         expected: "0.25".into(),
         got: "NaN".into(),
-        unwritten: 512,
-        nan: 512,
+        unwritten: 5,
+        nan: 5,
         while_timed: false,
     }
 }
@@ -181,15 +197,16 @@ pub(crate) fn one_fix() -> Fix {
 
 pub(crate) fn one_optimization() -> Optimization {
     Optimization {
-        bottleneck: "Each element is stored on its own, so the store unit limits the loop.".into(),
-        method: "Process eight elements at a time with a vector type.".into(),
-        plan: "Load, scale and store eight floats a step through a vector type, then finish with a scalar loop.".into(),
+        bottleneck: "Each step depends on one load and one store; the loop's own overhead takes a third of the cycles."
+            .into(),
+        method: "Unroll the vector loop four times.".into(),
+        plan: "Load four vectors, scale them, store all four; finish the rest with single vectors, then single floats."
+            .into(),
     }
 }
 
 pub(crate) fn suggestions() -> Suggestions {
-    let items =
-        ["Process eight elements at a time with a vector type.", "Hoist the product of the sizes out of the loop."];
+    let items = ["Unroll the vector loop four times.", "Handle the elements behind the last whole vector one by one."];
     Suggestions { items: items.map(String::from).into() }
 }
 

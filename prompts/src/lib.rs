@@ -20,11 +20,16 @@ mod reply;
 mod retry;
 mod seed;
 mod shapes;
-#[cfg(test)]
-mod snapshots;
 mod suggest;
 mod verdict;
 mod words;
+
+#[cfg(test)]
+mod rules;
+#[cfg(test)]
+mod snapshots;
+#[cfg(test)]
+mod untrusted;
 
 pub use advise::read_optimization;
 pub use code::read_candidate;

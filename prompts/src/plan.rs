@@ -2,7 +2,7 @@
 
 use crate::{
     Prompt, Prompts, Unreadable,
-    reply::{Field, read_fields},
+    reply::{Field, quoted, read_fields},
     words,
 };
 use kernelbench::Task;
@@ -63,9 +63,37 @@ pub(crate) fn values(task: &Task, history: &[PlanLine], allowed: &[String]) -> V
 /// # Errors
 /// Where the reply is not one JSON object with `step` and `why`, or the step is not allowed.
 pub fn read_plan(reply: &str, allowed: &[String]) -> Result<PlanProposal, Unreadable> {
-    let [step, why] = read_fields(reply, FIELDS, &[], "")?;
+    let [step, why] = read_fields(reply, &FIELDS, &[], "")?;
     if !allowed.contains(&step) {
-        return Err(Unreadable(format!("the step {step:?} is not open; open are {}", allowed.join(", "))));
+        return Err(Unreadable(format!("the step \"{}\" is not open; open are {}", quoted(&step), allowed.join(", "))));
     }
     Ok(PlanProposal { step, why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(reply: &str) -> Result<PlanProposal, String> {
+        read_plan(reply, &["current".into(), "best".into()]).map_err(|why| why.0)
+    }
+
+    #[test]
+    fn a_proposal_is_read() {
+        let proposal = read(r#"{"step": "best", "why": "The newest one crashes."}"#).unwrap();
+        assert_eq!((proposal.step.as_str(), proposal.why.as_str()), ("best", "The newest one crashes."));
+    }
+
+    #[test]
+    fn a_proposal_that_is_not_open_is_refused_with_its_reason() {
+        let cases = [
+            (r#"{"step": "restart", "why": "a"}"#, "the step \"restart\" is not open; open are current, best"),
+            (r#"{"step": "best", "base": "first", "why": "a"}"#, "`base` was not asked for"),
+            (r#"{"step": "best"}"#, "`why` is missing"),
+        ];
+        for (reply, reason) in cases {
+            let why = read(reply).unwrap_err();
+            assert!(why.contains(reason), "{reply:?}: {why}");
+        }
+    }
 }

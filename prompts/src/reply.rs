@@ -10,6 +10,11 @@ use serde_json::Value;
 /// Bytes of a reply in which JSON is looked for: a verdict has a hundred words.
 const LOOKED_AT: usize = 256 << 10;
 
+/// Braces that begin no JSON object before the search is given up: a long source file has some hundreds.
+const FAILURES: u32 = 1000;
+/// Bytes of a word, at most and on average: what is longer is no prose.
+const WORD_BYTES: usize = 60;
+
 /// A string that a reply must hold.
 pub(crate) struct Field {
     /// Its key.
@@ -28,19 +33,19 @@ struct Object(Vec<(String, Value)>);
 /// `other_kind` is what is said where that came instead.
 pub(crate) fn read_fields<const N: usize>(
     reply: &str,
-    fields: [Field; N],
+    fields: &[Field; N],
     others: &[Field],
     other_kind: &str,
 ) -> Result<[String; N], Unreadable> {
     let keys: Vec<&str> = fields.iter().chain(others).map(|field| field.key).collect();
     let Object(pairs) = one_object(reply, &keys)?;
     let known = |key: &str, among: &[Field]| among.iter().any(|field| same_key(key, field.key));
-    if !pairs.iter().any(|(key, _)| known(key, &fields)) && !others.is_empty() {
+    if !pairs.iter().any(|(key, _)| known(key, fields)) && !others.is_empty() {
         return Err(Unreadable(other_kind.into()));
     }
     let mut wrong: Vec<String> = Vec::new();
     let strings = fields.each_ref().map(|field| read_field(&pairs, field).unwrap_or_else(|why| push(&mut wrong, why)));
-    let extra = pairs.iter().filter(|(key, _)| !known(key, &fields));
+    let extra = pairs.iter().filter(|(key, _)| !known(key, fields));
     wrong.extend(extra.take(5).map(|(key, _)| format!("`{}` was not asked for", quoted(key))));
     if wrong.is_empty() { Ok(strings) } else { Err(Unreadable(wrong.join("; "))) }
 }
@@ -65,6 +70,7 @@ pub(crate) fn within(name: &str, value: &Value, most_words: usize) -> Result<Str
     match words {
         0 => Err(format!("`{name}` is empty")),
         _ if words > most_words => Err(format!("`{name}` has {words} words; at most {most_words} are allowed")),
+        _ if text.len() > most_words * WORD_BYTES => Err(format!("`{name}` is too long")),
         _ => Ok(one_line(text)),
     }
 }
@@ -142,19 +148,20 @@ fn names(object: &Object) -> String {
     if names.is_empty() { "none at all".into() } else { names.join(", ") }
 }
 
-/// All JSON objects that do not lie in another, in order.
+/// All JSON objects that do not lie in another, in order; none behind too many braces that begin no object.
 fn objects(text: &str) -> Vec<Object> {
     let mut found = Vec::new();
     let mut rest = text;
-    while let Some(start) = rest.find('{') {
+    let mut failures = 0;
+    while let Some(start) = rest.find('{').filter(|_| failures < FAILURES) {
         rest = &rest[start..];
         let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Object>();
-        let length = match stream.next() {
-            Some(Ok(object)) => {
-                found.push(object);
-                stream.byte_offset()
-            }
-            _ => 1,
+        let length = if let Some(Ok(object)) = stream.next() {
+            found.push(object);
+            stream.byte_offset()
+        } else {
+            failures += 1;
+            1
         };
         rest = &rest[length..];
     }

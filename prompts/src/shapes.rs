@@ -2,7 +2,7 @@
 
 use crate::{
     Prompt, Prompts, Unreadable,
-    reply::read_list,
+    reply::{quoted, read_list},
     words::{self, scalars_that_vary},
 };
 use kernelbench::{Case, Dtype, Number, Task};
@@ -52,7 +52,8 @@ fn case(value: &serde_json::Value, task: &Task) -> Result<Case, String> {
     let mut sizes = Vec::new();
     for argument in &varying {
         let given = object.get(&argument.name).ok_or_else(|| format!("`{}` is missing", argument.name))?;
-        let size = size(given, argument.dtype).map_err(|why| format!("`{}` is {given}; {why}", argument.name))?;
+        let size = size(given, argument.dtype)
+            .map_err(|why| format!("`{}` is {}; {why}", argument.name, quoted(&given.to_string())))?;
         scalars.insert(argument.name.clone(), Number::Integer(size));
         sizes.push(size.to_string());
     }
@@ -70,10 +71,49 @@ fn size(given: &serde_json::Value, dtype: Dtype) -> Result<i64, &'static str> {
 
 fn check_fixed(scalars: &BTreeMap<String, Number>, key: &str, given: &serde_json::Value) -> Result<(), String> {
     let fixed = match scalars.get(key) {
-        None => return Err(format!("`{}` is no scalar argument", words::one_line(key))),
+        None => return Err(format!("`{}` is no scalar argument", quoted(key))),
         Some(Number::Integer(value)) => *value as f64,
         Some(Number::Float(value)) => *value,
     };
-    #[expect(clippy::float_cmp, reason = "a value that is merely close is another value")]
     if given.as_f64() == Some(fixed) { Ok(()) } else { Err(format!("`{key}` is fixed at {fixed}; leave it out")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    #[test]
+    fn shapes_become_cases_of_the_task_without_duplicates() {
+        let reply = r#"{"shapes": [{"rows": 8, "columns": 512}, {"columns": 512, "rows": 8, "factor": 0.5}, {"rows": 7, "columns": 3}]}"#;
+        let cases = read_shapes(reply, &example::task()).unwrap();
+        assert_eq!(cases.iter().map(|case| case.name.as_str()).collect::<Vec<_>>(), ["8x512", "7x3"]);
+        assert_eq!(cases[1].scalars["columns"], Number::Integer(3));
+        assert_eq!(cases[1].scalars["factor"], Number::Float(0.5));
+    }
+
+    #[test]
+    fn where_the_task_has_one_case_every_integer_makes_the_shape() {
+        let mut task = example::task();
+        task.cases.truncate(1);
+        assert_eq!(read_shapes(r#"{"shapes": [{"rows": 8, "columns": 512}]}"#, &task).unwrap()[0].name, "8x512");
+    }
+
+    #[test]
+    fn what_are_no_shapes_is_refused_with_its_reason() {
+        let cases = [
+            (r#"{"shapes": []}"#, "holds 0 shapes"),
+            (r#"{"shapes": [{"rows": 8, "columns": 1}, {"rows": 8}]}"#, "shape 2: `columns` is missing"),
+            (r#"{"shapes": [{"rows": 0, "columns": 1}]}"#, "shape 1: `rows` is 0; expected a positive integer"),
+            (r#"{"shapes": [{"rows": 1.5, "columns": 1}]}"#, "`rows` is 1.5; expected a positive integer"),
+            (r#"{"shapes": [{"rows": "8", "columns": 1}]}"#, "expected a positive integer"),
+            (r#"{"shapes": [{"rows": 8, "columns": 1, "factor": 2}]}"#, "`factor` is fixed at 0.5; leave it out"),
+            (r#"{"shapes": [{"rows": 8, "columns": 1, "depth": 2}]}"#, "`depth` is no scalar argument"),
+            (r#"{"shapes": [[8, 1]]}"#, "shape 1: it is no JSON object"),
+        ];
+        for (reply, reason) in cases {
+            let why = read_shapes(reply, &example::task()).unwrap_err().0;
+            assert!(why.contains(reason), "{reply:?}: {why}");
+        }
+    }
 }

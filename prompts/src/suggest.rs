@@ -41,3 +41,33 @@ pub fn read_suggestions(reply: &str) -> Result<Suggestions, Unreadable> {
     let items: Result<Vec<String>, String> = list.iter().enumerate().map(item).collect();
     items.map(|items| Suggestions { items }).map_err(Unreadable)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_to_five_suggestions_are_read() {
+        let read = read_suggestions("Here:\n```json\n{\"suggestions\": [\"Unroll.\", \"Hoist\\nthe division.\"]}\n```")
+            .unwrap();
+        assert_eq!(read.items, ["Unroll.", "Hoist the division."]);
+    }
+
+    #[test]
+    fn what_are_no_suggestions_is_refused_with_its_reason() {
+        let long = format!("{{\"suggestions\": [\"a\", \"{}\"]}}", vec!["word"; 41].join(" "));
+        let cases = [
+            ("{\"suggestions\": []}", "holds 0 suggestions"),
+            ("{\"suggestions\": [\"a\", \"b\", \"c\", \"d\", \"e\", \"f\"]}", "holds 6 suggestions"),
+            ("{\"suggestions\": [\"a\", {\"b\": 1}]}", "`suggestion 2` is no string"),
+            ("{\"suggestions\": \"a\"}", "`suggestions` is no list"),
+            ("{\"suggestions\": [\"a\"], \"why\": \"b\"}", "other keys than `suggestions`"),
+            ("[\"a\"]", "no JSON object"),
+            (&long, "`suggestion 2` has 41 words; at most 40"),
+        ];
+        for (reply, reason) in cases {
+            let why = read_suggestions(reply).unwrap_err().0;
+            assert!(why.contains(reason), "{reply:?}: {why}");
+        }
+    }
+}

@@ -86,7 +86,7 @@ fn details(failure: &Failure) -> Vec<String> {
         format!("worst at index {worst_at}: expected {}, got {}", one_line(expected), one_line(got)),
     ];
     if *unwritten > 0 {
-        details.push(format!("{unwritten} elements were never written"));
+        details.push(format!("{unwritten} elements were never written: they hold what was there before the call"));
     }
     if *nan > 0 {
         details.push(format!("{nan} elements are NaN"));

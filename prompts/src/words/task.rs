@@ -19,8 +19,8 @@ pub(crate) fn task(task: &Task) -> Value {
         arguments => kernel.arguments.iter().map(argument).collect::<Vec<_>>(),
         dtype_notes => dtype_notes(kernel),
         share => share(task.tolerance.share),
-        atol => task.tolerance.atol.to_string(),
-        rtol => task.tolerance.rtol.to_string(),
+        atol => format!("{:e}", task.tolerance.atol),
+        rtol => format!("{:e}", task.tolerance.rtol),
         flags => one_line(&kernel.flags.join(" ")),
         omp_simd => kernel.flags.iter().any(|flag| flag.starts_with("-fopenmp")),
         reference => kernel.reference.as_str(),
@@ -128,7 +128,7 @@ fn dtype_name(dtype: Dtype) -> &'static str {
 }
 
 fn share(share: f64) -> String {
-    if share >= 1.0 { "every one".into() } else { format!("{} %", share * 100.0) }
+    if share >= 1.0 { "every element".into() } else { format!("{} % of its elements", share * 100.0) }
 }
 
 fn scalar(task: &Task, argument: &Argument) -> Value {
