@@ -56,8 +56,6 @@ pub struct Model {
     pub in_flight: usize,
     /// A file of prices; empty for the embedded one.
     pub prices: String,
-    /// Who is behind the answers, for the record.
-    pub answered_by: String,
     /// What a role has of its own.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub roles: BTreeMap<Role, RoleModel>,
@@ -72,7 +70,7 @@ pub struct RoleModel {
     pub model: Option<String>,
     /// Sampling temperature.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f32>,
+    pub temperature: Option<f64>,
     /// The longest reply, in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
@@ -113,10 +111,6 @@ pub struct Timing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workshop {
-    /// The compiler of C; empty for the system's.
-    pub c_compiler: String,
-    /// The compiler of C++; empty for the system's.
-    pub cpp_compiler: String,
     /// Where builds are kept; empty for the user's cache folder.
     pub cache: String,
     /// What a candidate may use beside its arguments, in MiB.
@@ -145,7 +139,6 @@ impl Default for Model {
             retries: 6,
             in_flight: 4,
             prices: String::new(),
-            answered_by: String::new(),
             roles: BTreeMap::new(),
         }
     }
@@ -166,13 +159,7 @@ impl Default for Run {
 
 impl Default for Workshop {
     fn default() -> Self {
-        Self {
-            c_compiler: String::new(),
-            cpp_compiler: String::new(),
-            cache: String::new(),
-            memory_mib: 2048,
-            largest_case_mib: 1024,
-        }
+        Self { cache: String::new(), memory_mib: 512, largest_case_mib: 256 }
     }
 }
 

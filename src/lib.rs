@@ -1,10 +1,50 @@
 //! The program: its commands, its configuration, where a run is kept, and what the terminal shows of it.
 //!
-//! It knows nothing of how a kernel is judged. Start reading at [`cli`].
+//! It knows nothing of how a kernel is judged. Start reading at [`cli`] and [`session`].
 
+pub mod cli;
+mod command;
 pub mod config;
 pub mod diff;
+pub mod exit;
+pub mod key;
+mod logging;
+pub mod plan;
+pub mod progress;
 pub mod quantity;
+pub mod recall;
 pub mod report;
+pub mod session;
 pub mod show;
 pub mod store;
+pub mod wiring;
+
+use clap::Parser;
+use exit::{Exit, Trouble};
+use std::process::ExitCode;
+
+/// The program. A child that is to run a candidate goes its own way at once: it has no settings and no threads.
+#[must_use]
+pub fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|first| first == wiring::CHILD) {
+        kernelbench::native::child_main()
+    }
+    let environment = key::Environment::take();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(told) => {
+            let _ = told.print();
+            return ExitCode::from(if told.use_stderr() { Exit::Usage.code() } else { Exit::Done.code() });
+        }
+    };
+    match command::execute(cli, &environment) {
+        Ok(exit) => ExitCode::from(exit.code()),
+        Err(trouble) => fail(&trouble),
+    }
+}
+
+fn fail(trouble: &Trouble) -> ExitCode {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "warpsmith: {trouble}");
+    ExitCode::from(trouble.exit.code())
+}

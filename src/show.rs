@@ -90,7 +90,9 @@ fn row(round: &Round) -> [String; 5] {
     [round.number.to_string(), round.step.name().into(), candidate, outcome, advice]
 }
 
-fn certificate(certificate: &Certificate) -> String {
+/// What was claimed of a candidate, what was checked, and what could not be.
+#[must_use]
+pub fn certificate(certificate: &Certificate) -> String {
     let candidate = certificate.candidate.short();
     let mut text = match &certificate.verdict {
         CertificateVerdict::Certified(timed) => {
@@ -103,7 +105,7 @@ fn certificate(certificate: &Certificate) -> String {
         let done = if checked.done { "checked" } else { "not checked" };
         let _ = writeln!(text, "  {done}: {} ({})", checked.what, checked.how);
     }
-    text
+    plain(&text)
 }
 
 fn heading(round: &Round) -> String {

@@ -97,6 +97,12 @@ impl Prompts {
         PAGES.iter().chain(&BLOCKS).map(|(name, _)| *name)
     }
 
+    /// A template's text, as it is in force.
+    #[must_use]
+    pub fn source(&self, name: &str) -> Option<&str> {
+        self.texts.get(name).map(String::as_str)
+    }
+
     /// The hash of each template's text, for the record.
     #[must_use]
     pub fn hashes(&self) -> BTreeMap<String, Hash> {

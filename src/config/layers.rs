@@ -56,8 +56,14 @@ impl Layers {
         match file {
             Some(file) => Self::over(file),
             None if Path::new(PROJECT_FILE).exists() => Self::over(Path::new(PROJECT_FILE)),
-            None => Ok(Self { config: Config::default(), origins: BTreeMap::new() }),
+            None => Ok(Self::of(Config::default())),
         }
+    }
+
+    /// These settings, with nothing over them.
+    #[must_use]
+    pub fn of(config: Config) -> Self {
+        Self { config, origins: BTreeMap::new() }
     }
 
     fn over(file: &Path) -> Result<Self, ConfigError> {

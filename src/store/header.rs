@@ -22,9 +22,6 @@ pub struct RunHeader {
     pub task: String,
     /// What answers in the model's place.
     pub model: String,
-    /// Who was behind it, where that is not the same: a person's or a model's name.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub answered_by: String,
     /// The policy's name.
     pub policy: String,
     /// Whether the machine was a simulation.

@@ -1,0 +1,278 @@
+//! What can be asked of the program?
+
+use crate::exit::Exit;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Makes kernels faster with language models, and believes nothing it has not measured.
+#[derive(Debug, Parser)]
+#[command(name = "warpsmith", version, max_term_width = 110, after_help = Exit::help(), long_about = LONG_ABOUT)]
+pub struct Cli {
+    /// Settings; without this, `warpsmith.toml` in the working directory, if there is one.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const LONG_ABOUT: &str = "\
+Makes kernels faster with language models, and believes nothing it has not measured.
+
+A task is a folder with a kernel's plain reference. A Coder writes candidates, a Judge says what is wrong with them or \
+slow about them, and every candidate is compiled, checked against the reference and timed here. The fastest correct one \
+is examined anew at the end; what is reported is that number, with its interval.
+
+Example, without a key and without a network:
+  warpsmith run examples/silu_and_mul";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Work on a task: ask a model for candidates, examine them, certify the best.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Go on with a run that was interrupted, waits for replies, or broke off.
+    #[command(after_help = RESUME_EXAMPLES)]
+    Resume(ResumeArgs),
+    /// Make a whole run again from its record alone, without a model and a compiler, and say whether it agrees.
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(ReplayArgs),
+    /// Print the rounds of a run, one round in full, or the difference between two candidates.
+    #[command(after_help = SHOW_EXAMPLES)]
+    Show(ShowArgs),
+    /// Write the report of a run: one HTML file that needs no network.
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(ReportArgs),
+    /// Build, check and time one candidate, with no model at all.
+    #[command(after_help = EVALUATE_EXAMPLES)]
+    Evaluate(EvaluateArgs),
+    /// Say what this machine can and cannot do, why, and what to install.
+    #[command(after_help = "Examples:\n  warpsmith doctor\n  warpsmith doctor --json | jq .compilers")]
+    Doctor(JsonArgs),
+    /// List the policies: the ways to work on a task.
+    #[command(
+        after_help = "Examples:\n  warpsmith policies\n  warpsmith policies cudaforge > mine.toml   # to change it: run TASK --policy mine.toml"
+    )]
+    Policies(NameArgs),
+    /// List the prompt templates, or print one.
+    #[command(after_help = "Examples:\n  warpsmith prompts\n  warpsmith prompts seed")]
+    Prompts(NameArgs),
+    /// Print the settings in force and where each comes from.
+    #[command(after_help = "Examples:\n  warpsmith config\n  warpsmith config --defaults > warpsmith.toml")]
+    Config(ConfigArgs),
+}
+
+/// `run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The task: a folder that holds a task.toml.
+    pub task: PathBuf,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub model: ModelArgs,
+    /// How to work on it: a policy's name (see `warpsmith policies`) or a file.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub policy: Option<String>,
+    /// How many candidates are written.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rounds: Option<u32>,
+    /// The run's folder, which must not exist or be empty [default: runs/<time>-<task>].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Who chooses the shapes that candidates are tried on.
+    #[arg(long, value_enum)]
+    pub shapes: Option<ShapesArg>,
+    /// Who decides on the next step.
+    #[arg(long, value_enum)]
+    pub planner: Option<PlannerArg>,
+    /// Calls before the first sample of a timing.
+    #[arg(long, value_name = "N")]
+    pub warmup: Option<u32>,
+    /// Samples of a timing.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub repetitions: Option<u32>,
+    /// On a simulated machine: nothing is compiled or run, the times are made up. For trying the machinery.
+    #[arg(long)]
+    pub simulate: bool,
+    /// Print every event as a line of JSON, and a last line with the outcome.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which model, and how to wait for it.
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    /// What answers: openai:NAME, replay:RUN, mailbox:DIR or scripted:FILE [default: the task's recorded run].
+    #[arg(long, value_name = "SPEC")]
+    pub model: Option<String>,
+    /// With a recorded run as the model: a prompt that differs from the recorded one is an error.
+    #[arg(long)]
+    pub strict_replay: bool,
+    /// With a mailbox as the model: end with code 10 once nothing but replies is missing, instead of waiting.
+    #[arg(long)]
+    pub exit_when_waiting: bool,
+}
+
+/// Who chooses the shapes.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ShapesArg {
+    /// The task's own.
+    Task,
+    /// A model is asked for ten, once.
+    Model,
+}
+
+/// Who decides on the next step.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum PlannerArg {
+    /// The policy's rule.
+    Rule,
+    /// A model proposes, the policy checks.
+    Model,
+}
+
+/// `resume`
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// The run's folder.
+    pub run: PathBuf,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub model: ModelArgs,
+    /// Print every event as a line of JSON, and a last line with the outcome.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `replay`
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The run's folder.
+    pub run: PathBuf,
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `show`
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The run's folder.
+    pub run: PathBuf,
+    /// One round, in full.
+    pub round: Option<u32>,
+    /// The difference between two candidates, each named by its round or by the first digits of its hash.
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "round")]
+    pub diff: Option<Vec<String>>,
+    /// Print as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `report`
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The run's folder.
+    pub run: PathBuf,
+    /// Where to write it [default: report.html in the run's folder].
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// `evaluate`
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub struct EvaluateArgs {
+    /// The task: a folder that holds a task.toml.
+    pub task: PathBuf,
+    /// The candidate: a source file.
+    pub candidate: PathBuf,
+    /// Profile it too, if it is correct.
+    #[arg(long)]
+    pub profile: bool,
+    /// Certify it too: rebuild it, check and time it with fresh seeds and on further shapes.
+    #[arg(long)]
+    pub certify: bool,
+    /// The policy whose timing is used.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub policy: Option<String>,
+    /// Calls before the first sample of a timing.
+    #[arg(long, value_name = "N")]
+    pub warmup: Option<u32>,
+    /// Samples of a timing.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub repetitions: Option<u32>,
+    /// On a simulated machine: nothing is compiled or run, the times are made up.
+    #[arg(long)]
+    pub simulate: bool,
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A command with nothing but `--json`.
+#[derive(Debug, Args)]
+pub struct JsonArgs {
+    /// Print as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A command that lists, or shows one.
+#[derive(Debug, Args)]
+pub struct NameArgs {
+    /// Which one to print; without it, all are listed.
+    pub name: Option<String>,
+    /// Print as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `config`
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// Print the commented defaults instead, to start a `warpsmith.toml` from.
+    #[arg(long)]
+    pub defaults: bool,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  warpsmith run examples/silu_and_mul                                     # replies from the recorded run beside it
+  OPENAI_API_KEY=... warpsmith run examples/silu_and_mul --model openai:NAME
+  warpsmith run TASK --model mailbox:letters --exit-when-waiting          # you answer: see letters/HOW_TO_ANSWER.txt
+  warpsmith run TASK --policy astra --rounds 5 --planner model";
+
+const RESUME_EXAMPLES: &str = "\
+No finished round is made again and no answered question is asked again. Start it in the directory that the run was
+started in if its model is a file or a folder.
+
+Examples:
+  warpsmith resume runs/20261120-151203-silu_and_mul
+  warpsmith resume RUN --model openai:NAME                                # another model goes on";
+
+const REPLAY_EXAMPLES: &str = "\
+Ends with 0 if everything agrees (times of day and waiting times aside), with 1 and the first difference if not.
+
+Examples:
+  warpsmith replay examples/silu_and_mul/recorded
+  warpsmith replay RUN --json";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  warpsmith show RUN
+  warpsmith show RUN 3
+  warpsmith show RUN --diff 2 3";
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  warpsmith report RUN
+  warpsmith report RUN --out silu.html";
+
+const EVALUATE_EXAMPLES: &str = "\
+Ends with 0 if the candidate is correct, with 1 if it is not.
+
+Examples:
+  warpsmith evaluate examples/silu_and_mul mine.cpp
+  warpsmith evaluate examples/silu_and_mul mine.cpp --certify --json";

@@ -1,0 +1,197 @@
+//! `warpsmith doctor`: what can this machine do?
+
+use super::say;
+use crate::{
+    cli::JsonArgs,
+    config::{Config, Layers},
+    exit::{Exit, Trouble},
+    key::Environment,
+    progress::plain,
+    wiring,
+};
+use kernelbench::native::Layer;
+use metrics::Machine;
+use serde::Serialize;
+use std::process::Command;
+
+/// One thing that was looked for.
+#[derive(Debug, Serialize)]
+struct Finding {
+    /// What.
+    what: String,
+    /// Whether it is there.
+    found: bool,
+    /// What was found, or why it is missing.
+    detail: String,
+    /// What it costs the user that it is missing, and how to get it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Findings {
+    version: &'static str,
+    machine: Machine,
+    compilers: Vec<Finding>,
+    profilers: Vec<Finding>,
+    confinement: Vec<Finding>,
+    model: Vec<Finding>,
+    gpu: Finding,
+}
+
+/// Looks, and says what it found.
+pub(super) fn doctor(arguments: &JsonArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    let workshop = wiring::native(&layers.config)?;
+    let findings = Findings {
+        version: env!("CARGO_PKG_VERSION"),
+        machine: kernelbench::Workshop::machine(&workshop).clone(),
+        compilers: vec![compiler("CXX", "g++", "C++"), compiler("CC", "gcc", "C")],
+        profilers: profilers(),
+        confinement: confinement(&workshop.confinement()?),
+        model: model(&layers.config, environment),
+        gpu: gpu(),
+    };
+    let able = findings.compilers.first().is_some_and(|compiler| compiler.found);
+    if arguments.json {
+        say(&super::json(&findings));
+    } else {
+        tell(&findings);
+    }
+    Ok(if able { Exit::Done } else { Exit::Machine })
+}
+
+fn tell(findings: &Findings) {
+    say(&format!("warpsmith {}", findings.version));
+    say(&format!("machine: {} ({})", plain(&findings.machine.name), findings.machine.arch));
+    for fact in &findings.machine.facts {
+        say(&format!("  {}: {}", fact.name, plain(&fact.value)));
+    }
+    for bandwidth in &findings.machine.bandwidths {
+        let (kib, gb) = (bandwidth.working_set_bytes >> 10, bandwidth.bytes_per_second / 1e9);
+        say(&format!("  copies {kib} KiB at {gb:.1} GB/s (measured, one core)"));
+    }
+    if let Some(peak) = findings.machine.peak_flops {
+        say(&format!("  multiply-adds at {:.1} GFLOP/s (measured, one core)", peak / 1e9));
+    }
+    let sections = [
+        ("compilers", &findings.compilers),
+        ("profilers", &findings.profilers),
+        ("confinement of candidates", &findings.confinement),
+        ("model", &findings.model),
+    ];
+    for (title, section) in sections {
+        say(&format!("{title}:"));
+        section.iter().for_each(tell_one);
+    }
+    say("GPU:");
+    tell_one(&findings.gpu);
+}
+
+fn tell_one(finding: &Finding) {
+    say(&format!("  {} {}: {}", if finding.found { "yes" } else { "no " }, finding.what, plain(&finding.detail)));
+    if let Some(advice) = &finding.advice {
+        say(&format!("      {advice}"));
+    }
+}
+
+fn compiler(variable: &str, usual: &str, language: &str) -> Finding {
+    let program = std::env::var(variable).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| usual.to_owned());
+    let advice = format!(
+        "without it no candidate in {language} can be built; install one (Debian: apt install build-essential) or name it in {variable}"
+    );
+    match first_line(&program, &["--version"]) {
+        Ok(version) => Finding { what: format!("{language} ({program})"), found: true, detail: version, advice: None },
+        Err(why) => {
+            Finding { what: format!("{language} ({program})"), found: false, detail: why, advice: Some(advice) }
+        }
+    }
+}
+
+fn profilers() -> Vec<Finding> {
+    vec![perf(), valgrind()]
+}
+
+/// `perf` may be there and not be allowed to count.
+fn perf() -> Finding {
+    let what = "hardware counters (perf stat)".to_owned();
+    let advice = "without it the Judge sees no hardware counters; install perf (Debian: apt install linux-perf) and allow it \
+                  (sysctl kernel.perf_event_paranoid=2; in a container: --cap-add PERFMON); virtual machines often have none";
+    let counted = Command::new("perf").args(["stat", "-x", ",", "-e", "instructions:u", "true"]).output();
+    let detail = match counted {
+        Err(_) => "there is no perf here".to_owned(),
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            if output.status.success() && text.lines().any(|line| line.starts_with(|c: char| c.is_ascii_digit())) {
+                return Finding { what, found: true, detail: "they count".into(), advice: None };
+            }
+            let why = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("they do not count here");
+            why.to_owned()
+        }
+    };
+    Finding { what, found: false, detail, advice: Some(advice.into()) }
+}
+
+fn valgrind() -> Finding {
+    let what = "simulated caches (valgrind --tool=cachegrind)".to_owned();
+    let advice =
+        "without it and without counters the Judge sees times and the roofline only (Debian: apt install valgrind)";
+    match first_line("valgrind", &["--version"]) {
+        Ok(version) => Finding { what, found: true, detail: version, advice: None },
+        Err(why) => Finding { what, found: false, detail: why, advice: Some(advice.into()) },
+    }
+}
+
+fn confinement(layers: &[Layer]) -> Vec<Finding> {
+    let finding = |layer: &Layer| {
+        Finding {
+        what: layer.name.clone(),
+        found: layer.in_force,
+        detail: layer.why.clone(),
+        advice: (!layer.in_force).then(|| "the other layers hold; run candidates of a model that you do not trust in a container or a virtual machine".to_owned()),
+    }
+    };
+    layers.iter().map(finding).collect()
+}
+
+fn model(config: &Config, environment: &Environment) -> Vec<Finding> {
+    let (found, detail) = match environment.key_for(&config.model) {
+        Ok(Some(_)) => (true, "one is set".to_owned()),
+        Ok(None) => (false, "none is set".to_owned()),
+        Err(why) => (false, why.to_string()),
+    };
+    let advice =
+        "without one, only an endpoint that asks for none, a recorded run, or a mailbox can answer; set OPENAI_API_KEY";
+    let url = environment.base_url.clone().unwrap_or_else(|| config.model.base_url.clone());
+    let spec = &config.model.spec;
+    let spec = if spec.is_empty() { "none: the recorded run of a task answers" } else { spec };
+    vec![
+        Finding { what: "key".into(), found, detail, advice: (!found).then(|| advice.into()) },
+        Finding {
+            what: "endpoint".into(),
+            found: true,
+            detail: if url.is_empty() { "OpenAI's own".into() } else { url },
+            advice: None,
+        },
+        Finding {
+            what: "model in the settings".into(),
+            found: !config.model.spec.is_empty(),
+            detail: spec.to_owned(),
+            advice: None,
+        },
+    ]
+}
+
+fn gpu() -> Finding {
+    Finding {
+        what: "GPU".into(),
+        found: false,
+        detail: "this version does not look for one: candidates are in C or C++ and run on the processor".into(),
+        advice: None,
+    }
+}
+
+fn first_line(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).output().map_err(|e| format!("cannot be started: {e}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().next().map(str::to_owned).ok_or_else(|| "says nothing".to_owned())
+}

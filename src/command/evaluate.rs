@@ -1,0 +1,163 @@
+//! `warpsmith evaluate`: one candidate, no model.
+
+use super::{on_threads, say};
+use crate::{
+    cli::EvaluateArgs,
+    config::{Config, Layers},
+    exit::{Exit, Trouble},
+    plan,
+    progress::{self, Screen},
+    quantity, show, wiring,
+};
+use agents::policy::Policy;
+use kernelbench::{
+    Baseline, Candidate, Certificate, CertificateVerdict, Evaluation, Failure, Fault, Simulated, Suite, Task, Verified,
+    Workshop, load,
+};
+use metrics::Profile;
+use serde::Serialize;
+use std::{fs, path::Path};
+
+/// The largest candidate that is read, in bytes.
+const LARGEST: u64 = 4 << 20;
+
+/// What was found out.
+#[derive(Debug, Serialize)]
+struct Found {
+    task: String,
+    candidate: String,
+    machine: String,
+    baseline: Baseline,
+    evaluation: Evaluation,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<Profile>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<Certificate>,
+}
+
+/// Builds, checks and times it, and profiles and certifies it if asked to.
+pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<Exit, Trouble> {
+    layers.flag("run.policy", arguments.policy.clone(), |config, policy| config.run.policy = policy);
+    layers.flag("timing.warmup", arguments.warmup, |config, n| config.timing.warmup = n);
+    layers.flag("timing.repetitions", arguments.repetitions, |config, n| config.timing.repetitions = n);
+    if arguments.simulate {
+        examine(&Simulated::new(), arguments, &layers.config)
+    } else {
+        examine(&wiring::native(&layers.config)?, arguments, &layers.config)
+    }
+}
+
+fn examine<W: Workshop>(workshop: &W, arguments: &EvaluateArgs, config: &Config) -> Result<Exit, Trouble> {
+    let task = load::task(&arguments.task)?;
+    let policy = plan::policy(config, None)?;
+    let candidate = Candidate::new(read(&arguments.candidate)?);
+    let screen = Screen::new(!arguments.json);
+    crate::logging::start(&screen, None);
+    screen.show("building, checking and timing");
+    let bench = Bench { workshop, task: &task, suite: Suite::of_task(&task), policy: &policy };
+    let found = on_threads(async { Ok(bench.find_out(candidate, arguments).await?) })?;
+    screen.close();
+    if arguments.json {
+        say(&super::json(&found));
+    } else {
+        tell(&found);
+    }
+    let refused = found.certificate.as_ref().is_some_and(|c| matches!(c.verdict, CertificateVerdict::Refused(_)));
+    let correct = found.evaluation.passed().is_some() && !refused;
+    Ok(if correct { Exit::Done } else { Exit::NothingCorrect })
+}
+
+struct Bench<'a, W> {
+    workshop: &'a W,
+    task: &'a Task,
+    suite: Suite,
+    policy: &'a Policy,
+}
+
+impl<W: Workshop> Bench<'_, W> {
+    async fn find_out(&self, candidate: Candidate, arguments: &EvaluateArgs) -> Result<Found, Fault> {
+        let (workshop, task, plan) = (self.workshop, self.task, &self.policy.timing);
+        let baseline = workshop.prepare(task, &self.suite, plan).await?;
+        let (evaluation, verified) = match self.verify(&candidate).await? {
+            Err(failure) => (Evaluation::Failed(failure), None),
+            Ok(verified) => match workshop.time(task, &verified, &self.suite, plan).await? {
+                Err(failure) => (Evaluation::Failed(failure), None),
+                Ok(timed) => (Evaluation::Passed(timed), Some(verified)),
+            },
+        };
+        let mut found = Found {
+            task: task.name.clone(),
+            candidate: candidate.id().to_string(),
+            machine: workshop.machine().name.clone(),
+            baseline,
+            evaluation,
+            profile: None,
+            certificate: None,
+        };
+        if let Some(verified) = verified {
+            if arguments.profile {
+                found.profile = Some(workshop.profile(task, &verified, &self.suite).await?);
+            }
+            if arguments.certify {
+                found.certificate = Some(workshop.certify(task, &candidate, plan).await?);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn verify(&self, candidate: &Candidate) -> Result<Result<Verified, Failure>, Fault> {
+        match self.workshop.build(self.task, candidate).await? {
+            Err(failure) => Ok(Err(failure)),
+            Ok(built) => self.workshop.check(self.task, built, &self.suite).await,
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, Trouble> {
+    let wrong = |why: String| Trouble::usage(format!("{}: cannot read the candidate: {why}", path.display()));
+    let about = fs::metadata(path).map_err(|e| wrong(e.to_string()))?;
+    if !about.is_file() || about.len() > LARGEST {
+        return Err(wrong("expected a source file of at most 4 MiB".into()));
+    }
+    fs::read_to_string(path).map_err(|e| wrong(e.to_string()))
+}
+
+fn tell(found: &Found) {
+    say(&progress::reference(&found.baseline).join("\n"));
+    say(&format!("candidate  {}", progress::evaluated(&found.evaluation)));
+    if let Evaluation::Passed(timed) = &found.evaluation {
+        for case in &timed.cases {
+            let (reference, own) =
+                (case.reference.typical_ns(timed.statistic), case.candidate.typical_ns(timed.statistic));
+            say(&format!(
+                "           {}: {} against {}, {}",
+                progress::plain(&case.case),
+                quantity::time(own),
+                quantity::time(reference),
+                quantity::speedup(&case.speedup)
+            ));
+        }
+    }
+    if let Evaluation::Failed(Failure::Build { log } | Failure::Interface { log }) = &found.evaluation {
+        log.lines().for_each(|line| say(&format!("           {}", progress::plain(line))));
+    }
+    if let Some(profile) = &found.profile {
+        tell_profile(profile);
+    }
+    if let Some(certificate) = &found.certificate {
+        say(show::certificate(certificate).trim_end());
+    }
+}
+
+fn tell_profile(profile: &Profile) {
+    say(&format!("profile    {} on {}", profile.rung.describe(), progress::plain(&profile.case)));
+    for reading in &profile.readings {
+        let value = quantity::reading(reading);
+        say(&format!(
+            "           {:<28} {value:>20}  {}",
+            progress::plain(&reading.name),
+            progress::plain(&reading.meaning)
+        ));
+    }
+    profile.notes.iter().for_each(|note| say(&format!("           {}", progress::plain(note))));
+}

@@ -1,0 +1,120 @@
+//! `warpsmith replay`: does the record make the same run again?
+
+use super::{on_threads, resume::opened, say};
+use crate::{
+    cli::ReplayArgs,
+    exit::{Exit, Trouble},
+    progress::plain,
+    recall,
+    store::{Record, RunFolder},
+};
+use agents::{
+    crew::Crew,
+    event::Event,
+    llm::replay::Replay,
+    log::MemoryLog,
+    planner::{Job, work},
+    trajectory::Trajectory,
+};
+use kernelbench::Recorded;
+use prompts::Prompts;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What a replay found.
+#[derive(Debug, Serialize)]
+struct Found {
+    /// Events in the record.
+    recorded: usize,
+    /// Events that were made again.
+    again: usize,
+    /// Whether they agree.
+    agrees: bool,
+    /// The first event that does not, from 0, with what stands in the record and what came now.
+    difference: Option<Difference>,
+}
+
+#[derive(Debug, Serialize)]
+struct Difference {
+    event: usize,
+    recorded: Option<Event>,
+    again: Option<Event>,
+}
+
+/// Makes the run again from its record and compares.
+pub(super) fn replay(arguments: &ReplayArgs) -> Result<Exit, Trouble> {
+    let folder = RunFolder::open(&arguments.run)?;
+    let record = folder.only_record()?;
+    let again = on_threads(make_again(&record))?;
+    let found = compare(&comparable(record.events()), &comparable(again));
+    if arguments.json {
+        say(&super::json(&found));
+    } else {
+        tell(&found);
+    }
+    Ok(if found.agrees { Exit::Done } else { Exit::NothingCorrect })
+}
+
+async fn make_again(record: &Record) -> Result<Vec<Event>, Trouble> {
+    let (task, policy) = opened(record)?;
+    let replies = Replay::new("the record", recall::answers(record)?, false);
+    let log = MemoryLog::default();
+    let (machine, findings) = recall::findings(record)?;
+    let workshop = Arc::new(Recorded::new(machine, findings));
+    let crew = Crew::spawn(workshop, Arc::new(replies), Arc::new(Prompts::embedded())).await;
+    let job = Job { task, policy, so_far: Trajectory::default(), log: Box::new(log.clone()) };
+    // However it ends, the events say how far it came; that is what is compared.
+    let _ = work(job, &crew).await;
+    crew.stop().await;
+    Ok(log.events())
+}
+
+/// The events without what is different every time: who says it answers, waiting times, and where the run was interrupted.
+fn comparable(events: impl IntoIterator<Item = Event>) -> Vec<Event> {
+    let mut kept: Vec<Event> = vec![];
+    for event in events {
+        match event {
+            Event::BrokeOff { .. } => {}
+            Event::Opened { format, task, name, policy, machine, .. } => {
+                kept.push(Event::Opened { format, task, name, policy, machine, model: String::new() });
+            }
+            Event::Answered { call, prompt, reply, model, usage, usd, .. } => {
+                kept.push(Event::Answered { call, prompt, reply, model, usage, usd, latency_ms: 0, requests: 0 });
+            }
+            // What was under way when the run was interrupted stands twice in its record.
+            again @ (Event::Asked { .. } | Event::Misread { .. } | Event::PassedOver { .. })
+                if in_this_round(&kept, &again) => {}
+            other => kept.push(other),
+        }
+    }
+    kept
+}
+
+fn in_this_round(kept: &[Event], event: &Event) -> bool {
+    kept.iter().rev().take_while(|earlier| !matches!(earlier, Event::Began { .. })).any(|earlier| earlier == event)
+}
+
+fn compare(recorded: &[Event], again: &[Event]) -> Found {
+    let longest = recorded.len().max(again.len());
+    let at = (0..longest).find(|i| recorded.get(*i) != again.get(*i));
+    let difference =
+        at.map(|event| Difference { event, recorded: recorded.get(event).cloned(), again: again.get(event).cloned() });
+    Found { recorded: recorded.len(), again: again.len(), agrees: difference.is_none(), difference }
+}
+
+fn tell(found: &Found) {
+    let Some(difference) = &found.difference else {
+        say(&format!("the replay agrees with the record in all {} events", found.recorded));
+        return;
+    };
+    say(&format!("the replay differs from the record at event {} (from 0, interruptions aside)", difference.event));
+    for (name, event) in [("record", &difference.recorded), ("replay", &difference.again)] {
+        let text =
+            event.as_ref().map_or("nothing more".to_owned(), |event| serde_json::to_string(event).unwrap_or_default());
+        let mut short: String = plain(&text).chars().take(300).collect();
+        if short.len() < text.len() {
+            short.push_str("...");
+        }
+        say(&format!("  {name}: {short}"));
+    }
+}

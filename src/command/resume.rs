@@ -1,0 +1,124 @@
+//! `warpsmith resume`: a run goes on from where its record ends.
+
+use super::{on_threads, run::model_flags};
+use crate::{
+    cli::ResumeArgs,
+    config::{Config, Layers},
+    exit::{Exit, Trouble},
+    key::Environment,
+    logging,
+    plan::{self, Plan},
+    progress::{Screen, Voice},
+    recall,
+    session::{Ending, Session},
+    store::{Record, RunFolder, RunHeader},
+    wiring::{self, Answering},
+};
+use agents::{event::Event, llm::remembering::Remembering, policy::Policy, trajectory::Trajectory};
+use kernelbench::{Hash, Simulated, Task, Workshop};
+use std::{collections::HashMap, path::Path, sync::Arc};
+
+/// Goes on.
+pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    let folder = RunFolder::open(&arguments.run)?;
+    let header = folder.header()?;
+    let config = settings(arguments, layers, &header);
+    if header.simulated {
+        go_on(Simulated::new(), arguments, &folder, &header, &config, environment)
+    } else {
+        go_on(wiring::native(&config)?, arguments, &folder, &header, &config, environment)
+    }
+}
+
+/// The settings that the run began with, with the flags given now, and the key from where it is now.
+fn settings(arguments: &ResumeArgs, layers: &Layers, header: &RunHeader) -> Config {
+    let mut recorded = Layers::of(header.configuration.clone());
+    model_flags(&arguments.model, &mut recorded);
+    let mut config = recorded.config;
+    config.model.api_key.clone_from(&layers.config.model.api_key);
+    config.model.api_key_file.clone_from(&layers.config.model.api_key_file);
+    config
+}
+
+fn go_on<W: Workshop>(
+    workshop: W,
+    arguments: &ResumeArgs,
+    folder: &RunFolder,
+    header: &RunHeader,
+    config: &Config,
+    environment: &Environment,
+) -> Result<Exit, Trouble> {
+    let voice = if arguments.json { Voice::Json } else { Voice::Words };
+    let screen = Screen::new(voice == Voice::Words);
+    let (lock, taken_over) = folder.lock()?;
+    let start = Start::of(folder, header, config)?;
+    let (log, torn) = folder.append(&start.task.name, &lock)?;
+    taken_over.iter().chain(&torn).for_each(|word| screen.warn(word));
+    if start.so_far.end.is_some() {
+        return Ending { folder, screen: &screen, voice }.tell(&start.so_far);
+    }
+    if start.so_far.machine.as_ref().is_some_and(|machine| machine.name != workshop.machine().name) {
+        screen.warn("this is another machine than the one the run began on: times of earlier rounds do not compare with later ones");
+    }
+    logging::start(&screen, Some(folder.path()));
+    let run = super::run::run_name(folder);
+    let answering = Answering { config, environment, exit_when_waiting: arguments.model.exit_when_waiting, run };
+    let port = answering.port(&plan::spec(&config.model.spec)?)?;
+    let llm = Arc::new(Remembering::new(port, start.known));
+    if voice == Voice::Words {
+        let (done, rounds) = (start.so_far.finished().count(), start.policy.rounds);
+        screen.say(&format!("{}: going on after {done} finished rounds of {rounds}", folder.path().display()));
+    }
+    let prompts = Arc::new(super::prompts::library(config)?);
+    let Start { task, policy, so_far, .. } = start;
+    let session = Session { folder: folder.clone(), log, task, policy, so_far, llm, prompts, screen, voice };
+    let exit = on_threads(session.drive(Arc::new(workshop)));
+    drop(lock);
+    exit
+}
+
+/// Where the run stands.
+struct Start {
+    task: Task,
+    policy: Policy,
+    so_far: Trajectory,
+    known: HashMap<agents::llm::CallId, (Hash, agents::llm::Reply)>,
+}
+
+impl Start {
+    fn of(folder: &RunFolder, header: &RunHeader, config: &Config) -> Result<Self, Trouble> {
+        let record = match folder.tasks()?.len() {
+            0 => None,
+            _ => Some(folder.only_record()),
+        };
+        match record.transpose()? {
+            Some(record) if !record.lines.is_empty() => Self::from_record(&record),
+            _ => Self::anew(header, config),
+        }
+    }
+
+    /// The record says it all.
+    fn from_record(record: &Record) -> Result<Self, Trouble> {
+        let (task, policy) = opened(record)?;
+        let known = recall::known(record)?;
+        Ok(Self { task, policy, so_far: record.events().collect(), known })
+    }
+
+    /// The program was killed before the first event.
+    fn anew(header: &RunHeader, config: &Config) -> Result<Self, Trouble> {
+        let plan = Plan::make(Path::new(&header.task), config)?;
+        Ok(Self { task: plan.task, policy: plan.policy, so_far: Trajectory::default(), known: HashMap::new() })
+    }
+}
+
+/// The task and the policy that a record opened with.
+pub(super) fn opened(record: &Record) -> Result<(Task, Policy), Trouble> {
+    let first = record.lines.first().map(|line| &line.event);
+    let Some(Event::Opened { task, policy, .. }) = first else {
+        return Err(Trouble::record("the record holds no event: run the task anew"));
+    };
+    let (task, policy) = (record.blobs.fetch(task)?, record.blobs.fetch(policy)?);
+    let task =
+        serde_json::from_str(&task).map_err(|e| Trouble::record(format!("the record's task cannot be read: {e}")))?;
+    Ok((task, plan::parse("the record's policy", &policy)?))
+}

@@ -1,0 +1,161 @@
+//! `warpsmith run`: a new run.
+
+use super::on_threads;
+use crate::{
+    cli::{ModelArgs, PlannerArg, RunArgs, ShapesArg},
+    config::{Config, Layers},
+    exit::{Exit, Trouble},
+    key::Environment,
+    logging,
+    plan::Plan,
+    progress::{Screen, Voice, plain},
+    session::Session,
+    store::{RunFolder, RunHeader},
+    wiring::{self, Answering, Spec},
+};
+use agents::trajectory::Trajectory;
+use kernelbench::{Simulated, Workshop};
+use metrics::{Machine, MachineKind};
+use std::{path::Path, sync::Arc};
+
+/// Makes the run and works on it.
+pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    apply_flags(arguments, &mut layers);
+    let plan = Plan::make(&arguments.task, &layers.config)?;
+    if arguments.simulate {
+        begin(Simulated::new(), &plan, arguments, &layers.config, environment)
+    } else {
+        begin(wiring::native(&layers.config)?, &plan, arguments, &layers.config, environment)
+    }
+}
+
+fn apply_flags(arguments: &RunArgs, layers: &mut Layers) {
+    model_flags(&arguments.model, layers);
+    layers.flag("run.policy", arguments.policy.clone(), |config, policy| config.run.policy = policy);
+    layers.flag("run.rounds", arguments.rounds, |config, rounds| config.run.rounds = rounds);
+    let shapes = arguments.shapes.map(|shapes| match shapes {
+        ShapesArg::Task => "task",
+        ShapesArg::Model => "model",
+    });
+    layers.flag("run.shapes", shapes, |config, shapes| shapes.clone_into(&mut config.run.shapes));
+    let planner = arguments.planner.map(|planner| match planner {
+        PlannerArg::Rule => "rule",
+        PlannerArg::Model => "model",
+    });
+    layers.flag("run.planner", planner, |config, planner| planner.clone_into(&mut config.run.planner));
+    layers.flag("timing.warmup", arguments.warmup, |config, n| config.timing.warmup = n);
+    layers.flag("timing.repetitions", arguments.repetitions, |config, n| config.timing.repetitions = n);
+}
+
+/// What `run` and `resume` both take about the model.
+pub(super) fn model_flags(arguments: &ModelArgs, layers: &mut Layers) {
+    layers.flag("model.spec", arguments.model.clone(), |config, spec| config.model.spec = spec);
+    let strict = arguments.strict_replay.then_some(true);
+    layers.flag("run.strict_replay", strict, |config, strict| config.run.strict_replay = strict);
+}
+
+fn begin<W: Workshop>(
+    workshop: W,
+    plan: &Plan,
+    arguments: &RunArgs,
+    config: &Config,
+    environment: &Environment,
+) -> Result<Exit, Trouble> {
+    let prompts = Arc::new(super::prompts::library(config)?);
+    // What answers is made before the folder, so that a wrong name leaves no empty run behind.
+    let answering =
+        |run: String| Answering { config, environment, exit_when_waiting: arguments.model.exit_when_waiting, run };
+    answering(String::new()).port(&plan.spec)?;
+    let folder = match &arguments.out {
+        Some(out) => RunFolder::create(out)?,
+        None => RunFolder::create_in(&config.run.folder, &plan.task.name)?,
+    };
+    let (lock, _) = folder.lock()?;
+    let llm = answering(run_name(&folder)).port(&plan.spec)?;
+    folder.set_header(&header(plan, arguments, config, workshop.machine(), &llm.describe(), &prompts))?;
+    let (log, _) = folder.append(&plan.task.name, &lock)?;
+    let voice = if arguments.json { Voice::Json } else { Voice::Words };
+    let screen = Screen::new(voice == Voice::Words);
+    logging::start(&screen, Some(folder.path()));
+    if voice == Voice::Words {
+        screen.say(&opening(plan, &llm.describe(), workshop.machine(), folder.path()).join("\n"));
+    }
+    let (task, policy) = (plan.task.clone(), plan.policy.clone());
+    let session = Session { folder, log, task, policy, so_far: Trajectory::default(), llm, prompts, screen, voice };
+    let exit = on_threads(session.drive(Arc::new(workshop)));
+    drop(lock);
+    exit
+}
+
+/// The run's name, for letters: that of its folder.
+pub(super) fn run_name(folder: &RunFolder) -> String {
+    let path = std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn header(
+    plan: &Plan,
+    arguments: &RunArgs,
+    config: &Config,
+    machine: &Machine,
+    model: &str,
+    prompts: &prompts::Prompts,
+) -> RunHeader {
+    let mut configuration = config.clone();
+    if let Spec::Replay(run) = &plan.spec {
+        configuration.model.spec = format!("replay:{}", run.display());
+    }
+    let compiler = machine.facts.iter().find(|fact| fact.name == "compiler");
+    RunHeader {
+        format: agents::event::FORMAT,
+        warpsmith: env!("CARGO_PKG_VERSION").to_owned(),
+        began: jiff::Timestamp::now().to_string(),
+        task: arguments.task.display().to_string(),
+        model: model.to_owned(),
+        policy: plan.policy.name.clone(),
+        simulated: arguments.simulate,
+        compilers: compiler.map(|fact| ("c++".to_owned(), fact.value.clone())).into_iter().collect(),
+        templates: prompts.hashes().into_iter().map(|(name, hash)| (name, hash.to_string())).collect(),
+        machine: machine.clone(),
+        configuration,
+    }
+}
+
+/// The first lines: what answers, where, on what, how.
+fn opening(plan: &Plan, model: &str, machine: &Machine, run: &Path) -> Vec<String> {
+    let mut lines = vec![format!("warpsmith {}", env!("CARGO_PKG_VERSION"))];
+    lines.extend(who_answers(plan, model));
+    lines.push(format!("machine    {}", on_what(machine)));
+    let summary = plan.task.summary.lines().next().unwrap_or_default();
+    lines.push(format!("task       {}: {}", plain(&plan.task.name), plain(summary)));
+    lines.push(format!("policy     {}, {} rounds", plain(&plan.policy.name), plan.policy.rounds));
+    lines.push(format!("run        {}", run.display()));
+    lines
+}
+
+fn who_answers(plan: &Plan, model: &str) -> Vec<String> {
+    let Some((recorded, who)) = &plan.demonstration else {
+        return vec![format!("model      {}", plain(model))];
+    };
+    let who = if who.is_empty() { "nobody".to_owned() } else { who.join(" and ") };
+    vec![
+        format!(
+            "model      none is asked: what the Coder and the Judge say comes from a recording made by {} ({}).",
+            plain(&who),
+            recorded.display()
+        ),
+        "           Everything else happens here and now: every candidate is built, checked and timed on this machine."
+            .to_owned(),
+        "           To ask a model instead: --model openai:NAME, with OPENAI_API_KEY (and OPENAI_BASE_URL) set."
+            .to_owned(),
+    ]
+}
+
+pub(super) fn on_what(machine: &Machine) -> String {
+    if machine.kind == MachineKind::Simulated {
+        return "simulated: nothing is built or run, all times are made up".to_owned();
+    }
+    let vectors = machine.facts.iter().find(|fact| fact.name.contains("vector"));
+    let vectors = vectors.map(|fact| format!(", {}", plain(&fact.value))).unwrap_or_default();
+    format!("{} ({}{vectors})", plain(&machine.name), machine.arch)
+}

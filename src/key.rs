@@ -1,0 +1,65 @@
+//! Where is the key while the program runs? Here and with the model's port, and in no environment.
+#![expect(
+    unsafe_code,
+    reason = "an environment can only be changed while there is one thread, which the compiler cannot see"
+)]
+
+use crate::config::{ConfigError, Model, Secret};
+
+const KEY: &str = "OPENAI_API_KEY";
+const BASE_URL: &str = "OPENAI_BASE_URL";
+
+/// What the environment said about the endpoint.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// The key.
+    pub key: Option<Secret>,
+    /// The endpoint's base URL.
+    pub base_url: Option<String>,
+}
+
+impl Environment {
+    /// Reads them, and takes the key out of this process's environment and out of the memory that the system shows of it,
+    /// so that no child can read it. To be called before there is a second thread.
+    #[must_use]
+    pub fn take() -> Self {
+        let key = std::env::var(KEY).ok().and_then(|key| Secret::new(&key));
+        blot_out();
+        // SAFETY: the caller has not started a thread yet.
+        unsafe { std::env::remove_var(KEY) };
+        Self { key, base_url: std::env::var(BASE_URL).ok().filter(|url| !url.trim().is_empty()) }
+    }
+
+    /// The key to use: the environment's, else the one in the settings, else the one in the file that they name.
+    ///
+    /// # Errors
+    ///
+    /// If that file cannot be read or is empty.
+    pub fn key_for(&self, model: &Model) -> Result<Option<Secret>, ConfigError> {
+        if let Some(key) = self.key.clone().or_else(|| model.api_key.clone()) {
+            return Ok(Some(key));
+        }
+        let Some(file) = &model.api_key_file else { return Ok(None) };
+        let text = std::fs::read_to_string(file)
+            .map_err(|e| ConfigError(format!("{}: cannot read the key (model.api_key_file): {e}", file.display())))?;
+        let empty = || ConfigError(format!("{}: expected a key (model.api_key_file), found nothing", file.display()));
+        Secret::new(&text).map(Some).ok_or_else(empty)
+    }
+}
+
+/// Overwrites the key's bytes where the system put them at the start: `/proc/PID/environ` shows that memory.
+#[cfg(unix)]
+fn blot_out() {
+    // SAFETY: `getenv` gives null or a NUL-terminated string that stays where it is while nobody changes the
+    // environment, which the only thread does not do before the loop is over.
+    unsafe {
+        let mut at = libc::getenv(c"OPENAI_API_KEY".as_ptr());
+        while !at.is_null() && *at != 0 {
+            *at = b'*'.cast_signed();
+            at = at.add(1);
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn blot_out() {}

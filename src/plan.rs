@@ -1,0 +1,147 @@
+//! What is to be done, after settings, task and recorded run have been looked at together?
+
+use crate::{
+    config::Config,
+    exit::Trouble,
+    recall,
+    store::{Record, RunFolder},
+    wiring::Spec,
+};
+use agents::{
+    event::Event,
+    policy::{Decider, Policy, Shapes},
+};
+use kernelbench::{Task, load};
+use std::path::{Path, PathBuf};
+
+/// The policy where nobody names one.
+const USUAL_POLICY: &str = "cudaforge";
+
+/// A run to come.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The task.
+    pub task: Task,
+    /// How it is worked on.
+    pub policy: Policy,
+    /// What answers.
+    pub spec: Spec,
+    /// The recorded run that answers because nobody named a model, and who answered in it.
+    pub demonstration: Option<(PathBuf, Vec<String>)>,
+}
+
+impl Plan {
+    /// Reads the task in this folder and chooses model and policy: those of the settings, else those of the recorded run
+    /// that comes with the task.
+    ///
+    /// # Errors
+    ///
+    /// If the task or the policy cannot be read, or nothing says what answers.
+    pub fn make(task_path: &Path, config: &Config) -> Result<Self, Trouble> {
+        let task = load::task(task_path)?;
+        let named = if config.model.spec.is_empty() { None } else { Some(spec(&config.model.spec)?) };
+        let recorded = match &named {
+            None => Some(load::recorded_run(task_path).ok_or_else(|| nothing_answers(&task))?),
+            Some(Spec::Replay(run)) => Some(run.clone()),
+            Some(_) => None,
+        };
+        let record = recorded.as_deref().map(|run| RunFolder::open(run)?.only_record()).transpose()?;
+        let policy = policy(config, record.as_ref())?;
+        let demonstration = match (&named, &recorded, &record) {
+            (None, Some(run), Some(record)) => Some((run.clone(), recall::who_answered(record))),
+            _ => None,
+        };
+        let spec = named.or(recorded.map(Spec::Replay)).ok_or_else(|| nothing_answers(&task))?;
+        Ok(Self { task, policy, spec, demonstration })
+    }
+}
+
+/// What the settings name as the model.
+///
+/// # Errors
+///
+/// If it does not name one.
+pub fn spec(text: &str) -> Result<Spec, Trouble> {
+    text.parse().map_err(Trouble::usage)
+}
+
+/// The policy that the settings name, else the record's, else the usual one, with the settings' own numbers.
+///
+/// # Errors
+///
+/// If there is no such policy, or its file is wrong.
+pub fn policy(config: &Config, record: Option<&Record>) -> Result<Policy, Trouble> {
+    let mut policy = match (config.run.policy.as_str(), record) {
+        ("", Some(record)) => recorded_policy(record)?,
+        ("", None) => named_policy(USUAL_POLICY)?,
+        (name, _) => named_policy(name)?,
+    };
+    let run = &config.run;
+    if run.rounds > 0 {
+        policy.rounds = run.rounds;
+    }
+    policy.shapes =
+        choice(&run.shapes, policy.shapes, "run.shapes", [("task", Shapes::Task), ("model", Shapes::Model)])?;
+    policy.planner =
+        choice(&run.planner, policy.planner, "run.planner", [("rule", Decider::Rule), ("model", Decider::Model)])?;
+    if config.timing.warmup > 0 {
+        policy.timing.warmup = config.timing.warmup;
+    }
+    if config.timing.repetitions > 0 {
+        policy.timing.repetitions = config.timing.repetitions;
+    }
+    Ok(policy)
+}
+
+fn choice<T: Copy>(word: &str, otherwise: T, key: &str, choices: [(&str, T); 2]) -> Result<T, Trouble> {
+    if word.is_empty() {
+        return Ok(otherwise);
+    }
+    let found = choices.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
+    let [(one, _), (other, _)] = choices;
+    found.ok_or_else(|| Trouble::usage(format!("{key} is {word:?}: expected {one:?} or {other:?}")))
+}
+
+/// A policy that comes with the program, or one in a file.
+fn named_policy(name: &str) -> Result<Policy, Trouble> {
+    if let Some(text) = Policy::embedded(name) {
+        return parse(name, text);
+    }
+    let is_file = Path::new(name).is_file();
+    if !is_file {
+        let known: Vec<_> = Policy::names().collect();
+        return Err(Trouble::usage(format!(
+            "there is no policy {name:?}, neither built in ({}) nor as a file",
+            known.join(", ")
+        )));
+    }
+    let text =
+        std::fs::read_to_string(name).map_err(|e| Trouble::usage(format!("{name}: cannot read the policy: {e}")))?;
+    parse(name, &text)
+}
+
+fn recorded_policy(record: &Record) -> Result<Policy, Trouble> {
+    let hash = record.events().find_map(|event| match event {
+        Event::Opened { policy, .. } => Some(policy),
+        _ => None,
+    });
+    let hash = hash.ok_or_else(|| Trouble::record("the recorded run holds no event"))?;
+    parse("the recorded run's policy", &record.blobs.fetch(&hash)?)
+}
+
+/// Reads a policy; `name` is for the error.
+///
+/// # Errors
+///
+/// Where it is wrong, with the line.
+pub fn parse(name: &str, text: &str) -> Result<Policy, Trouble> {
+    Policy::parse(text).map_err(|e| Trouble::usage(format!("{name}: this is not a policy:\n{e}")))
+}
+
+fn nothing_answers(task: &Task) -> Trouble {
+    Trouble::usage(format!(
+        "nothing says what answers, and the task {} has no recorded run: name a model with --model openai:NAME \
+         (and OPENAI_API_KEY, OPENAI_BASE_URL), answer yourself with --model mailbox:DIR, or set model.spec in warpsmith.toml",
+        task.name
+    ))
+}

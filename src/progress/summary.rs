@@ -1,0 +1,50 @@
+//! What came of the run?
+
+use agents::trajectory::{Round, Trajectory};
+use kernelbench::CertificateVerdict;
+use metrics::Claim;
+use serde::Serialize;
+
+/// The outcome of a run, for scripts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The task's name.
+    pub task: String,
+    /// Rounds that are over.
+    pub rounds: usize,
+    /// Candidates that were correct.
+    pub correct: usize,
+    /// The best candidate's hash, if one was correct.
+    pub best: Option<String>,
+    /// The certified speedup: how many times as fast as the reference.
+    pub speedup: Option<f64>,
+    /// Its interval.
+    pub interval: Option<[f64; 2]>,
+    /// What may be claimed: `faster`, `slower` or `no-difference`.
+    pub claim: Option<Claim>,
+    /// What the model's answers cost in dollars, where every price is known.
+    pub usd: Option<f64>,
+}
+
+impl Outcome {
+    /// Of this story.
+    #[must_use]
+    pub fn of(story: &Trajectory) -> Self {
+        let certified = story.certified().and_then(|certificate| match &certificate.verdict {
+            CertificateVerdict::Certified(timed) => Some((certificate.candidate.clone(), timed.speedup)),
+            CertificateVerdict::Refused(_) => None,
+        });
+        let correct = |round: &&Round| round.evaluation.as_ref().is_some_and(|e| e.passed().is_some());
+        let best = certified.as_ref().map(|(candidate, _)| candidate.clone());
+        Self {
+            task: story.name.clone(),
+            rounds: story.finished().count(),
+            correct: story.finished().filter(correct).count(),
+            best: best.or_else(|| story.best().map(|best| best.candidate)).map(|candidate| candidate.to_string()),
+            speedup: certified.as_ref().map(|(_, speedup)| speedup.ratio),
+            interval: certified.as_ref().map(|(_, speedup)| [speedup.interval.low, speedup.interval.high]),
+            claim: certified.as_ref().map(|(_, speedup)| speedup.claim()),
+            usd: story.answers().map(|answer| answer.usd).sum(),
+        }
+    }
+}

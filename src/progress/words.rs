@@ -1,0 +1,210 @@
+//! How is an event said?
+
+use crate::quantity;
+use agents::{
+    event::{End, Event, Step},
+    trajectory::Trajectory,
+};
+use kernelbench::{Baseline, CandidateId, Evaluation, Failure, Suite};
+use metrics::{Profile, Statistic};
+use prompts::Verdict;
+
+/// The lines for one event; none for what is of no interest as it happens.
+pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String> {
+    match event {
+        Event::SuiteFrozen { suite, notes } => shapes(suite, notes),
+        Event::Prepared { baseline } => reference(baseline),
+        Event::Began { round, step } => vec![String::new(), began(*round, step, so_far, rounds)],
+        Event::Misread { call, why } => {
+            vec![format!("  the {}'s reply cannot be read: {}", call.role.name(), plain(why))]
+        }
+        Event::PassedOver { role, why } => {
+            vec![format!("  the recorded reply of the {} is passed over: {}", role.name(), plain(why))]
+        }
+        Event::Proposed { proposal, taken, .. } => vec![proposed(proposal, *taken)],
+        Event::Profiled { profile, .. } => vec![profiled(profile)],
+        Event::Judged { verdict, .. } => judged(verdict),
+        Event::Suggested { suggestions, .. } => {
+            suggestions.items.iter().map(|item| format!("  planner: {}", plain(item))).collect()
+        }
+        Event::Wrote { candidate } => vec![wrote(candidate, so_far)],
+        Event::Evaluated { evaluation, .. } => vec![format!("  {}", evaluated(evaluation))],
+        Event::Unreadable { role, why } => {
+            vec![format!("  no candidate: the {} gave no readable reply ({})", role.name(), plain(why))]
+        }
+        Event::BrokeOff { why } => vec![String::new(), format!("broke off: {}", plain(why))],
+        Event::Ended { end } => vec![String::new(), ended(*end).to_owned()],
+        Event::Opened { .. } | Event::Asked { .. } | Event::Answered { .. } | Event::Certified { .. } => vec![],
+    }
+}
+
+/// What is going on after this event, for the line at the bottom.
+pub(super) fn doing(event: &Event, so_far: &Trajectory, rounds: u32) -> String {
+    let round = match event {
+        Event::Began { round, .. } => Some(*round),
+        _ => so_far.open().map(|round| round.number),
+    };
+    let doing = match event {
+        Event::Opened { .. } => "choosing the shapes".to_owned(),
+        Event::SuiteFrozen { .. } => "building, checking and timing the reference".to_owned(),
+        Event::Asked { call, .. } => format!("waiting for the {}", call.role.name()),
+        Event::Wrote { .. } => "building, checking and timing the candidate".to_owned(),
+        Event::Began { step: Step::Optimize { .. }, .. } => "profiling".to_owned(),
+        Event::Ended { .. } | Event::BrokeOff { .. } => String::new(),
+        _ => "deciding".to_owned(),
+    };
+    round.map_or(doing.clone(), |round| format!("round {round} of {rounds}: {doing}"))
+}
+
+fn shapes(suite: &Suite, notes: &[String]) -> Vec<String> {
+    let by = match suite.provenance {
+        kernelbench::Provenance::Task => "the task",
+        kernelbench::Provenance::Model => "the Tester",
+    };
+    let names: Vec<String> = suite.cases.iter().map(|case| plain(&case.name)).collect();
+    let mut lines =
+        vec![format!("shapes     {} (chosen by {by}; timed: {})", names.join(", "), plain(&suite.timed.join(", ")))];
+    lines.extend(notes.iter().map(|note| format!("           {}", plain(note))));
+    lines
+}
+
+/// The reference's times, a line for each case.
+#[must_use]
+pub fn reference(baseline: &Baseline) -> Vec<String> {
+    let width = baseline.timings.iter().map(|(case, _)| case.len()).max().unwrap_or(0);
+    let line = |(case, timing): &(String, metrics::Timing)| {
+        let (low, typical, high) =
+            (timing.quantile_ns(0.05), timing.typical_ns(Statistic::Median), timing.quantile_ns(0.95));
+        let case = plain(case);
+        format!(
+            "reference  {case:width$}  {:>9}  (90 % of the samples: {} to {})",
+            quantity::time(typical),
+            quantity::time(low),
+            quantity::time(high)
+        )
+    };
+    baseline.timings.iter().map(line).collect()
+}
+
+fn began(round: u32, step: &Step, so_far: &Trajectory, rounds: u32) -> String {
+    let what = match step {
+        Step::Baseline => "the reference itself is the first candidate".to_owned(),
+        Step::Seed => "the Coder writes a candidate".to_owned(),
+        Step::Fix { base } => format!("the Judge looks for the fault of {}", named(base, so_far)),
+        Step::Optimize { base } => format!("the Judge looks for the bottleneck of {}", named(base, so_far)),
+        Step::Refine { base } => format!("the Coder goes on from {} with the evidence", named(base, so_far)),
+        Step::Retry { base } => format!("the Coder goes on from {}", named(base, so_far)),
+        Step::Suggest { base } => format!("the Planner has suggestions on {}", named(base, so_far)),
+    };
+    if round == 0 { format!("round 0: {what}") } else { format!("round {round} of {rounds}: {what}") }
+}
+
+/// A candidate's short name with the round that it came from.
+fn named(candidate: &CandidateId, so_far: &Trajectory) -> String {
+    let short = plain(candidate.short());
+    let from = so_far.rounds.iter().rev().find(|round| round.candidate.as_ref() == Some(candidate));
+    from.map_or(short.clone(), |round| format!("{short} (round {})", round.number))
+}
+
+fn proposed(proposal: &str, taken: bool) -> String {
+    let rest = if taken { "" } else { " (not allowed here: the policy's rule decides)" };
+    format!("  planner proposes: {}{rest}", plain(proposal))
+}
+
+fn profiled(profile: &Result<Profile, String>) -> String {
+    match profile {
+        Ok(profile) => format!(
+            "  profile: {}, {} readings on {}",
+            profile.rung.describe(),
+            profile.readings.len(),
+            plain(&profile.case)
+        ),
+        Err(why) => format!("  profile: nothing was measured: {}", plain(why)),
+    }
+}
+
+fn judged(verdict: &Verdict) -> Vec<String> {
+    let (first, second, third) = match verdict {
+        Verdict::Fix(fix) => {
+            (("fault", &fix.critical_issue), ("why", &fix.why_it_matters), ("fix", &fix.minimal_fix_hint))
+        }
+        Verdict::Optimization(o) => (("bottleneck", &o.bottleneck), ("method", &o.method), ("plan", &o.plan)),
+    };
+    [first, second, third].map(|(name, text)| format!("  judge, {name}: {}", plain(text))).to_vec()
+}
+
+fn wrote(candidate: &CandidateId, so_far: &Trajectory) -> String {
+    let seen = so_far.rounds.iter().find(|round| round.candidate.as_ref() == Some(candidate));
+    let again = seen.map(|round| format!(", the same as in round {}", round.number)).unwrap_or_default();
+    format!("  candidate {}{again}", plain(candidate.short()))
+}
+
+/// What came of a candidate, in a line.
+#[must_use]
+pub fn evaluated(evaluation: &Evaluation) -> String {
+    match evaluation {
+        Evaluation::Passed(timed) => {
+            format!(
+                "correct, {} against the reference: {}",
+                quantity::speedup(&timed.speedup),
+                quantity::claim(&timed.speedup)
+            )
+        }
+        Evaluation::Failed(failure) => failed(failure),
+    }
+}
+
+fn failed(failure: &Failure) -> String {
+    let detail = match failure {
+        Failure::Build { log } => log.lines().find(|line| line.contains("error")).or(log.lines().next()),
+        Failure::Interface { log } => log.lines().next(),
+        Failure::Crash { stderr, .. } | Failure::Exit { stderr, .. } => stderr.lines().last(),
+        _ => None,
+    };
+    let detail = detail.filter(|line| !line.trim().is_empty()).map(|line| format!(" ({})", cut(line.trim(), 160)));
+    let mismatch = match failure {
+        Failure::Mismatch { expected, got, worst_at, .. } => {
+            Some(format!(" (at {worst_at}: {got} instead of {expected})"))
+        }
+        _ => None,
+    };
+    plain(&format!("failed: {failure}{}", detail.or(mismatch).unwrap_or_default()))
+}
+
+fn ended(end: End) -> &'static str {
+    match end {
+        End::OutOfRounds => "ended: no rounds left",
+        End::RecordEnds => "ended: the record that answers in the model's place holds no further reply",
+        End::Stopped => "ended: the Planner proposed to stop",
+    }
+}
+
+/// A text from outside on one line, without anything that a terminal would obey.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    let harmless = |c: char| match c {
+        '\n' | '\t' | '\r' => ' ',
+        '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(harmless).collect()
+}
+
+fn cut(text: &str, most: usize) -> String {
+    let mut short: String = text.chars().take(most).collect();
+    if short.len() < text.len() {
+        short.push_str("...");
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_model_says_reaches_the_terminal_as_a_command() {
+        assert_eq!(plain("a\u{1b}[2Jb\nc\u{202e}"), "a\u{fffd}[2Jb c\u{fffd}");
+    }
+}

@@ -1,0 +1,82 @@
+//! What was answered and found out before?
+
+use crate::{
+    exit::Trouble,
+    store::{Record, StoreError},
+};
+use agents::{
+    event::Event,
+    llm::{CallId, Reply, replay::RecordedAnswer},
+};
+use kernelbench::{Findings, Hash};
+use metrics::Machine;
+use std::collections::{BTreeSet, HashMap};
+
+/// Every answered question of a record, with the texts.
+///
+/// # Errors
+///
+/// If a text is missing or damaged.
+pub fn answers(record: &Record) -> Result<Vec<RecordedAnswer>, StoreError> {
+    let answered = record.events().filter_map(|event| match event {
+        Event::Answered { call, prompt, reply, model, usage, usd, .. } => {
+            Some((call, prompt, reply, model, usage, usd))
+        }
+        _ => None,
+    });
+    answered
+        .map(|(id, prompt, reply, model, usage, usd)| {
+            let (prompt, reply) = (record.blobs.fetch(&prompt)?, record.blobs.fetch(&reply)?);
+            Ok(RecordedAnswer { id, prompt, reply, model, usage, usd })
+        })
+        .collect()
+}
+
+/// The same by question, for a run that goes on: they are not asked again.
+///
+/// # Errors
+///
+/// If a text is missing or damaged.
+pub fn known(record: &Record) -> Result<HashMap<CallId, (Hash, Reply)>, StoreError> {
+    let mut known = HashMap::new();
+    for event in record.events() {
+        if let Event::Answered { call, prompt, reply, model, usage, usd, latency_ms, requests } = event {
+            let text = record.blobs.fetch(&reply)?;
+            known.insert(call, (prompt, Reply { text, model, usage, usd, latency_ms, requests }));
+        }
+    }
+    Ok(known)
+}
+
+/// Who answered in this record, each once.
+#[must_use]
+pub fn who_answered(record: &Record) -> Vec<String> {
+    let models = record.events().filter_map(|event| match event {
+        Event::Answered { model, .. } => Some(model),
+        _ => None,
+    });
+    models.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// What a record's workshop found, and the machine that it ran on.
+///
+/// # Errors
+///
+/// If the record does not open with a machine.
+pub fn findings(record: &Record) -> Result<(Machine, Findings), Trouble> {
+    let mut findings = Findings::default();
+    let mut found = None;
+    for event in record.events() {
+        match event {
+            Event::Opened { machine, .. } => found = Some(machine),
+            Event::SuiteFrozen { suite, notes } => (findings.suite, findings.suite_notes) = (Some(suite), notes),
+            Event::Prepared { baseline } => findings.baseline = Some(baseline),
+            Event::Evaluated { candidate, evaluation } => findings.evaluations.push((candidate, evaluation)),
+            Event::Profiled { candidate, profile: Ok(profile) } => findings.profiles.push((candidate, profile)),
+            Event::Certified { certificate } => findings.certificates.push(certificate),
+            _ => {}
+        }
+    }
+    let machine = found.ok_or_else(|| Trouble::record("the record holds no event"))?;
+    Ok((machine, findings))
+}

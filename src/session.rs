@@ -1,0 +1,124 @@
+//! How is a run driven to its end, whether it is new or goes on?
+
+use crate::{
+    command,
+    exit::{Exit, Trouble},
+    progress::{Outcome, Screen, Telling, Voice},
+    show,
+    store::{RunFolder, TaskLog},
+};
+use agents::{
+    crew::Crew,
+    llm::{AskError, Llm},
+    planner::{BrokeOff, Job, work},
+    policy::Policy,
+    trajectory::Trajectory,
+};
+use kernelbench::{Task, Workshop};
+use prompts::Prompts;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// A run, ready to be worked on.
+pub struct Session {
+    /// Its folder.
+    pub folder: RunFolder,
+    /// Its record.
+    pub log: TaskLog,
+    /// What is to be made faster.
+    pub task: Task,
+    /// How.
+    pub policy: Policy,
+    /// What happened so far.
+    pub so_far: Trajectory,
+    /// What answers.
+    pub llm: Arc<dyn Llm>,
+    /// What is said to it.
+    pub prompts: Arc<Prompts>,
+    /// Where it is told.
+    pub screen: Screen,
+    /// How it is told.
+    pub voice: Voice,
+}
+
+impl Session {
+    /// Works until the run ends, breaks off, or is interrupted, and then says what came of it.
+    ///
+    /// # Errors
+    ///
+    /// Why it broke off.
+    pub async fn drive<W: Workshop>(self, workshop: Arc<W>) -> Result<Exit, Trouble> {
+        let crew = Crew::spawn(workshop, self.llm, self.prompts).await;
+        let log = Telling::new(self.log, self.voice, self.screen.clone(), self.so_far.clone(), self.policy.rounds);
+        let job = Job { task: self.task, policy: self.policy, so_far: self.so_far, log: Box::new(log) };
+        let ended = tokio::select! {
+            ended = work(job, &crew) => Some(ended),
+            () = interrupted() => None,
+        };
+        self.screen.close();
+        let ending = Ending { folder: &self.folder, screen: &self.screen, voice: self.voice };
+        match ended {
+            Some(Ok(story)) => {
+                crew.stop().await;
+                ending.tell(&story)
+            }
+            Some(Err(why)) => Err(ending.explain(&why)),
+            None => Err(ending.interrupted()),
+        }
+    }
+}
+
+/// The system asks the program to end: Ctrl-C, or a polite kill.
+async fn interrupted() {
+    let (Ok(mut polite), Ok(mut hangup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = polite.recv() => {}
+        _ = hangup.recv() => {}
+    }
+}
+
+/// The last words of a run.
+pub(crate) struct Ending<'a> {
+    pub(crate) folder: &'a RunFolder,
+    pub(crate) screen: &'a Screen,
+    pub(crate) voice: Voice,
+}
+
+impl Ending<'_> {
+    /// Rounds, certificate, report; and how to exit.
+    pub(crate) fn tell(&self, story: &Trajectory) -> Result<Exit, Trouble> {
+        let outcome = Outcome::of(story);
+        let report = command::write_report(self.folder, None)?;
+        let exit = if outcome.best.is_some() && outcome.speedup.is_some() { Exit::Done } else { Exit::NothingCorrect };
+        match self.voice {
+            Voice::Json => self.screen.say(&serde_json::json!({ "outcome": outcome, "report": report, "run": self.folder.path(), "exit": exit.code() }).to_string()),
+            Voice::Words => {
+                self.screen.say(&format!("\n{}", show::rounds(story).trim_end()));
+                if exit == Exit::NothingCorrect {
+                    self.screen.say("\nno candidate was both correct and certified");
+                }
+                self.screen.say(&format!("\nreport     {}\nrun        {}", report.display(), self.folder.path().display()));
+            }
+        }
+        Ok(exit)
+    }
+
+    fn explain(&self, why: &BrokeOff) -> Trouble {
+        let exit = match why {
+            BrokeOff::Waiting(_) | BrokeOff::Model(AskError::Waiting(_)) => Exit::Waiting,
+            BrokeOff::Model(_) | BrokeOff::RecordEnds(_) => Exit::Model,
+            BrokeOff::Fault(_) => Exit::Machine,
+            BrokeOff::Log(_) => Exit::Record,
+            BrokeOff::Gone(_) => Exit::Ours,
+        };
+        Trouble { exit, message: format!("{why}\nto go on: warpsmith resume {}", self.folder.path().display()) }
+    }
+
+    fn interrupted(&self) -> Trouble {
+        let message = format!("interrupted; to go on: warpsmith resume {}", self.folder.path().display());
+        Trouble { exit: Exit::Interrupted, message }
+    }
+}

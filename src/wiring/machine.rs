@@ -1,0 +1,55 @@
+//! Where are candidates built and run?
+
+use crate::{config::Config, exit::Trouble};
+use kernelbench::{
+    cpu,
+    native::{Native, NativeOptions},
+};
+use std::path::PathBuf;
+
+/// The hidden command that the program calls itself with to run a candidate.
+pub const CHILD: &str = "__kernel";
+
+/// This machine as a workshop.
+///
+/// # Errors
+///
+/// If the program does not know where it lies, or there is no folder for builds.
+pub fn native(config: &Config) -> Result<Native, Trouble> {
+    let cache = cache_folder(config)?;
+    let program =
+        std::env::current_exe().map_err(|e| Trouble::machine(format!("cannot find this program's own file: {e}")))?;
+    let machine = cpu::machine(Some(&cache));
+    let options = NativeOptions {
+        memory_mib: config.workshop.memory_mib,
+        case_mib: config.workshop.largest_case_mib,
+        ..NativeOptions::new(program, vec![CHILD.into()], cache.join("builds"), machine)
+    };
+    Ok(Native::new(options))
+}
+
+/// Where builds and measurements are kept; made if need be.
+///
+/// # Errors
+///
+/// If it cannot be made.
+pub fn cache_folder(config: &Config) -> Result<PathBuf, Trouble> {
+    let folder = match config.workshop.cache.as_str() {
+        "" => user_cache(),
+        named => named.into(),
+    };
+    std::fs::create_dir_all(&folder).map_err(|e| {
+        let name = folder.display();
+        Trouble::machine(format!(
+            "{name}: cannot make the folder of builds: {e}; name another one as workshop.cache in warpsmith.toml"
+        ))
+    })?;
+    std::path::absolute(&folder).map_err(|e| Trouble::machine(format!("{}: {e}", folder.display())))
+}
+
+/// `warpsmith` in the user's cache folder (XDG), or in the folder of temporary files if there is no home.
+fn user_cache() -> PathBuf {
+    let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")));
+    base.unwrap_or_else(std::env::temp_dir).join("warpsmith")
+}

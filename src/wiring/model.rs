@@ -1,0 +1,161 @@
+//! What answers?
+
+use crate::{
+    config::{Config, RoleModel},
+    exit::{Exit, Trouble},
+    key::Environment,
+    recall,
+    store::RunFolder,
+};
+use agents::llm::{
+    AskError, Llm, Role,
+    chat::{Sampling, Samplings},
+    mailbox::Mailbox,
+    openai::{Key, OpenAi, Options},
+    price::PriceTable,
+    replay::Replay,
+    scripted::Scripted,
+};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
+
+/// What is to answer, as the user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spec {
+    /// A model behind an OpenAI-compatible endpoint.
+    OpenAi(String),
+    /// A recorded run.
+    Replay(PathBuf),
+    /// A folder of letters.
+    Mailbox(PathBuf),
+    /// A script.
+    Scripted(PathBuf),
+}
+
+impl FromStr for Spec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected openai:NAME, replay:RUN, mailbox:DIR or scripted:FILE";
+        let (kind, rest) = text.split_once(':').ok_or(format!("{text:?} does not say what answers: {expected}"))?;
+        if rest.is_empty() {
+            return Err(format!("{text:?} names nothing behind the colon: {expected}"));
+        }
+        match kind {
+            "openai" => Ok(Self::OpenAi(rest.to_owned())),
+            "replay" => Ok(Self::Replay(rest.into())),
+            "mailbox" => Ok(Self::Mailbox(rest.into())),
+            "scripted" => Ok(Self::Scripted(rest.into())),
+            _ => Err(format!("{kind:?} is nothing that answers: {expected}")),
+        }
+    }
+}
+
+/// All that a model's port is made from.
+pub struct Answering<'a> {
+    /// The settings.
+    pub config: &'a Config,
+    /// The environment's key and URL.
+    pub environment: &'a Environment,
+    /// Whether a run that waits for letters ends instead.
+    pub exit_when_waiting: bool,
+    /// The run's name, for the letters.
+    pub run: String,
+}
+
+impl Answering<'_> {
+    /// The port to what answers.
+    ///
+    /// # Errors
+    ///
+    /// If there is no key, no such file, or no such run.
+    pub fn port(&self, spec: &Spec) -> Result<Arc<dyn Llm>, Trouble> {
+        Ok(match spec {
+            Spec::OpenAi(name) => self.endpoint(name)?,
+            Spec::Replay(run) => Arc::new(self.replay(run)?),
+            Spec::Scripted(file) => Arc::new(Scripted::read(file).map_err(refused)?),
+            Spec::Mailbox(folder) => {
+                let letters = Mailbox::new(folder, self.samplings("mailbox")).prefix(&self.run);
+                Arc::new(letters.exit_when_waiting(self.exit_when_waiting))
+            }
+        })
+    }
+
+    fn endpoint(&self, name: &str) -> Result<Arc<dyn Llm>, Trouble> {
+        let model = &self.config.model;
+        let secret = self.environment.key_for(model)?;
+        let key = secret.map(|secret| Key::new(secret.reveal())).transpose().map_err(refused)?;
+        let named = self.environment.base_url.clone().unwrap_or_else(|| model.base_url.clone());
+        let base_url = if named.is_empty() { Options::OPENAI.to_owned() } else { named };
+        if key.is_none() && base_url == Options::OPENAI {
+            return Err(Trouble::usage(NO_KEY));
+        }
+        let options = Options {
+            prices: prices(&model.prices)?,
+            request_timeout: Duration::from_secs(model.request_timeout_s),
+            deadline: Duration::from_secs(model.deadline_s),
+            retries: model.retries,
+            in_flight: model.in_flight,
+            ..Options::new(base_url, key, self.samplings(name))
+        };
+        Ok(Arc::new(OpenAi::new(options).map_err(refused)?))
+    }
+
+    fn replay(&self, run: &Path) -> Result<Replay, Trouble> {
+        let record = RunFolder::open(run)?.only_record()?;
+        let strict = self.config.run.strict_replay;
+        Ok(Replay::new(run.display().to_string(), recall::answers(&record)?, strict))
+    }
+
+    fn samplings(&self, name: &str) -> Samplings {
+        let own = |role: &RoleModel| Sampling {
+            model: role.model.clone().unwrap_or_else(|| name.to_owned()),
+            temperature: role.temperature,
+            max_completion_tokens: role.max_tokens,
+            reasoning_effort: role.reasoning_effort.clone(),
+        };
+        let add = |all: Samplings, (role, settings): (&Role, &RoleModel)| all.with(*role, own(settings));
+        self.config.model.roles.iter().fold(Samplings::all(Sampling::model(name)), add)
+    }
+}
+
+const NO_KEY: &str = "there is no key: set OPENAI_API_KEY, or model.api_key or model.api_key_file in warpsmith.toml; \
+                      for another endpoint than OpenAI's own, set OPENAI_BASE_URL or model.base_url";
+
+/// The program's own prices, with those of this file in their place.
+fn prices(file: &str) -> Result<PriceTable, Trouble> {
+    let own = PriceTable::embedded();
+    if file.is_empty() {
+        return Ok(own);
+    }
+    let wrong = |why: String| Trouble::usage(format!("{file} (model.prices): {why}"));
+    let text = std::fs::read_to_string(file).map_err(|e| wrong(format!("cannot read the prices: {e}")))?;
+    Ok(own.overridden_by(PriceTable::parse(&text).map_err(wrong)?))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
+fn refused(error: AskError) -> Trouble {
+    Trouble { exit: Exit::Usage, message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_s_name_may_hold_colons() {
+        assert_eq!("openai:org/model:free".parse(), Ok(Spec::OpenAi("org/model:free".into())));
+    }
+
+    #[test]
+    fn what_does_not_name_a_model_is_told_what_does() {
+        for text in ["gpt", "openai:", "ollama:x", ""] {
+            let error = text.parse::<Spec>().unwrap_err();
+            assert!(error.contains("openai:NAME, replay:RUN, mailbox:DIR or scripted:FILE"), "{error}");
+        }
+    }
+}
