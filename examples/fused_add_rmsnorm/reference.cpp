@@ -7,14 +7,16 @@ extern "C" void fused_add_rmsnorm(float* input, float* residual, const float* we
     for (int64_t token = 0; token < tokens; ++token) {
         float* x = input + token * hidden;
         float* r = residual + token * hidden;
-        double squares = 0.0;
         for (int64_t i = 0; i < hidden; ++i) {
             r[i] = x[i] + r[i];
+        }
+        double squares = 0.0;
+        for (int64_t i = 0; i < hidden; ++i) {
             squares += static_cast<double>(r[i]) * r[i];
         }
-        const float scale = static_cast<float>(1.0 / std::sqrt(squares / hidden + eps));
+        const float rms = static_cast<float>(std::sqrt(squares / hidden + eps));
         for (int64_t i = 0; i < hidden; ++i) {
-            x[i] = r[i] * scale * weight[i];
+            x[i] = r[i] / rms * weight[i];
         }
     }
 }
