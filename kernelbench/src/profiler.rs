@@ -43,6 +43,8 @@ pub struct Subject<'a> {
 pub struct Run<'a> {
     /// The profiler's own command line, which the process's is appended to.
     pub wrapper: &'a [OsString],
+    /// The one folder that the profiler writes into: whatever confines the process must leave it this.
+    pub folder: &'a Path,
     /// How often the process calls the kernel, on the same inputs.
     pub calls: u32,
     /// Which build it calls.

@@ -19,9 +19,8 @@ pub(super) fn readings(
     notes: &mut Vec<String>,
 ) -> Rungs {
     let folder = tempfile::tempdir().map_err(|error| format!("no folder for its output: {error}"))?;
-    let out = folder.path().join("cachegrind.out");
     let both = |target| {
-        let counts = |calls| count(command, calls, target, &out, end);
+        let counts = |calls| count(command, calls, target, folder.path(), end);
         Ok::<_, String>((counts(CALLS.0)?, counts(CALLS.1)?))
     };
     let counted = both(Target::AsTimed).or_else(|why| {
@@ -42,10 +41,11 @@ fn has_avx512(subject: &Subject<'_>) -> bool {
     subject.machine.facts.iter().any(|fact| fact.value.contains("avx512"))
 }
 
-fn count(command: &MakeCommand<'_>, calls: u32, target: Target, out: &Path, end: Instant) -> Result<Counts, String> {
-    let _ = std::fs::remove_file(out);
-    run::to_end(command(&Run { wrapper: &wrapper(out), calls, target })?, end)?;
-    let counts = parse(&run::read(out));
+fn count(command: &MakeCommand<'_>, calls: u32, target: Target, folder: &Path, end: Instant) -> Result<Counts, String> {
+    let out = folder.join("cachegrind.out");
+    let _ = std::fs::remove_file(&out);
+    run::to_end(command(&Run { wrapper: &wrapper(&out), folder, calls, target })?, end)?;
+    let counts = parse(&run::read(&out));
     if counts.get("Ir").is_some_and(|instructions| *instructions > 0.0) {
         Ok(counts)
     } else {

@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, ffi::OsString, path::Path, process::Command, ti
 
 const EVENTS: [&str; 7] =
     ["cycles", "instructions", "L1-dcache-loads", "L1-dcache-load-misses", "cache-misses", "branches", "branch-misses"];
+/// Where perf writes, in its folder.
+const OUT: &str = "perf.csv";
 /// How long the counted calls should take together.
 const WORTH_COUNTING_NS: f64 = 200e6;
 
@@ -15,34 +17,36 @@ type Counts = BTreeMap<String, Option<f64>>;
 /// The counters of one call, or why there are none.
 pub(super) fn readings(subject: &Subject<'_>, command: &MakeCommand<'_>, end: Instant) -> Rungs {
     let folder = tempfile::tempdir().map_err(|error| format!("no folder for its output: {error}"))?;
-    let out = folder.path().join("perf.csv");
-    probe(&out, end)?;
+    probe(folder.path(), end)?;
     let typical = subject.median_ns.unwrap_or(1e6).max(100.0);
     let many = (WORTH_COUNTING_NS / typical).clamp(20.0, 20_000.0) as u32;
     let few = many / 10;
-    let counts = |calls| count(command, calls, &out, end);
+    let counts = |calls| count(command, calls, folder.path(), end);
     let (few, many) = ((few, counts(few)?), (many, counts(many)?));
     let value = |event: &str| per_call((few.0, find(&few.1, event)), (many.0, find(&many.1, event)));
     Ok(told(subject, &value))
 }
 
 /// Whether `perf` is there and its counters count: many virtual machines and containers have none.
-fn probe(out: &Path, end: Instant) -> Result<(), String> {
-    let wrapper = wrapper(out);
+fn probe(folder: &Path, end: Instant) -> Result<(), String> {
+    let out = folder.join(OUT);
+    let wrapper = wrapper(&out);
     let mut command = Command::new("perf");
     command.args(&wrapper[1..]).arg("true");
     run::to_end(command, end.min(Instant::now() + Duration::from_secs(10)))
         .map_err(|why| format!("perf stat does not work here ({why})"))?;
-    match find(&parse(&run::read(out)), "instructions") {
+    match find(&parse(&run::read(&out)), "instructions") {
         Some(instructions) if instructions > 0.0 => Ok(()),
         _ => Err("perf stat finds no hardware counters on this machine".to_owned()),
     }
 }
 
-fn count(command: &MakeCommand<'_>, calls: u32, out: &Path, end: Instant) -> Result<Counts, String> {
-    let run = Run { wrapper: &wrapper(out), calls, target: Target::AsTimed };
+fn count(command: &MakeCommand<'_>, calls: u32, folder: &Path, end: Instant) -> Result<Counts, String> {
+    let out = folder.join(OUT);
+    let _ = std::fs::remove_file(&out);
+    let run = Run { wrapper: &wrapper(&out), folder, calls, target: Target::AsTimed };
     run::to_end(command(&run)?, end)?;
-    Ok(parse(&run::read(out)))
+    Ok(parse(&run::read(&out)))
 }
 
 fn wrapper(out: &Path) -> Vec<OsString> {
