@@ -7,8 +7,9 @@ use std::{
     sync::{Mutex, MutexGuard, OnceLock},
 };
 use warpsmith_kernelbench::{
-    Argument, ArgumentKind, Candidate, Case, Dtype, Failure, Fault, Fill, KernelContext, Language, Number, Outcome,
-    Provenance, Size, Source, Suite, Task, Timed, TimedCases, TimingPlan, Tolerance, Transfer, Workshop,
+    Argument, ArgumentKind, Candidate, Case, Certificate, CertificateVerdict, Dtype, Failure, Fault, Fill,
+    KernelContext, Language, Number, Outcome, Provenance, Size, Source, Suite, Task, Timed, TimedCases, TimingPlan,
+    Tolerance, Transfer, Workshop,
     native::{Native, NativeOptions},
 };
 
@@ -324,23 +325,116 @@ fn a_candidate_that_is_right_only_at_first_is_caught_while_it_is_timed() {
     assert!(matches!(&failed, Failure::Mismatch { while_timed: true, .. }), "{failed:?}");
 }
 
-/// Finds the line to its parent and says that it is done before it has begun; the nonce it takes from the driver's stack.
+/// Finds the line to its parent and the request on the driver's stack, says that it is done, and only then begins.
 #[test]
 fn a_candidate_that_claims_to_be_done_early_gains_nothing() {
-    let before = "#include <unistd.h>\n#include <string.h>";
     let body = format!(
-        "static int calls = 0;
-         if (n > 2000 && calls++ > 3) {{
-            char note[17]; memset(note, 2, 17);
-            for (int fd = 3; fd < 64; ++fd) if (fd != 1) lseek(fd, 0, SEEK_CUR);
-            uintptr_t at = (uintptr_t)__builtin_frame_address(0);
-            write(2, \"?\", 1);
-            (void)at;
+        "int line = 3; while (line < 64 && !(lseek(line, 0, SEEK_CUR) < 0 && errno == ESPIPE)) ++line;
+         volatile uint64_t *at = (volatile uint64_t *)(((uintptr_t)__builtin_frame_address(0) + 7) & ~7ull);
+         for (int i = 0; i < 1000; ++i) if (at[i] >> 48 && at[i + 1] == 1ull << 32) {{
+            char claim[17] = {{2}};
+            uint64_t nonce = at[i];
+            memcpy(claim + 1, &nonce, 8);
+            if (write(line, claim, 17) == 17) usleep(100000);
+            break;
          }} {RIGHT}"
     );
+    let before = "#include <errno.h>\n#include <string.h>\n#include <unistd.h>";
+    let failed = failure(&program(before, &body));
+    let caught = match &failed {
+        Failure::Mismatch { unwritten, total, .. } => unwritten == total,
+        Failure::Forbidden { what, .. } => what.contains("meddle"),
+        _ => false,
+    };
+    assert!(caught, "{failed:?}");
+}
+
+#[test]
+fn a_right_candidate_is_certified_and_the_certificate_says_what_was_looked_at() {
     let _alone = alone();
-    let outcome = evaluate(&program(before, &body)).unwrap();
-    assert!(outcome.is_ok(), "harmless calls are allowed: {outcome:?}");
+    let certificate = certify(&kernel(RIGHT));
+    assert!(matches!(certificate.verdict, CertificateVerdict::Certified(_)), "{certificate:#?}");
+    let said: Vec<&str> = certificate.checked.iter().filter(|c| c.done).map(|c| c.what.as_str()).collect();
+    for what in ["rebuilt from its source alone", "outputs on 3 shapes, 1 of them new to it", "two clocks agree"] {
+        assert!(said.contains(&what), "{what}: {said:?}");
+    }
+    assert!(certificate.checked.iter().any(|c| !c.done), "no certificate excludes everything");
+    assert_eq!(children(), Vec::<String>::new());
+}
+
+#[test]
+fn a_candidate_that_is_right_in_the_loop_and_wrong_on_a_new_shape_is_refused() {
+    let _alone = alone();
+    let source = kernel(&format!("if (n == 777) return; {RIGHT}"));
+    assert!(evaluate(&source).unwrap().is_ok());
+    let verdict = certify(&source).verdict;
+    let refused = matches!(&verdict, CertificateVerdict::Refused(Failure::Mismatch { case, .. }) if case == "odd");
+    assert!(refused, "{verdict:?}");
+}
+
+#[test]
+fn a_candidate_that_reads_beside_its_input_is_refused_by_the_sanitizer() {
+    let _alone = alone();
+    let source = kernel(&format!("volatile float beside = x[n]; (void)beside; {RIGHT}"));
+    assert!(evaluate(&source).unwrap().is_ok());
+    let certificate = certify(&source);
+    let CertificateVerdict::Refused(Failure::Sanitizer { tool, finding }) = &certificate.verdict else {
+        panic!("{certificate:#?}")
+    };
+    assert!(tool == "address" && finding.contains("heap-buffer-overflow"), "{tool}: {finding}");
+    assert!(finding.contains("candidate.cpp:3"), "{finding}");
+}
+
+#[test]
+fn what_confines_a_kernel_here_is_what_its_process_found() {
+    let _alone = alone();
+    let layers = workshop().confinement().unwrap();
+    let in_force = |name: &str| layers.iter().find(|l| l.name == name).is_some_and(|l| l.in_force);
+    assert!(in_force("resource limits") && in_force("system call filter"), "{layers:#?}");
+    assert_eq!(children(), Vec::<String>::new());
+}
+
+#[test]
+fn the_compiler_reads_nothing_but_the_candidate_and_the_system() {
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), "int secret;").unwrap();
+    let include = format!("#include \"{}\"", secret.path().display());
+    let failed = failure(&program(&include, RIGHT));
+    assert!(matches!(&failed, Failure::Build { log } if log.contains("Permission denied")), "{failed:?}");
+}
+
+#[test]
+fn the_same_source_built_twice_at_once_is_one_build() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let (workshop, task, candidate) = (workshop(), task(), Candidate::new(kernel(&format!("{RIGHT} /* twice */"))));
+    let (one, two) =
+        runtime.block_on(async { tokio::join!(workshop.build(&task, &candidate), workshop.build(&task, &candidate)) });
+    let (one, two) = (one.unwrap().unwrap(), two.unwrap().unwrap());
+    assert_eq!(one.artifact(), two.artifact());
+    assert!(one.artifact().is_file());
+}
+
+#[test]
+fn a_verified_candidate_is_profiled_as_deep_as_this_machine_allows() {
+    let _alone = alone();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (workshop, task) = (workshop(), task());
+    let suite = suite(&task);
+    let profile = runtime.block_on(async {
+        let built = workshop.build(&task, &Candidate::new(kernel(RIGHT))).await.unwrap().unwrap();
+        let verified = workshop.check(&task, built, &suite).await.unwrap().unwrap();
+        workshop.profile(&task, &verified, &suite).await.unwrap()
+    });
+    assert_eq!(profile.case, "large");
+    let counted = profile.readings.iter().filter(|r| r.value.is_some()).count();
+    assert!(counted > 0 || !profile.notes.is_empty(), "{profile:#?}");
+    eprintln!("{profile:#?}");
+    assert_eq!(children(), Vec::<String>::new());
+}
+
+fn certify(source: &str) -> Certificate {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(workshop().certify(&task(), &Candidate::new(source), &PLAN)).unwrap()
 }
 
 #[test]

@@ -4,14 +4,14 @@
 #![expect(unsafe_code, reason = "loads and calls foreign code, and handles its signals")]
 
 use super::{
-    confine,
+    confine, enclosure,
     plan::Passed,
-    segment,
+    segment, standalone,
     wire::{LONGEST, Ready, Report, Request, Setup},
 };
 use std::{
     ffi::c_void,
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
     ptr::NonNull,
     sync::atomic::{AtomicI32, Ordering},
     time::Instant,
@@ -30,6 +30,15 @@ static CONTROL: AtomicI32 = AtomicI32::new(-1);
 ///
 /// This is what the hidden sub-command calls, first thing in `main` and before any thread is started.
 pub fn child_main() -> ! {
+    if let Some(why) = enclosure::become_the_tool() {
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+        std::process::exit(127);
+    }
+    if let Some(ran) = standalone::run_if_asked() {
+        let why = ran.err().unwrap_or_default();
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+        std::process::exit(i32::from(!why.is_empty()));
+    }
     let status = match serve() {
         Ok(()) => 0,
         Err(what) => {
@@ -49,14 +58,12 @@ fn serve() -> Result<(), String> {
     let mut message = vec![0; LONGEST];
     let length = hear(&mut message).ok_or("the parent is gone")?;
     let setup: Setup = serde_json::from_slice(&message[..length]).map_err(|e| e.to_string())?;
-    let base = segment::map(&memory, setup.segment_bytes).map_err(|e| e.to_string())?;
+    let base = segment::map(&memory, setup.segment_bytes, libc::MAP_SHARED).map_err(|e| e.to_string())?;
     drop(memory);
     pin(setup.core);
     handle_signals();
     let address_space = address_space();
-    // SAFETY: open until the end of this function.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(artifact.as_raw_fd()) };
-    let mut layers = confine::confine(&setup, address_space, control, borrowed);
+    let mut layers = confine::confine(&setup, address_space, control, artifact.as_fd());
     let kernel = setup.load.then(|| load(&artifact));
     drop(artifact);
     layers.push(confine::lock(control, &setup));
@@ -67,6 +74,35 @@ fn serve() -> Result<(), String> {
         Some(Ok((_library, call))) => {
             tell(&Report::ready(&ready));
             answer(&Slots::of(&setup, base), call);
+        }
+    }
+    Ok(())
+}
+
+/// Loads a kernel and calls it on a private copy of a segment, without a parent that listens.
+pub(crate) fn run_alone(
+    mut setup: Setup,
+    segment: &std::fs::File,
+    artifact: &OwnedFd,
+    calls: u32,
+    confined: bool,
+) -> Result<(), String> {
+    let base = segment::map(segment, setup.segment_bytes, libc::MAP_PRIVATE).map_err(|e| e.to_string())?;
+    // SAFETY: a plain system call.
+    setup.parent = unsafe { libc::getppid() }.cast_unsigned();
+    pin(setup.core);
+    if confined {
+        confine::confine(&setup, address_space(), 2, artifact.as_fd());
+    }
+    let (_library, call) = load(artifact)?;
+    if confined {
+        confine::lock(2, &setup);
+    }
+    let slots = Slots::of(&setup, base);
+    for _ in 0..calls {
+        for slot in slots.range(Request { nonce: 0, first: 0, count: 1 }) {
+            // SAFETY: the candidate's own code, in a process that is there for nothing else.
+            unsafe { call(slot.as_ptr()) };
         }
     }
     Ok(())

@@ -4,9 +4,11 @@
 //! under limits and a deadline. What was built once under the same text, flags and compiler is not built again.
 
 use super::{
-    confine,
+    confine::Limits,
+    enclosure::Enclosure,
     trouble::{Attempt, fault},
     unit,
+    worker::Launch,
 };
 use crate::{
     failure::{Failure, Fault},
@@ -33,12 +35,15 @@ const MEMORY: u64 = 8 << 30;
 /// Lines of the compiler's messages that are kept.
 const LOG_LINES: usize = 150;
 
+/// What a compiler reads beside the system's libraries.
+const READABLE: [&str; 5] = ["/usr", "/bin", "/sbin", "/etc/alternatives", "/proc/cpuinfo"];
 /// The flags of a task that gives none.
 const DEFAULT_FLAGS: [&str; 2] = ["-O3", "-march=native"];
 
 /// The system's compilers and the builds they have made.
 #[derive(Debug)]
 pub(crate) struct Compiler {
+    launch: Launch,
     cache: PathBuf,
     machine: String,
     known: Mutex<BTreeMap<&'static str, Toolchain>>,
@@ -54,8 +59,8 @@ struct Toolchain {
 
 impl Compiler {
     /// The compilers of this machine, with a cache of builds in this folder.
-    pub(crate) fn new(cache: PathBuf, machine: String) -> Self {
-        Self { cache, machine, known: Mutex::default() }
+    pub(crate) fn new(launch: Launch, cache: PathBuf, machine: String) -> Self {
+        Self { launch, cache, machine, known: Mutex::default() }
     }
 
     /// Builds a source, or finds it built, and returns its shared object.
@@ -99,7 +104,7 @@ impl Compiler {
             flags.extend(context.flags.iter().map(|f| permitted(f)).collect::<Result<Vec<_>, _>>()?);
         }
         flags.retain(|f| toolchain.knows_native || f != "-march=native");
-        Ok(Recipe { toolchain, flags })
+        Ok(Recipe { launch: self.launch.clone(), toolchain, flags })
     }
 
     fn key(&self, context: &KernelContext, source: &str, recipe: &Recipe) -> Hash {
@@ -128,17 +133,36 @@ impl Compiler {
 /// A compiler and the flags for one context.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
+    launch: Launch,
     toolchain: Toolchain,
     pub(crate) flags: Vec<String>,
 }
 
 impl Recipe {
-    /// The compiler, ready to be run in a folder.
+    /// The compiler, ready to be run in a folder: it reads the system's files and that folder, and writes there alone.
     pub(crate) fn command(&self, folder: &Path) -> Command {
-        let mut command = bare(&self.toolchain.program);
+        let program = &self.toolchain.program;
+        let mut read: Vec<PathBuf> = READABLE.iter().map(PathBuf::from).collect();
+        read.extend(home_of(program));
+        let limits = Limits {
+            address_space: Some(MEMORY),
+            cpu_seconds: DEADLINE.as_secs(),
+            file_bytes: LARGEST_FILE,
+            processes: true,
+            files: 256,
+        };
+        let write = vec![folder.to_owned(), "/dev/null".into()];
+        let mut command = Enclosure { read, write, nobody: false, limits }.command(&self.launch, program);
         command.current_dir(folder).env("TMPDIR", folder).args(&self.flags);
         command
     }
+}
+
+/// Where a compiler that is not the system's own lies with its headers: two folders up.
+fn home_of(program: &OsString) -> Option<PathBuf> {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&search).map(|folder| folder.join(program)).filter(|path| path.is_file());
+    places.next()?.canonicalize().ok()?.parent()?.parent().map(Path::to_owned)
 }
 
 /// A folder that goes away with its handle, readable by this user alone.
@@ -168,7 +192,6 @@ pub(crate) fn run(command: &mut Command, folder: &Path) -> Attempt<Option<String
     let log = File::create(&path).map_err(fault("cannot write the compiler's log"))?;
     let copy = log.try_clone().map_err(fault("cannot write the compiler's log"))?;
     command.stdin(Stdio::null()).stdout(copy).stderr(log);
-    confine::limit_compiler(command, MEMORY, LARGEST_FILE, DEADLINE.as_secs());
     let mut child = command.spawn().map_err(fault("cannot start the compiler"))?;
     let start = Instant::now();
     let status = loop {

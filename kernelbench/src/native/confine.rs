@@ -6,13 +6,15 @@
 
 use super::{
     calls::{self, Phase},
+    enclosure::Enclosure,
     wire::{Layer, Setup},
 };
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetStatus, Scope, path_beneath_rules,
 };
-use std::{io, os::fd::BorrowedFd};
+use serde::{Deserialize, Serialize};
+use std::{io, os::fd::BorrowedFd, path::PathBuf};
 
 /// The user and group that a child of root becomes: nobody.
 const NOBODY: libc::uid_t = 65534;
@@ -23,15 +25,22 @@ const LIBRARIES: &[&str] =
 
 /// Applies every layer up to the loading of the kernel, and says how each came out.
 pub(crate) fn confine(setup: &Setup, address_space: u64, control: i32, artifact: BorrowedFd<'_>) -> Vec<Layer> {
+    let bounds = Limits {
+        address_space: Some(address_space.saturating_add(setup.memory_bytes)),
+        cpu_seconds: setup.cpu_seconds,
+        file_bytes: 0,
+        processes: false,
+        files: 64,
+    };
     vec![
-        layer(
-            "resource limits",
-            "memory, processor time, files and processes are limited",
-            limits(setup, address_space),
-        ),
+        layer("resource limits", "memory, processor time, files and processes are limited", limits(&bounds)),
         layer("namespaces", "it has no network and shares no memory or host name with others", namespaces()),
         layer("unprivileged user", "it has no privileges", drop_privileges()),
-        layer("landlock", "it reads the system's libraries alone, and writes nowhere", landlock(artifact)),
+        layer(
+            "landlock",
+            "it reads the system's libraries alone, and writes nowhere",
+            landlock(&[], &[], Some(artifact)),
+        ),
         layer("parent's death", "it dies with the program that started it", die_with(setup.parent)),
         layer(
             "system call filter",
@@ -46,19 +55,51 @@ pub(crate) fn lock(control: i32, setup: &Setup) -> Layer {
     layer("system call filter after loading", "it cannot even read a file", seccomp(Phase::Running, control, setup))
 }
 
+/// Applies to this process what fits a tool that it is about to become. Layers that this system lacks are passed over.
+pub(crate) fn enclose(enclosure: &Enclosure) {
+    // SAFETY: a plain system call.
+    let parent = unsafe { libc::getppid() };
+    let _ = limits(&enclosure.limits);
+    let _ = namespaces();
+    if enclosure.nobody {
+        let _ = drop_privileges();
+    }
+    let _ = landlock(&enclosure.read, &enclosure.write, None);
+    let _ = die_with(parent.cast_unsigned());
+}
+
 fn layer(name: &str, does: &str, came_out: Result<(), String>) -> Layer {
     let in_force = came_out.is_ok();
     Layer { name: name.to_owned(), in_force, why: came_out.err().unwrap_or_else(|| does.to_owned()) }
 }
 
-fn limits(setup: &Setup, address_space: u64) -> Result<(), String> {
-    limit(libc::RLIMIT_AS, address_space.saturating_add(setup.memory_bytes))?;
-    limit(libc::RLIMIT_CPU, setup.cpu_seconds)?;
-    limit(libc::RLIMIT_FSIZE, 0)?;
+/// What a process may use up.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Limits {
+    /// Address space, in bytes.
+    pub(crate) address_space: Option<u64>,
+    /// Processor time, in seconds.
+    pub(crate) cpu_seconds: u64,
+    /// The length of a file that it writes, in bytes.
+    pub(crate) file_bytes: u64,
+    /// Whether it may start processes and threads.
+    pub(crate) processes: bool,
+    /// Open files.
+    pub(crate) files: u64,
+}
+
+fn limits(limits: &Limits) -> Result<(), String> {
+    if let Some(bytes) = limits.address_space {
+        limit(libc::RLIMIT_AS, bytes)?;
+    }
+    if !limits.processes {
+        limit(libc::RLIMIT_NPROC, 0)?;
+        limit(libc::RLIMIT_MEMLOCK, 0)?;
+    }
+    limit(libc::RLIMIT_CPU, limits.cpu_seconds)?;
+    limit(libc::RLIMIT_FSIZE, limits.file_bytes)?;
     limit(libc::RLIMIT_CORE, 0)?;
-    limit(libc::RLIMIT_NPROC, 0)?;
-    limit(libc::RLIMIT_MEMLOCK, 0)?;
-    limit(libc::RLIMIT_NOFILE, 64)
+    limit(libc::RLIMIT_NOFILE, limits.files)
 }
 
 #[cfg(target_env = "gnu")]
@@ -67,14 +108,9 @@ type Resource = libc::__rlimit_resource_t;
 type Resource = libc::c_int;
 
 fn limit(resource: Resource, value: u64) -> Result<(), String> {
-    check(set_limit(resource, value), "setrlimit")
-}
-
-/// Sets a limit, soft and hard. Safe after a fork.
-fn set_limit(resource: Resource, value: u64) -> libc::c_int {
     let limit = libc::rlimit { rlim_cur: value as libc::rlim_t, rlim_max: value as libc::rlim_t };
     // SAFETY: reads one struct of ours.
-    unsafe { libc::setrlimit(resource, &raw const limit) }
+    check(unsafe { libc::setrlimit(resource, &raw const limit) }, "setrlimit")
 }
 
 fn namespaces() -> Result<(), String> {
@@ -102,18 +138,22 @@ fn drop_privileges() -> Result<(), String> {
     }
 }
 
-fn landlock(artifact: BorrowedFd<'_>) -> Result<(), String> {
+fn landlock(read: &[PathBuf], write: &[PathBuf], artifact: Option<BorrowedFd<'_>>) -> Result<(), String> {
     let abi = ABI::V6;
     let restrict = || {
-        Ruleset::default()
+        let mut ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(abi))?
             .handle_access(AccessNet::from_all(abi))?
             .scope(Scope::from_all(abi))?
             .create()?
             .add_rules(path_beneath_rules(LIBRARIES, AccessFs::from_read(abi)))?
-            .add_rule(PathBeneath::new(artifact, AccessFs::ReadFile | AccessFs::Execute))?
-            .restrict_self()
+            .add_rules(path_beneath_rules(read, AccessFs::from_read(abi)))?
+            .add_rules(path_beneath_rules(write, AccessFs::from_all(abi)))?;
+        if let Some(artifact) = artifact {
+            ruleset = ruleset.add_rule(PathBeneath::new(artifact, AccessFs::ReadFile | AccessFs::Execute))?;
+        }
+        ruleset.restrict_self()
     };
     match restrict().map_err(|e: landlock::RulesetError| e.to_string())?.ruleset {
         RulesetStatus::NotEnforced => Err("this kernel has no landlock".to_owned()),
@@ -125,7 +165,7 @@ fn die_with(parent: u32) -> Result<(), String> {
     // SAFETY: plain system calls. A change of user clears the setting, so it comes after that.
     unsafe {
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0), "parent death signal")?;
-        if libc::getppid() as u32 != parent {
+        if libc::getppid().cast_unsigned() != parent {
             libc::_exit(1);
         }
     }
@@ -142,20 +182,4 @@ fn seccomp(phase: Phase, control: i32, setup: &Setup) -> Result<(), String> {
 
 fn check(status: libc::c_int, what: &str) -> Result<(), String> {
     if status == 0 { Ok(()) } else { Err(format!("{what}: {}", io::Error::last_os_error())) }
-}
-
-/// Limits a compiler: memory, the size of a file, processor time; and it dies with us.
-pub(crate) fn limit_compiler(command: &mut std::process::Command, memory: u64, file: u64, seconds: u64) {
-    use std::os::unix::process::CommandExt;
-    let prepare = move || {
-        set_limit(libc::RLIMIT_AS, memory);
-        set_limit(libc::RLIMIT_FSIZE, file);
-        set_limit(libc::RLIMIT_CPU, seconds);
-        set_limit(libc::RLIMIT_CORE, 0);
-        // SAFETY: concerns the new process alone.
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
-        Ok(())
-    };
-    // SAFETY: the closure makes system calls alone.
-    unsafe { command.pre_exec(prepare) };
 }

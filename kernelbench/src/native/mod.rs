@@ -5,14 +5,18 @@
 //! clock that counts, and nothing that it says is believed.
 
 mod calls;
+mod certify;
 mod check;
 mod child;
 mod compiler;
 mod confine;
 mod cores;
+mod enclosure;
 mod plan;
 mod process;
+mod sanitizer;
 mod segment;
+mod standalone;
 mod time;
 mod trial;
 mod trouble;
@@ -24,25 +28,31 @@ pub use child::child_main;
 pub use wire::Layer;
 
 use crate::{
-    candidate::{Built, Candidate, Verified},
+    candidate::{Built, Candidate, CandidateId, Verified},
     certificate::Certificate,
     evaluation::Timed,
     failure::{Fault, Outcome},
+    profiler::{self, Run, Subject, Target},
     suite::Suite,
     task::{Case, KernelContext, Source, Task},
     workshop::{Baseline, TimingPlan, Workshop},
 };
 use check::Bench;
-use metrics::{Machine, Profile, Rung};
+use metrics::{Machine, Profile, Statistic};
 use rand::{SeedableRng, rngs::StdRng};
+use standalone::Standalone;
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use trouble::{Attempt, outcome};
 use worker::{Launch, Worker};
+
+/// How long a profile may take.
+const PROFILING: Duration = Duration::from_secs(60);
 
 /// How a native workshop is set up.
 #[derive(Clone, Debug)]
@@ -83,6 +93,8 @@ struct Inner {
     options: NativeOptions,
     launch: Launch,
     compiler: compiler::Compiler,
+    /// Medians of what was timed, in nanoseconds, for the profiler.
+    medians: Mutex<BTreeMap<(CandidateId, String), f64>>,
 }
 
 impl Native {
@@ -96,8 +108,8 @@ impl Native {
             memory_mib: options.memory_mib,
         };
         let machine = format!("{} {}", options.machine.arch, options.machine.name);
-        let compiler = compiler::Compiler::new(options.cache.clone(), machine);
-        Self(Arc::new(Inner { options, launch, compiler }))
+        let compiler = compiler::Compiler::new(launch.clone(), options.cache.clone(), machine);
+        Self(Arc::new(Inner { options, launch, compiler, medians: Mutex::default() }))
     }
 
     /// What confines a kernel on this machine, layer by layer, as a child process found it that has just tried.
@@ -118,9 +130,22 @@ impl Native {
     }
 }
 
+/// What inputs are drawn for.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Prepare,
+    Check,
+    Time,
+    Profile,
+    Certify,
+    Sanitize,
+}
+
 impl Inner {
-    fn rng(&self) -> StdRng {
-        self.options.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64)
+    /// A generator for one purpose: the same seed draws other contents for another purpose.
+    fn rng(&self, purpose: Purpose) -> StdRng {
+        let seeded = |seed: u64| StdRng::seed_from_u64(seed.wrapping_mul(8).wrapping_add(purpose as u64));
+        self.options.seed.map_or_else(StdRng::from_os_rng, seeded)
     }
 
     fn bench<'a>(&'a self, task: &'a Task, objects: [&'a Path; 2]) -> Bench<'a> {
@@ -152,7 +177,7 @@ impl Inner {
     fn prepare(&self, task: &Task, suite: &Suite, plan: &TimingPlan) -> Result<Baseline, Fault> {
         let object = self.reference(task)?;
         let bench = self.bench(task, [&object, &object]);
-        let mut rng = self.rng();
+        let mut rng = self.rng(Purpose::Prepare);
         let timed = check::check(&bench, &suite.cases, &mut rng)
             .and_then(|_| time::time(&bench, suite, plan, &self.options.machine, &mut rng));
         let timed = outcome(timed)?.map_err(|failure| reference_failed(task, &failure))?;
@@ -167,14 +192,59 @@ impl Inner {
 
     fn check(&self, task: &Task, built: Built, suite: &Suite) -> Attempt<Verified> {
         let reference = self.reference(task)?;
-        check::check(&self.bench(task, [&reference, &built.artifact]), &suite.cases, &mut self.rng())?;
+        check::check(&self.bench(task, [&reference, &built.artifact]), &suite.cases, &mut self.rng(Purpose::Check))?;
         Ok(Verified { built })
     }
 
     fn time(&self, task: &Task, verified: &Verified, suite: &Suite, plan: &TimingPlan) -> Attempt<Timed> {
         let reference = self.reference(task)?;
         let bench = self.bench(task, [&reference, &verified.built.artifact]);
-        time::time(&bench, suite, plan, &self.options.machine, &mut self.rng())
+        let timed = time::time(&bench, suite, plan, &self.options.machine, &mut self.rng(Purpose::Time))?;
+        let mut medians = self.medians.lock().unwrap_or_else(PoisonError::into_inner);
+        for case in &timed.cases {
+            let key = (verified.candidate().id(), case.case.clone());
+            medians.insert(key, case.candidate.typical_ns(Statistic::Median));
+        }
+        Ok(timed)
+    }
+
+    fn profile(&self, task: &Task, verified: &Verified, suite: &Suite) -> Result<Profile, Fault> {
+        let case = suite.cases.iter().filter(|case| suite.timed.contains(&case.name));
+        let case = case.max_by_key(|case| context(task).bytes(case).unwrap_or(0));
+        let case = case.ok_or_else(|| Fault("the suite times no case, so there is none to profile".to_owned()))?;
+        let plan = trial::plan(context(task), case)?;
+        let alone = Standalone::lay_out(&self.launch, &plan, &mut self.rng(Purpose::Profile))?;
+        let key = (verified.candidate().id(), case.name.clone());
+        let subject = Subject {
+            case: &case.name,
+            elements: plan.arrays.iter().filter(|a| a.is_output()).map(|a| (a.bytes / a.dtype.bytes()) as u64).sum(),
+            bytes: plan.compulsory_bytes(),
+            working_set: plan.array_bytes(),
+            median_ns: self.medians.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied(),
+            object: verified.built.artifact(),
+            machine: &self.options.machine,
+        };
+        let command = |run: &Run<'_>| {
+            let object = self.object_for(run.target, task, verified)?;
+            alone.command(&self.launch, run, &object)
+        };
+        Ok(profiler::profile(&subject, &command, PROFILING))
+    }
+
+    /// The build that a profiler runs.
+    fn object_for(&self, target: Target, task: &Task, verified: &Verified) -> Result<PathBuf, String> {
+        if target == Target::AsTimed {
+            return Ok(verified.built.artifact.clone());
+        }
+        let mut context = context(task).clone();
+        let flags = self.compiler.recipe(&context).map_err(|fault| fault.0)?.flags;
+        let portable = |flag: String| if flag == "-march=native" { "-march=x86-64-v3".to_owned() } else { flag };
+        context.flags = flags.into_iter().map(portable).collect();
+        match outcome(self.compiler.build(&context, verified.candidate().source())) {
+            Ok(Ok(object)) => Ok(object),
+            Ok(Err(_)) => Err("the candidate does not build for x86-64-v3".to_owned()),
+            Err(Fault(why)) => Err(why),
+        }
     }
 }
 
@@ -221,13 +291,13 @@ impl Workshop for Native {
         self.off_the_runtime(move |inner| outcome(inner.time(&task, &verified, &suite, &plan))).await?
     }
 
-    async fn profile(&self, _: &Task, _: &Verified, suite: &Suite) -> Result<Profile, Fault> {
-        let case = suite.timed.first().cloned().unwrap_or_default();
-        let notes = vec!["this workshop has no profiler yet".to_owned()];
-        Ok(Profile { rung: Rung::TimingOnly, case, readings: vec![], notes })
+    async fn profile(&self, task: &Task, verified: &Verified, suite: &Suite) -> Result<Profile, Fault> {
+        let (task, verified, suite) = (task.clone(), verified.clone(), suite.clone());
+        self.off_the_runtime(move |inner| inner.profile(&task, &verified, &suite)).await?
     }
 
-    async fn certify(&self, _: &Task, _: &Candidate, _: &TimingPlan) -> Result<Certificate, Fault> {
-        Err(Fault("this workshop cannot certify yet".to_owned()))
+    async fn certify(&self, task: &Task, candidate: &Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {
+        let (task, candidate, plan) = (task.clone(), candidate.clone(), *plan);
+        self.off_the_runtime(move |inner| certify::certify(inner, &task, &candidate, &plan)).await?
     }
 }

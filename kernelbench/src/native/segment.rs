@@ -26,7 +26,7 @@ impl Segment {
     pub(crate) fn new(plan: &Plan, slots: usize, paint: u64) -> io::Result<Self> {
         let bytes = (plan.slot_bytes * slots).max(PAGE);
         let memory = sealed_memory(bytes)?;
-        let base = map(&memory, bytes)?;
+        let base = map(&memory, bytes, libc::MAP_SHARED)?;
         let mut zone = [0; PAGE];
         for (at, place) in zone.chunks_exact_mut(8).enumerate() {
             let word = paint.wrapping_add(at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -47,6 +47,11 @@ impl Segment {
     /// Its length in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// All of it.
+    pub(crate) fn all(&self) -> &[u8] {
+        self.part(0, 0..self.bytes)
     }
 
     /// An array of a slot.
@@ -118,9 +123,9 @@ fn sealed_memory(bytes: usize) -> io::Result<OwnedFd> {
     }
 }
 
-/// Maps all of a segment, both ways, every page present at once.
-pub(crate) fn map(memory: &impl AsRawFd, bytes: usize) -> io::Result<NonNull<u8>> {
-    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+/// Maps all of a segment, to be shared or as a private copy, every page present at once.
+pub(crate) fn map(memory: &impl AsRawFd, bytes: usize, sharing: i32) -> io::Result<NonNull<u8>> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_POPULATE);
     // SAFETY: a fresh mapping at an address of the kernel's choice.
     let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, memory.as_raw_fd(), 0) };
     if base == libc::MAP_FAILED {

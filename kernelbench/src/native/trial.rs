@@ -61,7 +61,8 @@ impl Contents<'_> {
         (after, before)
     }
 
-    fn write(&self, array: usize, to: &mut [u8]) {
+    /// Writes one array's contents.
+    pub(crate) fn write(&self, array: usize, to: &mut [u8]) {
         let (first, second) = self.parts(array);
         to[..first.len()].copy_from_slice(first);
         to[first.len()..].copy_from_slice(second);
@@ -92,7 +93,7 @@ impl<'a> Trial<'a> {
         slots: usize,
         [reference, candidate]: [&Path; 2],
     ) -> Attempt<Self> {
-        let reference = trusted(Worker::start(launch, plan, slots, reference), plan)?;
+        let reference = trusted(Worker::start(launch, plan, slots, reference), "while it was loaded")?;
         let candidate = Worker::start(launch, plan, slots, candidate)?;
         Ok(Self { plan, tolerance, reference, candidate, poisons: vec![[0; 8]; slots] })
     }
@@ -115,7 +116,7 @@ impl<'a> Trial<'a> {
 
     /// Has the reference run; its failure is the machine's or the task's fault.
     pub(crate) fn run_reference(&mut self, count: usize) -> Attempt<Clocked> {
-        trusted(self.reference.call(count, PATIENCE), self.plan)
+        trusted(self.reference.call(count, PATIENCE), "in its own process")
     }
 
     /// Has the candidate run.
@@ -151,11 +152,9 @@ impl<'a> Trial<'a> {
 }
 
 /// A failure of the reference is no candidate's.
-fn trusted<T>(attempt: Attempt<T>, plan: &Plan) -> Attempt<T> {
+pub(crate) fn trusted<T>(attempt: Attempt<T>, when: &str) -> Attempt<T> {
     attempt.map_err(|trouble| match trouble {
-        Trouble::Failure(failure) => {
-            Fault(format!("the task's reference failed on case `{}`: {failure}", plan.case)).into()
-        }
+        Trouble::Failure(failure) => Fault(format!("the task's reference failed {when}: {failure}")).into(),
         fault @ Trouble::Fault(_) => fault,
     })
 }

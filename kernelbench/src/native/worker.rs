@@ -43,6 +43,23 @@ pub(crate) struct Launch {
     pub(crate) memory_mib: u64,
 }
 
+impl Setup {
+    /// What a child is told that is to load a kernel.
+    pub(crate) fn of(launch: &Launch, plan: &Plan, slots: usize, segment_bytes: usize) -> Self {
+        Self {
+            parent: std::process::id(),
+            segment_bytes,
+            slot_bytes: plan.slot_bytes,
+            slots,
+            passed: plan.passed.clone(),
+            memory_bytes: launch.memory_mib << 20,
+            cpu_seconds: CPU_SECONDS,
+            core: cores::of_kernels(),
+            load: true,
+        }
+    }
+}
+
 /// How long a request took, by two clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocked {
@@ -112,17 +129,7 @@ impl Worker {
         let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
         let (output, process) = run(launch, [theirs.as_raw_fd(), segment.memory().as_raw_fd(), object.as_raw_fd()])?;
         drop(theirs);
-        let setup = Setup {
-            parent: std::process::id(),
-            segment_bytes: segment.bytes(),
-            slot_bytes: plan.slot_bytes,
-            slots,
-            passed: plan.passed.clone(),
-            memory_bytes: launch.memory_mib << 20,
-            cpu_seconds: CPU_SECONDS,
-            core: cores::of_kernels(),
-            load,
-        };
+        let setup = Setup { load, ..Setup::of(launch, plan, slots, segment.bytes()) };
         let mut worker = Self {
             process,
             control,

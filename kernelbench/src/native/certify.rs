@@ -1,0 +1,128 @@
+//! What exactly can be claimed of the best candidate?
+//!
+//! It is built again from its text, runs in new processes, on new inputs, on the task's own cases and on those that the
+//! loop never saw; then a sanitized build of it runs. What could not be looked at stands in the certificate too.
+
+use super::{
+    Inner, Purpose, check, compiler, context,
+    sanitizer::{LARGEST_CASE, Sanitized},
+    time, trial,
+    trouble::{Attempt, outcome},
+    wire::Layer,
+};
+use crate::{
+    candidate::Candidate,
+    certificate::{Certificate, Checked, Verdict},
+    evaluation::Timed,
+    failure::Fault,
+    suite::Suite,
+    task::{Case, Task},
+    workshop::TimingPlan,
+};
+
+/// Rebuilds, checks, times and sanitizes one candidate.
+pub(crate) fn certify(
+    workshop: &Inner,
+    task: &Task,
+    candidate: &Candidate,
+    plan: &TimingPlan,
+) -> Result<Certificate, Fault> {
+    let mut checked = vec![];
+    let verdict = match outcome(examine(workshop, task, candidate, plan, &mut checked))? {
+        Ok(timed) => Verdict::Certified(timed),
+        Err(failure) => Verdict::Refused(failure),
+    };
+    Ok(Certificate {
+        candidate: candidate.id(),
+        verdict,
+        checked,
+        build: workshop.compiler.command_line(context(task))?,
+        machine: workshop.options.machine.name.clone(),
+    })
+}
+
+fn examine(
+    workshop: &Inner,
+    task: &Task,
+    candidate: &Candidate,
+    plan: &TimingPlan,
+    checked: &mut Vec<Checked>,
+) -> Attempt<Timed> {
+    let place = std::env::temp_dir();
+    let folders =
+        [compiler::private_folder(&place)?, compiler::private_folder(&place)?, compiler::private_folder(&place)?];
+    let reference = trial::trusted(
+        workshop.compiler.build_anew(context(task), &context(task).reference, folders[0].path()),
+        "while it was built",
+    )?;
+    checked.push(done("rebuilt from its source alone", "in an empty folder, without the cache of builds"));
+    let object = workshop.compiler.build_anew(context(task), candidate.source(), folders[1].path())?;
+    let bench = workshop.bench(task, [&reference, &object]);
+    let mut rng = workshop.rng(Purpose::Certify);
+
+    let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
+    let what = format!("outputs on {} shapes, {} of them new to it", cases.len(), task.final_cases.len());
+    checked.push(done(&what, "fresh processes and fresh inputs, twice each; every element beside the reference's"));
+    checked.push(done("its surroundings", "inputs unchanged, nothing written beside an argument"));
+    checked.extend(check::check(&bench, &cases, &mut rng)?.iter().map(confined));
+
+    let suite = Suite::of_task(task);
+    let how =
+        format!("{} pairs of samples a case in random order, new inputs each; outputs compared too", plan.repetitions);
+    checked.push(done("times beside the reference's", &how));
+    let timed = time::time(&bench, &suite, plan, &workshop.options.machine, &mut rng)?;
+    checked.push(done("two clocks agree", "the one in its process and the one outside, which counts"));
+    let floor = timed.cases.iter().all(|case| case.floor_ns.is_some());
+    checked.push(Checked {
+        what: "no faster than the machine moves the data".to_owned(),
+        done: floor,
+        how: if floor { "the best bandwidth measured here" } else { "no bandwidth was measured here" }.to_owned(),
+    });
+    sanitize(workshop, task, candidate, &folders[2], checked)?;
+    checked.extend(NOT_EXCLUDED.map(|(what, why)| not_done(what, why)));
+    Ok(timed)
+}
+
+/// What this workshop cannot exclude on any machine.
+const NOT_EXCLUDED: [(&str, &str); 2] = [
+    (
+        "a candidate that tells tests from use",
+        "it was seen on random contents of the task's shapes, and on nothing else",
+    ),
+    ("another machine's times", "one core of this one was measured, alone"),
+];
+
+fn sanitize(
+    workshop: &Inner,
+    task: &Task,
+    candidate: &Candidate,
+    folder: &tempfile::TempDir,
+    checked: &mut Vec<Checked>,
+) -> Attempt<()> {
+    const WHAT: &str = "address and undefined-behaviour sanitizer";
+    let built =
+        Sanitized::build(&workshop.compiler, &workshop.launch, context(task), candidate.source(), folder.path())?;
+    let sanitized = match built {
+        Ok(sanitized) => sanitized,
+        Err(why) => {
+            checked.push(not_done(WHAT, &format!("it cannot be built with them here: {why}")));
+            return Ok(());
+        }
+    };
+    let fits = |case: &&Case| workshop.fits(task, case).is_ok_and(|bytes| bytes <= LARGEST_CASE);
+    let cases: Vec<&Case> = task.cases.iter().chain(&task.final_cases).filter(fits).collect();
+    checked.push(done(WHAT, &format!("one call on each of {} shapes", cases.len())));
+    cases.iter().try_for_each(|case| sanitized.run(case, &mut workshop.rng(Purpose::Sanitize)))
+}
+
+fn confined(layer: &Layer) -> Checked {
+    Checked { what: format!("confined: {}", layer.name), done: layer.in_force, how: layer.why.clone() }
+}
+
+fn done(what: &str, how: &str) -> Checked {
+    Checked { what: what.to_owned(), done: true, how: how.to_owned() }
+}
+
+fn not_done(what: &str, how: &str) -> Checked {
+    Checked { what: what.to_owned(), done: false, how: how.to_owned() }
+}
