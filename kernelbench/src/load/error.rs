@@ -83,7 +83,7 @@ impl Document<'_> {
     pub(super) fn not_toml(&self, error: &toml::de::Error) -> TaskError {
         let (what, expected) = error.message().split_once('\n').unwrap_or((error.message(), ""));
         let help = match expected.trim() {
-            "" => "examples/silu_and_mul/task.toml shows every key; docs of TOML: https://toml.io".to_owned(),
+            "" => "examples/README.md explains every key, and https://toml.io the language".to_owned(),
             expected => expected.replace('\n', "; "),
         };
         self.error_at(error.span().unwrap_or_default(), what, help)
