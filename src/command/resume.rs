@@ -61,7 +61,7 @@ fn go_on<W: Workshop>(
         screen.warn("this is another machine than the one the run began on: times of earlier rounds do not compare with later ones");
     }
     logging::start(&screen, Some(folder.path()));
-    let run = super::run::run_name(folder);
+    let run = super::run::run_name(folder.path());
     let answering = Answering { config, environment, exit_when_waiting: arguments.model.exit_when_waiting, run };
     let port = answering.port(&plan::spec(&config.model.spec)?)?;
     let llm = Arc::new(Remembering::new(port, start.known));

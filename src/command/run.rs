@@ -62,17 +62,12 @@ fn begin<W: Workshop>(
     environment: &Environment,
 ) -> Result<Exit, Trouble> {
     let prompts = Arc::new(super::prompts::library(config)?);
-    // What answers is made before the folder, so that a wrong name leaves no empty run behind.
-    let answering =
-        |run: String| Answering { config, environment, exit_when_waiting: arguments.model.exit_when_waiting, run };
-    answering(String::new()).port(&plan.spec)?;
-    let folder = match &arguments.out {
-        Some(out) => RunFolder::create(out)?,
-        None => RunFolder::create_in(&config.run.folder, &plan.task.name)?,
-    };
+    let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&config.run.folder, &plan.task.name));
+    let exit_when_waiting = arguments.model.exit_when_waiting;
+    let llm = Answering { config, environment, exit_when_waiting, run: run_name(&path) }.port(&plan.spec)?;
+    let header = header(plan, arguments, config, workshop.machine(), &llm.describe(), &prompts);
+    let folder = RunFolder::create(&path, &header)?;
     let (lock, _) = folder.lock()?;
-    let llm = answering(run_name(&folder)).port(&plan.spec)?;
-    folder.set_header(&header(plan, arguments, config, workshop.machine(), &llm.describe(), &prompts))?;
     let (log, _) = folder.append(&plan.task.name, &lock)?;
     let voice = if arguments.json { Voice::Json } else { Voice::Words };
     let screen = Screen::new(voice == Voice::Words);
@@ -88,8 +83,8 @@ fn begin<W: Workshop>(
 }
 
 /// The run's name, for letters: that of its folder.
-pub(super) fn run_name(folder: &RunFolder) -> String {
-    let path = std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
+pub(super) fn run_name(folder: &Path) -> String {
+    let path = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 

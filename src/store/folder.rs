@@ -20,40 +20,43 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Makes the folder of a new run. It must not exist yet, or be empty.
+    /// Makes the folder of a new run, whole or not at all: it is made beside and then renamed. It must not exist yet, or
+    /// be empty.
     ///
     /// # Errors
     ///
     /// If it holds something, or cannot be made.
-    pub fn create(path: &Path) -> Result<Self, StoreError> {
-        fs::create_dir_all(path).map_err(|e| StoreError::system("make the run's folder", path, e))?;
-        let mut entries = fs::read_dir(path).map_err(|e| StoreError::system("look into it", path, e))?;
-        if entries.next().is_some() {
+    pub fn create(path: &Path, header: &RunHeader) -> Result<Self, StoreError> {
+        if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
             let why = "there is something in this folder already; name an empty or a new one, or continue a run with `warpsmith resume`";
             return Err(StoreError::damaged(path, why));
         }
-        for folder in ["tasks", "blobs"] {
-            let folder = path.join(folder);
-            fs::create_dir(&folder).map_err(|e| StoreError::system("make the folder", &folder, e))?;
+        let whole = std::path::absolute(path).map_err(|e| StoreError::system("make the run's folder", path, e))?;
+        let name = whole.file_name().unwrap_or_default().to_string_lossy();
+        let beside = whole.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        let made = Self::fill(&beside, header)
+            .and_then(|()| fs::rename(&beside, path).map_err(|e| StoreError::system("make the run's folder", path, e)));
+        if made.is_err() {
+            let _ = fs::remove_dir_all(&beside);
         }
-        Ok(Self { path: path.to_owned() })
+        made.map(|()| Self { path: path.to_owned() })
     }
 
-    /// Makes the folder of a new run in `root`, named after the time (UTC) and the task: `20261120-151203-silu_and_mul`.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be made.
-    pub fn create_in(root: &Path, name: &str) -> Result<Self, StoreError> {
-        let time = jiff::Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).strftime("%Y%m%d-%H%M%S").to_string();
-        let mut path = root.join(format!("{time}-{name}"));
-        for again in 2.. {
-            if fs::symlink_metadata(&path).is_err() {
-                break;
-            }
-            path = root.join(format!("{time}-{name}-{again}"));
+    fn fill(path: &Path, header: &RunHeader) -> Result<(), StoreError> {
+        for folder in ["tasks", "blobs"].map(|name| path.join(name)) {
+            fs::create_dir_all(&folder).map_err(|e| StoreError::system("make the folder", &folder, e))?;
         }
-        Self::create(&path)
+        header.write(&path.join("run.toml"))
+    }
+
+    /// A free name for a run in `root`, after the time (UTC) and the task: `20261120-151203-silu_and_mul`.
+    #[must_use]
+    pub fn free_name(root: &Path, task: &str) -> PathBuf {
+        let time = jiff::Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).strftime("%Y%m%d-%H%M%S").to_string();
+        let numbered = (2..).map(|again| root.join(format!("{time}-{task}-{again}")));
+        let free = |path: &PathBuf| fs::symlink_metadata(path).is_err();
+        let first = root.join(format!("{time}-{task}"));
+        std::iter::once(first.clone()).chain(numbered).find(free).unwrap_or(first)
     }
 
     /// Opens the folder of a run that exists.
@@ -92,15 +95,6 @@ impl RunFolder {
     /// If it cannot be read.
     pub fn header(&self) -> Result<RunHeader, StoreError> {
         RunHeader::read(&self.path.join("run.toml"))
-    }
-
-    /// Writes its header.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
-    pub fn set_header(&self, header: &RunHeader) -> Result<(), StoreError> {
-        header.write(&self.path.join("run.toml"))
     }
 
     /// The texts of all its tasks.
@@ -203,29 +197,65 @@ impl RunFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use metrics::{Machine, MachineKind};
+
+    fn header() -> RunHeader {
+        let machine = Machine {
+            kind: MachineKind::Simulated,
+            name: "none".into(),
+            arch: "none".into(),
+            facts: vec![],
+            bandwidths: vec![],
+            peak_flops: None,
+        };
+        RunHeader {
+            format: agents::event::FORMAT,
+            warpsmith: "0".into(),
+            began: String::new(),
+            task: "t".into(),
+            model: "m".into(),
+            policy: "p".into(),
+            simulated: true,
+            compilers: [].into(),
+            templates: [].into(),
+            machine,
+            configuration: Config::default(),
+        }
+    }
 
     #[test]
     fn a_folder_that_holds_something_is_not_taken_for_a_new_run() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("thesis.tex"), "x").unwrap();
-        assert!(RunFolder::create(folder.path()).unwrap_err().to_string().contains("something in this folder"));
+        assert!(
+            RunFolder::create(folder.path(), &header()).unwrap_err().to_string().contains("something in this folder")
+        );
         assert!(RunFolder::open(folder.path()).unwrap_err().to_string().contains("no run.toml"));
+    }
+
+    #[test]
+    fn a_new_run_has_its_header_and_leaves_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::create(&folder.path().join("run"), &header()).unwrap();
+        assert_eq!(run.header().unwrap(), header());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn the_name_of_a_task_cannot_lead_out_of_the_run() {
         let folder = tempfile::tempdir().unwrap();
-        let run = RunFolder::create(&folder.path().join("run")).unwrap();
+        let run = RunFolder::create(&folder.path().join("run"), &header()).unwrap();
         for name in ["../x", "a/b", "", ".", "..", "x\0"] {
             assert!(run.record(name).unwrap_err().to_string().contains("cannot be the name of a task"), "{name:?}");
         }
     }
 
     #[test]
-    fn two_runs_of_one_second_have_two_folders() {
+    fn two_runs_of_one_second_have_two_names() {
         let root = tempfile::tempdir().unwrap();
-        let (one, two) =
-            (RunFolder::create_in(root.path(), "t").unwrap(), RunFolder::create_in(root.path(), "t").unwrap());
-        assert_ne!(one.path(), two.path());
+        let one = RunFolder::free_name(root.path(), "t");
+        fs::create_dir(&one).unwrap();
+        assert_ne!(one, RunFolder::free_name(root.path(), "t"));
     }
 }

@@ -1,0 +1,286 @@
+//! Does a run go on after anything that can happen to it?
+
+#[path = "../agents/tests/endpoint/mod.rs"]
+mod endpoint;
+mod program;
+
+use endpoint::{Act, Endpoint, Request};
+use program::{KEY, TASK, Told, events, place, run, simulated, warpsmith};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+/// What each round's candidate does on the simulated machine, and what is asked of the Judge before it.
+const ROUNDS: [(&str, Option<Asked>); 10] = [
+    ("us=90", None),
+    ("us=70", Some(Asked::Optimization)),
+    ("wrong", Some(Asked::Optimization)),
+    ("us=60", Some(Asked::Fix)),
+    ("build-error", Some(Asked::Optimization)),
+    ("us=50", Some(Asked::Fix)),
+    ("crash", Some(Asked::Optimization)),
+    ("us=45", Some(Asked::Fix)),
+    ("us=80", Some(Asked::Optimization)),
+    ("us=30", Some(Asked::Optimization)),
+];
+
+#[derive(Clone, Copy)]
+enum Asked {
+    Fix,
+    Optimization,
+}
+
+/// An endpoint that answers by what it is shown: the candidate of round N in the prompt leads to round N + 1.
+fn answering() -> Endpoint {
+    Endpoint::start(|_, request| {
+        std::thread::sleep(Duration::from_millis(15));
+        let round = round_of(request);
+        let text = if request.body["model"] == "judge" { verdict(round) } else { candidate(round) };
+        Act::Say(text)
+    })
+}
+
+fn round_of(request: &Request) -> usize {
+    let said = request.said();
+    let shown = (1..=ROUNDS.len()).rev().find(|n| said.contains(&format!("candidate of round {n},")));
+    shown.unwrap_or(0) + 1
+}
+
+fn candidate(round: usize) -> String {
+    let does = ROUNDS[round - 1].0;
+    format!(
+        "```cpp\n// candidate of round {round}, simulate: {does} build_ms=4 run_ms=3\nvoid silu_and_mul() {{}}\n```"
+    )
+}
+
+fn verdict(round: usize) -> String {
+    let words = |what: &str| format!("{what} before round {round}");
+    match ROUNDS[round - 1].1 {
+        Some(Asked::Fix) => json!({"critical_issue": words("fault"), "why_it_matters": "it is wrong", "minimal_fix_hint": "mend it"}),
+        _ => json!({"bottleneck": words("bottleneck"), "optimization method": "less work", "modification plan": "do less"}),
+    }
+    .to_string()
+}
+
+/// How often each question was asked: by model and round.
+fn asked(endpoint: &Endpoint) -> BTreeMap<(String, u64), usize> {
+    let mut counts = BTreeMap::new();
+    for request in endpoint.requests() {
+        let model = request.body["model"].as_str().unwrap_or_default().to_owned();
+        *counts.entry((model, round_of(&request) as u64)).or_default() += 1;
+    }
+    counts
+}
+
+/// A run on the simulated machine with this endpoint as its model.
+fn start(endpoint: &Endpoint, folder: &Path) -> std::process::Command {
+    let settings = folder.join("settings.toml");
+    std::fs::write(&settings, "[model.roles.judge]\nmodel = 'judge'\n").unwrap();
+    let (settings, out) = (settings.display().to_string(), folder.join("run").display().to_string());
+    let arguments = ["--config", &settings, "run", TASK, "--model", "openai:coder", "--simulate", "--shapes", "task"];
+    let mut command = warpsmith(&[&arguments[..], &["--repetitions", "5", "--out", &out]].concat());
+    command.env("OPENAI_BASE_URL", endpoint.url()).env("OPENAI_API_KEY", KEY);
+    command
+}
+
+fn resume(endpoint: &Endpoint, run: &Path) -> Told {
+    let mut command = warpsmith(&["resume", &run.display().to_string()]);
+    command.env("OPENAI_BASE_URL", endpoint.url()).env("OPENAI_API_KEY", KEY);
+    Told::of(command.output().unwrap())
+}
+
+/// What two runs of the same script have in common: candidates, verdicts, outcomes, certificate, end.
+fn story(run: &Path) -> Vec<Value> {
+    let kept = ["began", "judged", "wrote", "evaluated", "certified", "ended"];
+    let of = |mut event: Value| {
+        for key in ["seq", "at_ms"] {
+            event.as_object_mut().unwrap().remove(key);
+        }
+        event
+    };
+    let events = events(&run.display().to_string()).into_iter();
+    events.filter(|event| kept.iter().any(|name| event["event"] == *name)).map(of).collect()
+}
+
+fn answered(run: &Path) -> Vec<(String, u64)> {
+    let events = events(&run.display().to_string());
+    let answered = events.iter().filter(|event| event["event"] == "answered");
+    answered.map(|e| (e["call"]["role"].as_str().unwrap().to_owned(), e["call"]["round"].as_u64().unwrap())).collect()
+}
+
+#[test]
+fn killed_at_any_moment_it_resumes_to_the_same_end_and_asks_nothing_twice() {
+    let endpoint = answering();
+    let whole = tempfile::tempdir().unwrap();
+    let began = Instant::now();
+    Told::of(start(&endpoint, whole.path()).output().unwrap()).ended(0);
+    let (takes, expected) = (began.elapsed(), story(&whole.path().join("run")));
+    assert_eq!(expected.iter().filter(|event| event["event"] == "evaluated").count(), 10);
+    let mut cut_short = 0;
+    for kill in 0..20 {
+        let jitter = Duration::from_nanos(u64::from(began.elapsed().subsec_nanos()) % (takes.as_nanos() as u64 / 20));
+        cut_short += usize::from(kill_and_resume(takes * kill / 20 + jitter, &expected));
+    }
+    assert!(cut_short >= 10, "only {cut_short} of 20 runs were killed before their end: the test says nothing");
+}
+
+/// Whether there was something left to do after the kill.
+fn kill_and_resume(after: Duration, expected: &[Value]) -> bool {
+    let endpoint = answering();
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let mut child = start(&endpoint, folder.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(after);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    if !run.exists() {
+        Told::of(start(&endpoint, folder.path()).output().unwrap()).ended(0);
+        return false;
+    }
+    let known = if program::only_events(&run).exists() { answered(&run) } else { vec![] };
+    let before = asked(&endpoint);
+    let told = resume(&endpoint, &run);
+    assert_eq!(told.code, Some(0), "killed after {after:?}: {told:?}");
+    assert_eq!(story(&run), expected, "killed after {after:?}");
+    let now = asked(&endpoint);
+    for question in &known {
+        assert_eq!(
+            before.get(question),
+            now.get(question),
+            "{question:?} was answered and asked again, killed after {after:?}"
+        );
+    }
+    let replayed = program::run(&["replay", &run.display().to_string()]);
+    assert_eq!(replayed.code, Some(0), "killed after {after:?}: {replayed:?}");
+    known.len() < 18
+}
+
+#[test]
+fn cut_after_any_event_it_resumes_to_the_same_end_and_asks_only_what_was_not_answered() {
+    let endpoint = answering();
+    let folder = tempfile::tempdir().unwrap();
+    Told::of(start(&endpoint, folder.path()).args(["--rounds", "4"]).output().unwrap()).ended(0);
+    let (run, questions) = (folder.path().join("run"), asked(&endpoint).len());
+    let (expected, whole) = (story(&run), std::fs::read_to_string(program::only_events(&run)).unwrap());
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    for cut in 1..lines.len() {
+        let torn = &lines[cut][..lines[cut].len() / 2];
+        std::fs::write(program::only_events(&run), lines[..cut].concat() + torn).unwrap();
+        let (known, endpoint) = (answered(&run), answering());
+        let told = resume(&endpoint, &run).ended(0);
+        assert!(told.err.contains("the last line was torn"), "{told:?}");
+        assert_eq!(story(&run), expected, "cut after {}", lines[cut - 1]);
+        let again = asked(&endpoint);
+        assert!(known.iter().all(|question| !again.contains_key(question)), "cut after {}", lines[cut - 1]);
+        assert_eq!(again.len() + known.len(), questions, "cut after {}", lines[cut - 1]);
+    }
+}
+
+#[test]
+fn the_key_turns_up_neither_in_the_run_nor_in_what_is_printed() {
+    let endpoint = answering();
+    let folder = tempfile::tempdir().unwrap();
+    let told = Told::of(start(&endpoint, folder.path()).env("RUST_LOG", "trace").output().unwrap()).ended(0);
+    assert!(endpoint.requests().iter().all(|r| r.authorization.as_ref().is_some_and(|a| a.contains(KEY))));
+    assert!(!told.out.contains(KEY) && !told.err.contains(KEY));
+    for file in program::files(folder.path()) {
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(!bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes()), "{}", file.display());
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_key_is_not_in_the_environment_that_the_system_shows_of_the_program() {
+    let endpoint = Endpoint::acting([Act::Hang]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = start(&endpoint, folder.path()).stdout(Stdio::null()).spawn().unwrap();
+    while endpoint.requests().is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let environment = std::fs::read(format!("/proc/{}/environ", child.id())).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!environment.windows(KEY.len()).any(|window| window == KEY.as_bytes()));
+    assert!(environment.windows(16).any(|window| window == b"OPENAI_API_KEY=*"));
+}
+
+#[test]
+fn an_interrupted_run_says_how_to_go_on_and_does() {
+    let endpoint = Endpoint::start(|n, request| match n {
+        0..3 => Act::Say(if request.body["model"] == "judge" {
+            verdict(round_of(request))
+        } else {
+            candidate(round_of(request))
+        }),
+        _ => Act::Hang,
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let child = start(&endpoint, folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while endpoint.requests().len() < 4 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let id = child.id().to_string();
+    std::process::Command::new("kill").args(["-INT", &id]).status().unwrap();
+    let told = Told::of(child.wait_with_output().unwrap()).ended(130);
+    assert!(told.err.contains("warpsmith resume"), "{told:?}");
+    resume(&answering(), &folder.path().join("run")).ended(0);
+}
+
+#[test]
+fn with_letters_missing_it_ends_with_10_and_goes_on_when_they_are_there() {
+    let (folder, run) = place();
+    let letters = folder.path().join("letters");
+    let model = format!("mailbox:{}", letters.display());
+    let more =
+        ["--simulate", "--shapes", "task", "--rounds", "2", "--repetitions", "5", "--exit-when-waiting", "--out", &run];
+    let told = program::run(&[&["run", TASK, "--model", &model][..], &more].concat()).ended(10);
+    assert!(told.err.contains("waiting for a reply") && told.err.contains("warpsmith resume"), "{told:?}");
+    for reply in [candidate(1), verdict(2), candidate(2)] {
+        answer_the_open_letter(&letters, &reply);
+        let code = if reply == candidate(2) { 0 } else { 10 };
+        program::run(&["resume", &run, "--exit-when-waiting"]).ended(code);
+    }
+    assert_eq!(events(&run).iter().filter(|event| event["event"] == "evaluated").count(), 2);
+}
+
+fn answer_the_open_letter(letters: &Path, reply: &str) {
+    for file in program::files(letters) {
+        let name = file.display().to_string();
+        if let Some(stem) = name.strip_suffix(".request.json") {
+            let text = format!("{stem}.reply.txt");
+            if !Path::new(&text).exists() {
+                std::fs::write(format!("{text}.part"), reply).unwrap();
+                std::fs::rename(format!("{text}.part"), &text).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn two_processes_cannot_work_on_one_run() {
+    let endpoint = Endpoint::acting([Act::Hang]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = start(&endpoint, folder.path()).stdout(Stdio::null()).spawn().unwrap();
+    while endpoint.requests().is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let second = resume(&endpoint, &folder.path().join("run"));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(second.ended(5).err.contains("is writing to this run"));
+}
+
+#[test]
+fn a_run_that_has_ended_is_told_again_and_not_made_again() {
+    let (_folder, run) = place();
+    simulated(&run, &[]).ended(0);
+    let before = events(&run);
+    let told = self::run(&["resume", &run]).ended(0);
+    assert!(told.out.contains("certified: "), "{told:?}");
+    assert_eq!(events(&run), before);
+}
