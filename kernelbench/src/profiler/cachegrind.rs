@@ -8,6 +8,10 @@ use std::{collections::BTreeMap, ffi::OsString, path::Path, time::Instant};
 /// Runs of few and of many calls: the first call warms the simulated caches and does not count.
 const CALLS: (u32, u32) = (1, 3);
 
+/// Known from its counts: a vector loop of such instructions has more references than instructions.
+const FUSED: &str = "valgrind takes a fused multiply-add with a memory operand apart and counts a reference for each of its \
+                     lanes: data references are an upper bound";
+
 /// Totals by event: `Ir`, `Dr`, `D1mr` and so on, as cachegrind's output file names them.
 type Counts = BTreeMap<String, f64>;
 
@@ -33,6 +37,7 @@ pub(super) fn readings(
     });
     let (few, many) = counted?;
     notes.push("the counts are those of a simulation: no prefetcher, no out-of-order core, no time".to_owned());
+    notes.push(FUSED.to_owned());
     let value = |event: &str| per_call((CALLS.0, few.get(event).copied()), (CALLS.1, many.get(event).copied()));
     Ok(told(subject, &value))
 }
@@ -92,7 +97,7 @@ fn told(subject: &Subject<'_>, value: &dyn Fn(&str) -> Option<f64>) -> Vec<Readi
             "bytes per data reference",
             ratio(bytes, data),
             "B",
-            "about 4 is scalar f32; 16, 32 and 64 are full vectors",
+            "16 and more is full vectors; less need not be scalar",
         ),
         reading("L1 data misses", d1_misses, "", "a call (D1mr + D1mw)"),
         reading("L1 data miss rate", ratio(d1_misses, data), "", "of the data references"),
