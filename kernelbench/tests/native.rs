@@ -4,12 +4,13 @@
 use metrics::{Machine, MachineKind, Statistic};
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{Mutex, MutexGuard, OnceLock},
 };
 use warpsmith_kernelbench::{
     Argument, ArgumentKind, Candidate, Case, Certificate, CertificateVerdict, Dtype, Failure, Fault, Fill,
     KernelContext, Language, Number, Outcome, Provenance, Size, Source, Suite, Task, Timed, TimedCases, TimingPlan,
-    Tolerance, Transfer, Workshop,
+    Tolerance, Transfer, Workshop, cpu,
     native::{Native, NativeOptions},
 };
 
@@ -21,9 +22,13 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn workshop() -> Native {
+fn cache() -> PathBuf {
     static CACHE: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let cache = CACHE.get_or_init(|| tempfile::tempdir().unwrap()).path().to_owned();
+    CACHE.get_or_init(|| tempfile::tempdir().unwrap()).path().to_owned()
+}
+
+/// A workshop on a machine of which nothing is known: no time is below its floor.
+fn workshop() -> Native {
     let machine = Machine {
         kind: MachineKind::Cpu,
         name: "test".into(),
@@ -32,8 +37,12 @@ fn workshop() -> Native {
         bandwidths: vec![],
         peak_flops: None,
     };
+    workshop_on(machine)
+}
+
+fn workshop_on(machine: Machine) -> Native {
     let program = env!("CARGO_BIN_EXE_warpsmith-kernel").into();
-    Native::new(NativeOptions::new(program, vec![], cache, machine))
+    Native::new(NativeOptions::new(program, vec![], cache(), machine))
 }
 
 fn array(name: &str, transfer: Transfer) -> Argument {
@@ -418,7 +427,7 @@ fn the_same_source_built_twice_at_once_is_one_build() {
 fn a_verified_candidate_is_profiled_as_deep_as_this_machine_allows() {
     let _alone = alone();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let (workshop, task) = (workshop(), task());
+    let (workshop, task) = (workshop_on(cpu::machine(Some(&cache()))), task());
     let suite = suite(&task);
     let profile = runtime.block_on(async {
         let built = workshop.build(&task, &Candidate::new(kernel(RIGHT))).await.unwrap().unwrap();
