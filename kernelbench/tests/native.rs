@@ -405,6 +405,10 @@ fn what_confines_a_kernel_here_is_what_its_process_found() {
 
 #[test]
 fn the_compiler_reads_nothing_but_the_candidate_and_the_system() {
+    if workshop().confinement().unwrap().iter().any(|layer| layer.name == "landlock" && !layer.in_force) {
+        eprintln!("this kernel has no landlock: nothing to see");
+        return;
+    }
     let secret = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(secret.path(), "int secret;").unwrap();
     let include = format!("#include \"{}\"", secret.path().display());
@@ -437,7 +441,6 @@ fn a_verified_candidate_is_profiled_as_deep_as_this_machine_allows() {
     assert_eq!(profile.case, "large");
     let counted = profile.readings.iter().filter(|r| r.value.is_some()).count();
     assert!(counted > 0 || !profile.notes.is_empty(), "{profile:#?}");
-    eprintln!("{profile:#?}");
     assert_eq!(children(), Vec::<String>::new());
 }
 

@@ -32,10 +32,13 @@ pub(crate) fn confine(setup: &Setup, address_space: u64, control: i32, artifact:
         processes: false,
         files: 64,
     };
+    // SAFETY: a plain system call.
+    let root = unsafe { libc::geteuid() } == 0;
+    let who = if root { "it runs as nobody, without privileges" } else { "it runs as this user, without privileges" };
     vec![
         layer("resource limits", "memory, processor time, files and processes are limited", limits(&bounds)),
         layer("namespaces", "it has no network and shares no memory or host name with others", namespaces()),
-        layer("unprivileged user", "it has no privileges", drop_privileges()),
+        layer("unprivileged user", who, drop_privileges()),
         layer(
             "landlock",
             "it reads the system's libraries alone, and writes nowhere",
@@ -59,11 +62,12 @@ pub(crate) fn lock(control: i32, setup: &Setup) -> Layer {
 pub(crate) fn enclose(enclosure: &Enclosure) {
     // SAFETY: a plain system call.
     let parent = unsafe { libc::getppid() };
-    let _ = limits(&enclosure.limits);
     let _ = namespaces();
     if enclosure.nobody {
         let _ = drop_privileges();
     }
+    // After the change of user: who exceeds the limit of processes at that moment may not become another program.
+    let _ = limits(&enclosure.limits);
     let _ = landlock(&enclosure.read, &enclosure.write, None);
     let _ = die_with(parent.cast_unsigned());
 }
