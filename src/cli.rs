@@ -162,12 +162,22 @@ pub struct ShowArgs {
     pub run: PathBuf,
     /// One round, in full.
     pub round: Option<u32>,
-    /// The difference between two candidates, each named by its round or by the first digits of its hash.
+    /// The difference between two candidates, each named by its round, by the first digits of its hash, or `reference`.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "round")]
     pub diff: Option<Vec<String>>,
+    /// Print the rounds as another system logs them.
+    #[arg(long, value_enum, conflicts_with_all = ["round", "diff", "json"])]
+    pub format: Option<LogFormat>,
     /// Print as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// How another system logs a run.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LogFormat {
+    /// Tuples of round, code (its hash), correctness (1 or 0) and performance (the speedup), the baseline first.
+    Astra,
 }
 
 /// `report`
@@ -263,7 +273,8 @@ const SHOW_EXAMPLES: &str = "\
 Examples:
   warpsmith show RUN
   warpsmith show RUN 3
-  warpsmith show RUN --diff 2 3";
+  warpsmith show RUN --diff 2 3
+  warpsmith show RUN --format astra";
 
 const REPORT_EXAMPLES: &str = "\
 Examples:

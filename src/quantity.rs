@@ -83,6 +83,9 @@ pub fn usd(dollars: f64) -> String {
 #[must_use]
 pub fn reading(reading: &Reading) -> String {
     let Some(value) = reading.value.filter(|value| value.is_finite()) else { return "–".into() };
+    if reading.unit == "ns" {
+        return time(value);
+    }
     let whole = value.fract() == 0.0 && (0.0..1e15).contains(&value);
     let number = if whole { count(value as u64) } else { four_digits(value) };
     format!("{number} {}", reading.unit).trim_end().to_owned()

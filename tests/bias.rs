@@ -16,7 +16,7 @@ fn sources(folder: &Path, text: &mut String) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.is_dir() && name != "target" && !name.starts_with('.') {
             sources(&path, text);
-        } else if name.ends_with(".rs") {
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
             text.push_str(&fs::read_to_string(&path).unwrap_or_default());
         }
     }

@@ -3,6 +3,7 @@
 use agents::event::{FORMAT, Line};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use warpsmith::exit::Exit;
 
 const PAGE: &str = include_str!("../docs/FORMAT.md");
 
@@ -71,6 +72,14 @@ fn every_kind_of_failure_is_documented() {
     for kind in known(&error) {
         assert!(PAGE.contains(&format!("| `{kind}` |")), "{kind}");
     }
+}
+
+#[test]
+fn every_exit_code_is_documented_with_its_meaning() {
+    let documented: Vec<&str> =
+        PAGE.split_once("## Exit codes").unwrap().1.lines().filter(|line| line.starts_with("| ")).skip(2).collect();
+    let codes = Exit::ALL.map(|exit| format!("| {} | {} |", exit.code(), exit.meaning()));
+    assert_eq!(documented, codes);
 }
 
 #[test]

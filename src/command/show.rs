@@ -20,6 +20,7 @@ pub(super) fn show(arguments: &ShowArgs) -> Result<Exit, Trouble> {
     let story: Trajectory = record.events().collect();
     let fetch = |hash: &Hash| record.blobs.fetch(hash).ok();
     let text = match (&arguments.diff, arguments.round) {
+        _ if arguments.format.is_some() => show::tuples(&story, &fetch),
         (Some(names), _) => show::difference(&story, &fetch, &names[0], &names[1]).map_err(Trouble::usage)?,
         (None, Some(round)) => show::round(&story, &fetch, round).map_err(Trouble::usage)?,
         (None, None) => show::rounds(&story),

@@ -34,6 +34,9 @@ impl Headline {
             ),
             (None, None) => nothing(story),
         };
+        if simulated(story) {
+            return Self { kind: "none", words: format!("Simulated: {words}"), detail, warnings: warnings(story) };
+        }
         Self { kind, words, detail, warnings: warnings(story) }
     }
 }
@@ -95,9 +98,13 @@ fn nothing(story: &Trajectory) -> (&'static str, String, String) {
     }
 }
 
+fn simulated(story: &Trajectory) -> bool {
+    story.machine.as_ref().is_some_and(|machine| machine.kind == MachineKind::Simulated)
+}
+
 fn warnings(story: &Trajectory) -> Vec<String> {
     let mut warnings = vec![];
-    if story.machine.as_ref().is_some_and(|machine| machine.kind == MachineKind::Simulated) {
+    if simulated(story) {
         warnings.push("This run was simulated: no kernel ran, and its numbers say nothing about any machine.".into());
     }
     if let Some(why) = &story.broke_off {

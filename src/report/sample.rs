@@ -28,6 +28,15 @@ pub(crate) fn certified() -> Sample {
     Sample::default().opened().rounds().ended()
 }
 
+/// The same on a machine that is none.
+pub(crate) fn simulated() -> Sample {
+    let mut sample = certified();
+    if let Some(Event::Opened { machine, .. }) = sample.lines.first_mut().map(|line| &mut line.event) {
+        machine.kind = MachineKind::Simulated;
+    }
+    sample
+}
+
 /// The same with this in every field that comes from outside.
 pub(crate) fn tainted(taint: &'static str) -> Sample {
     Sample { taint, ..Sample::default() }.opened().rounds().ended()

@@ -28,6 +28,13 @@ fn without_a_certificate_no_number_is_claimed() {
 }
 
 #[test]
+fn a_simulation_is_called_one_in_the_largest_letters() {
+    let page = page(&sample::simulated());
+    assert!(page.contains("<div class=\"words\">Simulated: 3.11×</div>"));
+    assert!(page.contains("no kernel ran"));
+}
+
+#[test]
 fn a_run_without_a_right_answer_says_so() {
     let page = page(&sample::hopeless());
     assert!(page.contains("<div class=\"words\">Nothing correct was found</div>"));
