@@ -185,7 +185,7 @@ fn reproduction(input: &ReportInput, task: Option<&Task>) -> Vec<Fact> {
     facts.extend(policy(input).map(|policy| fact("Timing plan", &plan(&policy))));
     facts.extend(task.map(|task| {
         let tolerance = task.tolerance;
-        let rule = format!("|c - r| ≤ {} + {} × |r|", tolerance.atol, tolerance.rtol);
+        let rule = format!("|c - r| ≤ {:e} + {:e} × |r|", tolerance.atol, tolerance.rtol);
         fact("Right means", &format!("{rule} for {} % of the elements; NaN never passes", tolerance.share * 100.0))
     }));
     facts.extend(story.suite.as_ref().map(|suite| {
