@@ -226,7 +226,7 @@ impl Message<Begin> for Planner {
         ctx.pipe(async move {
             let result = work.run().await;
             if let Err(why) = &result
-                && !matches!(why, BrokeOff::Log(_))
+                && !matches!(why, BrokeOff::Log(_) | BrokeOff::Waiting(_))
             {
                 // What cannot be noted now is known from the missing end.
                 let _ = work.note(Event::BrokeOff { why: why.to_string() });
