@@ -43,6 +43,10 @@ impl<L: Log> Telling<L> {
     }
 
     fn tell(&mut self, event: &Event) {
+        let round = self.so_far.open().map(|round| round.number);
+        for line in words::of(event, &self.so_far, self.rounds).iter().filter(|line| !line.is_empty()) {
+            tracing::info!(task = self.so_far.name, round, "{}", line.trim());
+        }
         match self.voice {
             Voice::Json => self.screen.say(&serde_json::to_string(event).unwrap_or_default()),
             Voice::Words => {

@@ -1,9 +1,6 @@
 //! What was answered and found out before?
 
-use crate::{
-    exit::Trouble,
-    store::{Record, StoreError},
-};
+use crate::store::{Record, StoreError};
 use agents::{
     event::Event,
     llm::{CallId, Reply, replay::RecordedAnswer},
@@ -58,15 +55,12 @@ pub fn who_answered(record: &Record) -> Vec<String> {
     models.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// What a record's workshop found, and the machine that it ran on.
-///
-/// # Errors
-///
-/// If the record does not open with a machine.
-pub fn findings(record: &Record) -> Result<(Machine, Findings), Trouble> {
+/// What the workshop found, by the events of one task, and the machine that it ran on; `None` without an opening.
+#[must_use]
+pub fn findings(events: impl IntoIterator<Item = Event>) -> Option<(Machine, Findings)> {
     let mut findings = Findings::default();
     let mut found = None;
-    for event in record.events() {
+    for event in events {
         match event {
             Event::Opened { machine, .. } => found = Some(machine),
             Event::SuiteFrozen { suite, notes } => (findings.suite, findings.suite_notes) = (Some(suite), notes),
@@ -77,6 +71,5 @@ pub fn findings(record: &Record) -> Result<(Machine, Findings), Trouble> {
             _ => {}
         }
     }
-    let machine = found.ok_or_else(|| Trouble::record("the record holds no event"))?;
-    Ok((machine, findings))
+    found.map(|machine| (machine, findings))
 }

@@ -59,7 +59,8 @@ async fn make_again(record: &Record) -> Result<Vec<Event>, Trouble> {
     let (task, policy) = opened(record)?;
     let replies = Replay::new("the record", recall::answers(record)?, false);
     let log = MemoryLog::default();
-    let (machine, findings) = recall::findings(record)?;
+    let found = recall::findings(record.events());
+    let (machine, findings) = found.ok_or_else(|| Trouble::record("the record holds no event"))?;
     let workshop = Arc::new(Recorded::new(machine, findings));
     let crew = Crew::spawn(workshop, Arc::new(replies), Arc::new(Prompts::embedded())).await;
     let job = Job { task, policy, so_far: Trajectory::default(), log: Box::new(log.clone()) };

@@ -119,7 +119,7 @@ fn header(
 /// The first lines: what answers, where, on what, how.
 fn opening(plan: &Plan, model: &str, machine: &Machine, run: &Path) -> Vec<String> {
     let mut lines = vec![format!("warpsmith {}", env!("CARGO_PKG_VERSION"))];
-    lines.extend(who_answers(plan, model));
+    lines.extend(who_answers(plan, model, machine));
     lines.push(format!("machine    {}", on_what(machine)));
     let summary = plan.task.summary.lines().next().unwrap_or_default();
     lines.push(format!("task       {}: {}", plain(&plan.task.name), plain(summary)));
@@ -128,19 +128,20 @@ fn opening(plan: &Plan, model: &str, machine: &Machine, run: &Path) -> Vec<Strin
     lines
 }
 
-fn who_answers(plan: &Plan, model: &str) -> Vec<String> {
+fn who_answers(plan: &Plan, model: &str, machine: &Machine) -> Vec<String> {
     let Some((recorded, who)) = &plan.demonstration else {
         return vec![format!("model      {}", plain(model))];
     };
     let who = if who.is_empty() { "nobody".to_owned() } else { who.join(" and ") };
+    let rest = if machine.kind == MachineKind::Simulated {
+        "Everything else happens here and now, on a simulated machine."
+    } else {
+        "Everything else happens here and now: every candidate is built, checked and timed on this machine."
+    };
     vec![
-        format!(
-            "model      none is asked: what the Coder and the Judge say comes from a recording made by {} ({}).",
-            plain(&who),
-            recorded.display()
-        ),
-        "           Everything else happens here and now: every candidate is built, checked and timed on this machine."
-            .to_owned(),
+        "model      none is asked: the replies (the Coder's candidates, the Judge's verdicts) come from".to_owned(),
+        format!("           a recording made by {} ({}).", plain(&who), recorded.display()),
+        format!("           {rest}"),
         "           To ask a model instead: --model openai:NAME, with OPENAI_API_KEY (and OPENAI_BASE_URL) set."
             .to_owned(),
     ]

@@ -1,5 +1,5 @@
 //! The program as its user meets it: a process with arguments, an environment and a folder.
-#![allow(dead_code, clippy::allow_attributes, reason = "each test uses the part that it needs")]
+#![allow(dead_code, clippy::allow_attributes, clippy::unwrap_used, reason = "each test uses the part that it needs")]
 
 use std::{
     path::{Path, PathBuf},

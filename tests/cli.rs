@@ -1,0 +1,175 @@
+//! Does the program say what a stranger and a script need?
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod program;
+
+use program::{SCRIPT, TASK, place, run, simulated, warpsmith};
+use serde_json::Value;
+
+const COMMANDS: [&str; 10] =
+    ["run", "resume", "replay", "show", "report", "evaluate", "doctor", "policies", "prompts", "config"];
+
+#[track_caller]
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e} in {text}"))
+}
+
+#[test]
+fn every_command_explains_itself_with_an_example() {
+    let help = run(&["--help"]).ended(0).out;
+    for command in COMMANDS {
+        assert!(help.contains(&format!("\n  {command} ")), "{command} is not in {help}");
+        let own = run(&[command, "--help"]).ended(0).out;
+        assert!(own.contains("Example") && own.contains(&format!("warpsmith {command}")), "{own}");
+    }
+    assert!(!help.contains("__kernel"));
+}
+
+#[test]
+fn every_exit_code_is_explained_in_the_help() {
+    let help = run(&["--help"]).ended(0).out;
+    for exit in warpsmith::exit::Exit::ALL {
+        assert!(help.contains(&format!("{:>3}  {}", exit.code(), exit.meaning().split(' ').next().unwrap())), "{help}");
+    }
+}
+
+#[test]
+fn what_the_user_gets_wrong_ends_with_2_and_says_what_to_do() {
+    let (folder, _) = place();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(at("settings.toml"), "[run]\nrouns = 3\n").unwrap();
+    std::fs::create_dir(at("empty")).unwrap();
+    let cases: &[(&[&str], &str)] = &[
+        (&["fly"], "unrecognized subcommand"),
+        (&["run", TASK, "--rounds", "0"], "--rounds"),
+        (&["run", &at("nowhere")], "no such file or folder"),
+        (&["run", &at("empty")], "no task.toml"),
+        (&["run", TASK, "--model", "gpt", "--simulate"], "expected openai:NAME"),
+        (&["run", TASK, "--model", "openai:x", "--simulate"], "OPENAI_API_KEY"),
+        (&["run", TASK, "--model", SCRIPT, "--policy", "luck", "--simulate"], "no policy \"luck\""),
+        (&["--config", &at("settings.toml"), "config"], "settings.toml:2: unknown field `rouns`"),
+        (&["evaluate", TASK, &at("nothing.cpp"), "--simulate"], "nothing.cpp"),
+        (&["policies", "luck"], "cudaforge"),
+        (&["prompts", "luck"], "seed"),
+    ];
+    for (arguments, word) in cases {
+        let told = run(arguments).ended(2);
+        assert!(told.err.contains(word), "{arguments:?} said {told:?}");
+    }
+}
+
+#[test]
+fn a_task_without_a_recorded_run_asks_for_a_model() {
+    let (folder, _) = place();
+    for file in ["task.toml", "reference.cpp"] {
+        let from = format!("{}/{TASK}/{file}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::copy(from, folder.path().join(file)).unwrap();
+    }
+    let told = run(&["run", &folder.path().display().to_string(), "--simulate"]).ended(2);
+    for way in ["--model openai:NAME", "--model mailbox:DIR", "no recorded run"] {
+        assert!(told.err.contains(way), "{told:?}");
+    }
+}
+
+#[test]
+fn what_is_no_run_ends_with_5() {
+    let (folder, run_path) = place();
+    std::fs::write(folder.path().join("notes.txt"), "x").unwrap();
+    let here = folder.path().display().to_string();
+    for arguments in [["show", &run_path], ["resume", &here], ["replay", &here], ["report", &here]] {
+        let told = run(&arguments).ended(5);
+        assert!(told.err.contains("expected the folder of a run") || told.err.contains("no run.toml"), "{told:?}");
+    }
+}
+
+#[test]
+fn what_scripts_read_is_json() {
+    let (_folder, run_path) = place();
+    let told = simulated(&run_path, &["--json", "--rounds", "2"]).ended(0);
+    let lines: Vec<Value> = told.out.lines().map(json).collect();
+    assert_eq!(lines[0]["event"], "opened");
+    let outcome = &lines.last().unwrap()["outcome"];
+    assert!(outcome["speedup"].as_f64().unwrap() > 1.0 && outcome["claim"] == "faster", "{outcome}");
+    assert_eq!(json(&run(&["replay", &run_path, "--json"]).ended(0).out)["agrees"], true);
+    assert!(json(&run(&["show", &run_path, "--json"]).ended(0).out).as_array().unwrap().len() > 10);
+    assert_eq!(json(&run(&["policies", "--json"]).ended(0).out).as_array().unwrap().len(), 7);
+    assert!(json(&run(&["prompts", "--json"]).ended(0).out)["seed"].is_string());
+    let doctor = run(&["doctor", "--json"]);
+    let findings = json(&doctor.out);
+    assert_eq!(doctor.code, Some(if findings["compilers"][0]["found"] == true { 0 } else { 3 }), "{findings}");
+    assert!(findings["confinement"].as_array().is_some_and(|layers| !layers.is_empty()), "{findings}");
+}
+
+#[test]
+fn evaluate_tells_a_right_candidate_from_a_wrong_one() {
+    let (folder, _) = place();
+    for (does, code, word) in [("us=50", 0, "correct, "), ("wrong", 1, "failed: "), ("build-error", 1, "told to fail")]
+    {
+        let file = folder.path().join("candidate.cpp").display().to_string();
+        std::fs::write(&file, format!("// simulate: {does}\nvoid silu_and_mul() {{}}\n")).unwrap();
+        let told = run(&["evaluate", TASK, &file, "--simulate", "--profile", "--certify"]).ended(code);
+        assert!(told.out.contains(word), "{told:?}");
+        let found = json(&run(&["evaluate", TASK, &file, "--simulate", "--json"]).ended(code).out);
+        assert_eq!(found["evaluation"]["passed"].is_object(), code == 0, "{found}");
+    }
+}
+
+#[test]
+fn a_run_says_what_answers_on_what_and_how_it_ended() {
+    let (_folder, run_path) = place();
+    let told = simulated(&run_path, &[]).ended(0);
+    let (head, _) = told.out.split_once("round 1 of 10").unwrap();
+    for line in [
+        "model      scripted",
+        "machine    simulated",
+        "task       silu_and_mul",
+        "policy     cudaforge, 10 rounds",
+        "reference  ",
+    ] {
+        assert!(head.contains(line), "{line} is not in {head}");
+    }
+    for line in [
+        "judge, fault: ",
+        "judge, bottleneck: ",
+        "failed: it does not build",
+        "certified: ",
+        "not checked: ",
+        "report.html",
+    ] {
+        assert!(told.out.contains(line), "{line} is not in {}", told.out);
+    }
+    assert!(!told.out.contains('\u{1b}') && !told.err.contains('\u{1b}'), "escape codes in a pipe");
+    let report = std::fs::read_to_string(std::path::Path::new(&run_path).join("report.html")).unwrap();
+    assert!(report.contains("silu_and_mul") && !report.contains("src=\"http"));
+}
+
+#[test]
+fn a_run_without_a_right_candidate_ends_with_1() {
+    let (folder, run_path) = place();
+    let script = folder.path().join("script.jsonl").display().to_string();
+    let reply = "```cpp\\n// simulate: wrong\\nvoid f() {}\\n```";
+    std::fs::write(&script, format!("{{\"role\": \"coder\", \"reply\": \"{reply}\"}}\n")).unwrap();
+    let model = format!("scripted:{script}");
+    let arguments =
+        ["run", TASK, "--model", &model, "--simulate", "--shapes", "task", "--rounds", "1", "--out", &run_path];
+    assert!(run(&arguments).ended(1).out.contains("no candidate was both correct and certified"));
+}
+
+#[test]
+fn where_a_setting_comes_from_is_told() {
+    let (folder, _) = place();
+    let file = folder.path().join("settings.toml").display().to_string();
+    std::fs::write(&file, "[model]\nspec = 'openai:x'\napi_key = 'sk-hidden'\n").unwrap();
+    let told = run(&["--config", &file, "config"]).ended(0);
+    assert!(told.out.contains(&format!("model.spec = \"openai:x\"   # {file}")), "{told:?}");
+    assert!(!told.out.contains("sk-hidden"), "{told:?}");
+    let defaults = run(&["config", "--defaults"]).ended(0).out;
+    assert!(toml::from_str::<warpsmith::config::Config>(&defaults).is_ok(), "{defaults}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_reason_to_fail() {
+    let mut child = warpsmith(&["prompts", "seed"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

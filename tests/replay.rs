@@ -1,0 +1,97 @@
+//! Does a record make its run again, and is a record that was changed found out?
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod program;
+
+use program::{TASK, Told, events, files, only_events, place, run, simulated, warpsmith};
+use std::{fs, path::Path};
+
+#[test]
+fn a_run_is_made_again_from_its_record_without_a_compiler_and_a_model() {
+    let (folder, recorded) = place();
+    simulated(&recorded, &[]).ended(0);
+    let mut command = warpsmith(&["replay", &recorded]);
+    let told = Told::of(command.env("PATH", "").current_dir(folder.path()).output().unwrap()).ended(0);
+    assert!(
+        told.out.contains(&format!("agrees with the record in all {} events", events(&recorded).len())),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_verdict_that_was_changed_in_the_record_is_where_the_replay_differs() {
+    let (_folder, recorded) = place();
+    simulated(&recorded, &["--rounds", "4"]).ended(0);
+    let file = only_events(Path::new(&recorded));
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replacen("Go on to the end.", "Stop before the end.", 1)).unwrap();
+    let told = run(&["replay", &recorded]).ended(1);
+    assert!(told.out.contains("Stop before the end.") && told.out.contains("Go on to the end."), "{told:?}");
+}
+
+#[test]
+fn a_text_that_was_changed_is_found_before_it_is_believed() {
+    let (_folder, recorded) = place();
+    simulated(&recorded, &["--rounds", "2"]).ended(0);
+    let blobs = files(&Path::new(&recorded).join("blobs"));
+    let reply = blobs.iter().find(|blob| fs::read_to_string(blob).unwrap().starts_with("Here it is.")).unwrap();
+    fs::write(reply, "Here it is.\n```cpp\nvoid evil() {}\n```\n").unwrap();
+    let told = run(&["replay", &recorded]).ended(5);
+    assert!(told.err.contains(reply.file_name().unwrap().to_str().unwrap()), "{told:?}");
+    assert!(told.err.contains("not what its name says"), "{told:?}");
+}
+
+#[test]
+fn a_record_of_another_format_is_refused_with_a_word() {
+    let (_folder, recorded) = place();
+    simulated(&recorded, &["--rounds", "1"]).ended(0);
+    let header = Path::new(&recorded).join("run.toml");
+    fs::write(&header, fs::read_to_string(&header).unwrap().replacen("format = 1", "format = 2", 1)).unwrap();
+    let told = run(&["resume", &recorded]).ended(5);
+    assert!(told.err.contains("format 2") && told.err.contains("run.toml"), "{told:?}");
+}
+
+/// A task whose folder holds a recorded run: what `run` takes when nobody names a model.
+fn task_with_a_recording(folder: &Path) -> String {
+    let task = folder.join("task");
+    fs::create_dir(&task).unwrap();
+    for file in ["task.toml", "reference.cpp"] {
+        fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(TASK).join(file), task.join(file)).unwrap();
+    }
+    simulated(&task.join("recorded").display().to_string(), &["--rounds", "6"]).ended(0);
+    task.display().to_string()
+}
+
+#[test]
+fn without_a_model_the_recorded_run_answers_and_the_first_lines_say_so() {
+    let (folder, again) = place();
+    let task = task_with_a_recording(folder.path());
+    let told = run(&["run", &task, "--simulate", "--out", &again]).ended(0);
+    let head: String = told.out.lines().take(8).collect::<Vec<_>>().join("\n");
+    for word in ["a recording made by scripted", "here and now", "--model openai:NAME", "6 rounds"] {
+        assert!(head.contains(word), "{word} is not in {head}");
+    }
+    let wrote = |run: &str| {
+        events(run).into_iter().filter(|e| e["event"] == "wrote").map(|e| e["candidate"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(wrote(&again), wrote(&Path::new(&task).join("recorded").display().to_string()));
+}
+
+#[test]
+fn a_recording_that_is_shorter_than_the_run_ends_it_with_its_best() {
+    let (folder, again) = place();
+    let task = task_with_a_recording(folder.path());
+    let told = run(&["run", &task, "--simulate", "--rounds", "9", "--out", &again]).ended(0);
+    assert!(told.out.contains("holds no further reply") && told.out.contains("certified: "), "{told:?}");
+}
+
+#[test]
+fn in_strict_mode_a_prompt_that_differs_ends_the_run_and_is_shown() {
+    let (folder, again) = place();
+    let task = task_with_a_recording(folder.path());
+    let definition = Path::new(&task).join("task.toml");
+    let text = fs::read_to_string(&definition).unwrap();
+    fs::write(&definition, text.replacen("The gated activation", "The gated ACTIVATION", 1)).unwrap();
+    let told = run(&["run", &task, "--simulate", "--strict-replay", "--out", &again]).ended(4);
+    assert!(told.err.contains("ACTIVATION"), "{told:?}");
+}
