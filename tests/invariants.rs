@@ -132,7 +132,7 @@ async fn played(policy: Policy, player: Player, workshop: Arc<Simulated>) -> Ran
     crew.stop().await;
     let events = log.events();
     assert!(!events.iter().any(|event| matches!(event, Event::Misread { .. } | Event::Proposed { taken: false, .. })));
-    Ran { policy, events, log, story }
+    Ran { policy, log, events, story }
 }
 
 /// Every policy that comes with the program, and one with a model as the Planner.
