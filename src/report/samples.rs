@@ -10,8 +10,8 @@ use std::fmt::Write;
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 104.0;
 const RIGHT: f64 = 16.0;
-/// Where the axis ends: slower samples are counted, not drawn.
-const LAST: f64 = 0.98;
+/// The axis ends where this share of the samples does, and at most at so many medians: slower samples are counted, not drawn.
+const LAST: (f64, f64) = (0.98, 4.0);
 
 /// The samples of one case.
 #[derive(Serialize)]
@@ -51,7 +51,8 @@ pub(super) fn charts(timed: &Timed) -> Vec<SamplesChart> {
 }
 
 fn chart(case: &CaseTiming, statistic: Statistic) -> SamplesChart {
-    let end = [&case.reference, &case.candidate].map(|timing| timing.quantile_ns(LAST)).into_iter().fold(0.0, f64::max);
+    let last = |timing: &Timing| timing.quantile_ns(LAST.0).min(timing.quantile_ns(0.5) * LAST.1);
+    let end = [&case.reference, &case.candidate].map(last).into_iter().fold(0.0, f64::max);
     let end = if end > 0.0 { end * 1.04 } else { 1.0 };
     let x = |ns: f64| round1(LEFT + (WIDTH - LEFT - RIGHT) * (ns / end).clamp(0.0, 1.0));
     let strip = |label, y, timing: &Timing| row(label, y, timing, statistic, end, &x);
