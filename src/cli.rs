@@ -77,7 +77,7 @@ pub struct RunArgs {
     /// How many candidates are written.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: Option<u32>,
-    /// The run's folder, which must not exist or be empty [default: runs/<time>-<task>].
+    /// The run's folder, which must not exist or be empty [default: runs/TIME-TASK].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Who chooses the shapes that candidates are tried on.
