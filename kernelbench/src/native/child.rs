@@ -4,7 +4,9 @@
 #![expect(unsafe_code, reason = "loads and calls foreign code, and handles its signals")]
 
 use super::{
-    confine, enclosure,
+    confine,
+    cores::Cores,
+    enclosure,
     plan::Passed,
     segment, standalone,
     wire::{LONGEST, Ready, Report, Request, Setup},
@@ -60,7 +62,9 @@ fn serve() -> Result<(), String> {
     let setup: Setup = serde_json::from_slice(&message[..length]).map_err(|e| e.to_string())?;
     let base = segment::map(&memory, setup.segment_bytes, libc::MAP_SHARED).map_err(|e| e.to_string())?;
     drop(memory);
-    pin(setup.core);
+    if let Some(core) = setup.core {
+        Cores::pin(core);
+    }
     handle_signals();
     let address_space = address_space();
     let mut layers = confine::confine(&setup, address_space, control, artifact.as_fd());
@@ -90,7 +94,9 @@ pub(crate) fn run_alone(
     let base = segment::map(segment, setup.segment_bytes, libc::MAP_PRIVATE).map_err(|e| e.to_string())?;
     // SAFETY: a plain system call.
     setup.parent = unsafe { libc::getppid() }.cast_unsigned();
-    pin(setup.core);
+    if let Some(core) = setup.core {
+        Cores::pin(core);
+    }
     if confined {
         confine::confine(&setup, address_space(), 2, artifact.as_fd());
     }
@@ -176,16 +182,6 @@ fn close_all_but(mut keep: [i32; 3]) {
             unsafe { libc::syscall(libc::SYS_close_range, from, fd - 1, 0) };
         }
         from = fd.saturating_add(1);
-    }
-}
-
-fn pin(core: Option<usize>) {
-    let Some(core) = core else { return };
-    // SAFETY: a set of ours, filled by the macro's own function.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(core, &mut set);
-        libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
     }
 }
 

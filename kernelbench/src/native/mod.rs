@@ -106,6 +106,7 @@ impl Native {
             program: options.program.clone(),
             arguments: options.program_args.clone(),
             memory_mib: options.memory_mib,
+            cores: cores::Cores::here(),
         };
         let machine = format!("{} {}", options.machine.arch, options.machine.name);
         let compiler = compiler::Compiler::new(launch.clone(), options.cache.clone(), machine);

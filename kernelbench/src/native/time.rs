@@ -5,7 +5,6 @@
 
 use super::{
     check::Bench,
-    cores::Aside,
     plan::Plan,
     trial::{self, Contents, Draw, Trial},
     trouble::Attempt,
@@ -43,7 +42,7 @@ pub(crate) fn time(
     machine: &Machine,
     rng: &mut StdRng,
 ) -> Attempt<Timed> {
-    let _aside = Aside::step();
+    let _aside = bench.launch.cores.step_aside();
     let mut cases = vec![];
     for name in &suite.timed {
         let case = suite.cases.iter().find(|case| case.name == *name);

@@ -4,7 +4,8 @@
 //! time that was measured, even if it said that it was done before it was.
 
 use super::{
-    calls, cores,
+    calls,
+    cores::Cores,
     plan::Plan,
     process::{self, End, Process},
     segment::Segment,
@@ -41,6 +42,8 @@ pub(crate) struct Launch {
     pub(crate) arguments: Vec<OsString>,
     /// Memory that a kernel may have beyond its arguments, in MiB.
     pub(crate) memory_mib: u64,
+    /// Where kernels run.
+    pub(crate) cores: Cores,
 }
 
 impl Setup {
@@ -54,7 +57,7 @@ impl Setup {
             passed: plan.passed.clone(),
             memory_bytes: launch.memory_mib << 20,
             cpu_seconds: CPU_SECONDS,
-            core: cores::of_kernels(),
+            core: launch.cores.of_kernels(),
             load: true,
         }
     }
@@ -113,7 +116,7 @@ impl Worker {
         process::send(&self.control, &request.encode()).map_err(fault("cannot reach the kernel's process"))?;
         let start = Instant::now();
         self.process.resume();
-        let report = self.hear(start, deadline)?;
+        let report = self.hear(start, deadline, &mut [0; 2 * Report::BYTES])?;
         let outside = start.elapsed();
         match report {
             Report::Done { nonce: answered, inside_ns } if answered == nonce => {
@@ -140,7 +143,7 @@ impl Worker {
             memory_mib: launch.memory_mib,
             address_space: u64::MAX >> 1,
             layers: vec![],
-            spin: if cores::several() { SPIN } else { Duration::ZERO },
+            spin: if launch.cores.several() { SPIN } else { Duration::ZERO },
         };
         worker.greet(&setup)?;
         Ok(worker)
@@ -149,7 +152,7 @@ impl Worker {
     fn greet(&mut self, setup: &Setup) -> Attempt<()> {
         let setup = serde_json::to_vec(setup).map_err(|e| Fault(e.to_string()))?;
         process::send(&self.control, &setup).map_err(fault("cannot reach the kernel's process"))?;
-        match self.hear(Instant::now(), LOADING)? {
+        match self.hear(Instant::now(), LOADING, &mut vec![0; LONGEST])? {
             Report::Ready(json) => {
                 let ready: Ready = serde_json::from_slice(&json).map_err(|e| Fault(e.to_string()))?;
                 (self.layers, self.address_space) = (ready.layers, ready.address_space);
@@ -171,10 +174,9 @@ impl Worker {
     }
 
     /// Waits for its next report.
-    fn hear(&mut self, start: Instant, deadline: Duration) -> Attempt<Report> {
-        let mut message = vec![0; LONGEST];
+    fn hear(&mut self, start: Instant, deadline: Duration, message: &mut [u8]) -> Attempt<Report> {
         loop {
-            match process::receive(&self.control, &mut message).map_err(fault("cannot hear the kernel's process"))? {
+            match process::receive(&self.control, message).map_err(fault("cannot hear the kernel's process"))? {
                 Some(0) => return Err(self.blame_end()),
                 Some(length) => return Report::decode(&message[..length]).ok_or_else(|| self.meddled()),
                 None => {}
