@@ -30,6 +30,12 @@ impl Environment {
         Self { key, base_url: std::env::var(BASE_URL).ok().filter(|url| !url.trim().is_empty()) }
     }
 
+    /// The endpoint to ask: the environment's, else that of the settings, else none.
+    #[must_use]
+    pub fn base_url_for(&self, model: &Model) -> String {
+        self.base_url.clone().unwrap_or_else(|| model.base_url.clone())
+    }
+
     /// The key to use: the environment's, else the one in the settings, else the one in the file that they name.
     ///
     /// # Errors
@@ -45,6 +51,16 @@ impl Environment {
         let empty = || ConfigError(format!("{}: expected a key (model.api_key_file), found nothing", file.display()));
         Secret::new(&text).map(Some).ok_or_else(empty)
     }
+}
+
+/// An address as it may be written down: without a user, a password and what is asked of it.
+#[must_use]
+pub fn without_credentials(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (host, path) = rest.split_once('/').map_or((rest, String::new()), |(host, path)| (host, format!("/{path}")));
+    let host = host.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
 }
 
 /// Overwrites the key's bytes where the system put them at the start: `/proc/PID/environ` shows that memory.
@@ -63,3 +79,14 @@ fn blot_out() {
 
 #[cfg(not(unix))]
 fn blot_out() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_written_down_without_what_is_secret_in_it() {
+        assert_eq!(without_credentials("https://me:secret@host:8080/v1?key=abc"), "https://host:8080/v1");
+        assert_eq!(without_credentials("http://127.0.0.1:8080/v1"), "http://127.0.0.1:8080/v1");
+    }
+}

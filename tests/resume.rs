@@ -263,6 +263,22 @@ fn answer_the_open_letter(letters: &Path, reply: &str) {
 }
 
 #[test]
+fn the_key_is_not_sent_to_an_address_that_only_the_run_s_folder_names() {
+    let endpoint = Endpoint::acting([Act::Hang]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = start(&endpoint, folder.path()).stdout(Stdio::null()).spawn().unwrap();
+    while endpoint.requests().is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let run = folder.path().join("run").display().to_string();
+    let told = Told::of(warpsmith(&["resume", &run]).env("OPENAI_API_KEY", KEY).output().unwrap()).ended(2);
+    assert!(told.err.contains(&format!("OPENAI_BASE_URL={}", endpoint.url())), "{told:?}");
+    assert_eq!(endpoint.requests().len(), 1);
+}
+
+#[test]
 fn two_processes_cannot_work_on_one_run() {
     let endpoint = Endpoint::acting([Act::Hang]);
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use crate::{
     cli::JsonArgs,
     config::{Config, Layers},
     exit::{Exit, Trouble},
-    key::Environment,
+    key::{Environment, without_credentials},
     progress::plain,
     wiring,
 };
@@ -161,7 +161,7 @@ fn model(config: &Config, environment: &Environment) -> Vec<Finding> {
     };
     let advice =
         "without one, only an endpoint that asks for none, a recorded run, or a mailbox can answer; set OPENAI_API_KEY";
-    let url = environment.base_url.clone().unwrap_or_else(|| config.model.base_url.clone());
+    let url = without_credentials(&environment.base_url_for(&config.model));
     let spec = &config.model.spec;
     let spec = if spec.is_empty() { "none: the recorded run of a task answers" } else { spec };
     vec![

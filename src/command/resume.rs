@@ -22,7 +22,7 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
     let folder = RunFolder::open(&arguments.run)?;
     let header = folder.header()?;
-    let config = settings(arguments, layers, &header);
+    let config = settings(arguments, layers, &header, environment)?;
     if header.simulated {
         go_on(Simulated::new(), arguments, &folder, &header, &config, environment)
     } else {
@@ -30,14 +30,32 @@ pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Envi
     }
 }
 
-/// The settings that the run began with, with the flags given now, and the key from where it is now.
-fn settings(arguments: &ResumeArgs, layers: &Layers, header: &RunHeader) -> Config {
+/// The settings that the run began with, with the flags given now. A run folder may come from elsewhere: which key goes
+/// to which address, and where builds are kept, is said here and now.
+fn settings(
+    arguments: &ResumeArgs,
+    layers: &Layers,
+    header: &RunHeader,
+    environment: &Environment,
+) -> Result<Config, Trouble> {
     let mut recorded = Layers::of(header.configuration.clone());
     model_flags(&arguments.model, &mut recorded);
     let mut config = recorded.config;
     config.model.api_key.clone_from(&layers.config.model.api_key);
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);
-    config
+    config.workshop.cache.clone_from(&layers.config.workshop.cache);
+    let (here, recorded) = (environment.base_url_for(&layers.config.model), config.model.base_url.clone());
+    let has_key = environment.key_for(&config.model)?.is_some();
+    if here.is_empty() && !recorded.is_empty() && has_key && config.model.spec.starts_with("openai:") {
+        return Err(Trouble::usage(format!(
+            "this run asked {recorded}: your key is not sent to an address that only a run's folder names; \
+             if it may be, set OPENAI_BASE_URL={recorded} or model.base_url in warpsmith.toml"
+        )));
+    }
+    if !here.is_empty() {
+        config.model.base_url = here;
+    }
+    Ok(config)
 }
 
 fn go_on<W: Workshop>(

@@ -5,7 +5,7 @@ use crate::{
     cli::{ModelArgs, PlannerArg, RunArgs, ShapesArg},
     config::{Config, Layers},
     exit::{Exit, Trouble},
-    key::Environment,
+    key::{Environment, without_credentials},
     logging,
     plan::Plan,
     progress::{Screen, Voice, plain},
@@ -65,7 +65,7 @@ fn begin<W: Workshop>(
     let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&config.run.folder, &plan.task.name));
     let exit_when_waiting = arguments.model.exit_when_waiting;
     let llm = Answering { config, environment, exit_when_waiting, run: run_name(&path) }.port(&plan.spec)?;
-    let header = header(plan, arguments, config, workshop.machine(), &llm.describe(), &prompts);
+    let header = header(plan, arguments, config, environment, workshop.machine(), &llm.describe(), &prompts);
     let folder = RunFolder::create(&path, &header)?;
     let (lock, _) = folder.lock()?;
     let (log, _) = folder.append(&plan.task.name, &lock)?;
@@ -92,11 +92,13 @@ fn header(
     plan: &Plan,
     arguments: &RunArgs,
     config: &Config,
+    environment: &Environment,
     machine: &Machine,
     model: &str,
     prompts: &prompts::Prompts,
 ) -> RunHeader {
     let mut configuration = config.clone();
+    configuration.model.base_url = without_credentials(&environment.base_url_for(&config.model));
     if let Spec::Replay(run) = &plan.spec {
         configuration.model.spec = format!("replay:{}", run.display());
     }

@@ -50,6 +50,11 @@ pub(super) fn doing(event: &Event, so_far: &Trajectory, rounds: u32) -> String {
         Event::Asked { call, .. } => format!("waiting for the {}", call.role.name()),
         Event::Wrote { .. } => "building, checking and timing the candidate".to_owned(),
         Event::Began { step: Step::Optimize { .. }, .. } => "profiling".to_owned(),
+        Event::Evaluated { .. } | Event::Unreadable { .. }
+            if so_far.open().is_some_and(|open| open.number >= rounds) =>
+        {
+            return "examining the best anew".to_owned();
+        }
         Event::Ended { .. } | Event::BrokeOff { .. } => String::new(),
         _ => "deciding".to_owned(),
     };

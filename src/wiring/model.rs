@@ -89,7 +89,7 @@ impl Answering<'_> {
         let model = &self.config.model;
         let secret = self.environment.key_for(model)?;
         let key = secret.map(|secret| Key::new(secret.reveal())).transpose().map_err(refused)?;
-        let named = self.environment.base_url.clone().unwrap_or_else(|| model.base_url.clone());
+        let named = self.environment.base_url_for(model);
         let base_url = if named.is_empty() { Options::OPENAI.to_owned() } else { named };
         if key.is_none() && base_url == Options::OPENAI {
             return Err(Trouble::usage(NO_KEY));
