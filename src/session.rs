@@ -4,7 +4,7 @@ use crate::{
     command,
     exit::{Exit, Trouble},
     progress::{Outcome, Screen, Telling, Voice},
-    show,
+    quantity, show,
     store::{RunFolder, TaskLog},
 };
 use agents::{
@@ -14,7 +14,7 @@ use agents::{
     policy::Policy,
     trajectory::Trajectory,
 };
-use kernelbench::{Task, Workshop};
+use kernelbench::{Certificate, CertificateVerdict, Task, Workshop};
 use prompts::Prompts;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -80,6 +80,15 @@ async fn interrupted() {
     }
 }
 
+/// The one line to remember.
+fn result(story: &Trajectory) -> String {
+    let Some(Certificate { candidate, verdict: CertificateVerdict::Certified(timed), .. }) = story.certified() else {
+        return "result     no candidate was both correct and certified".to_owned();
+    };
+    let (speedup, claim) = (quantity::speedup(&timed.speedup), quantity::claim(&timed.speedup));
+    format!("result     {speedup} the reference's speed ({claim}), certified, by candidate {}", candidate.short())
+}
+
 /// The last words of a run.
 pub(crate) struct Ending<'a> {
     pub(crate) folder: &'a RunFolder,
@@ -91,19 +100,19 @@ impl Ending<'_> {
     /// Rounds, certificate, report; and how to exit.
     pub(crate) fn tell(&self, story: &Trajectory) -> Result<Exit, Trouble> {
         let outcome = Outcome::of(story);
-        let report = command::write_report(self.folder, None)?;
-        let exit = if outcome.best.is_some() && outcome.speedup.is_some() { Exit::Done } else { Exit::NothingCorrect };
-        match self.voice {
-            Voice::Json => self.screen.say(&serde_json::json!({ "outcome": outcome, "report": report, "run": self.folder.path(), "exit": exit.code() }).to_string()),
-            Voice::Words => {
-                self.screen.say(&format!("\n{}", show::rounds(story).trim_end()));
-                if exit == Exit::NothingCorrect {
-                    self.screen.say("\nno candidate was both correct and certified");
-                }
-                self.screen.say(&format!("\nreport     {}\nrun        {}", report.display(), self.folder.path().display()));
-            }
+        let exit = if outcome.speedup.is_some() { Exit::Done } else { Exit::NothingCorrect };
+        // A report that cannot be written does not keep the outcome from being told.
+        let report = command::write_report(self.folder, None);
+        let (path, run) = (report.as_ref().ok(), self.folder.path());
+        if self.voice == Voice::Json {
+            let told = serde_json::json!({ "outcome": outcome, "report": path, "run": run, "exit": exit.code() });
+            self.screen.say(&told.to_string());
+        } else {
+            self.screen.say(&format!("\n{}\n\n{}", show::rounds(story).trim_end(), result(story)));
+            let path = path.map_or("-".to_owned(), |path| path.display().to_string());
+            self.screen.say(&format!("report     {path}\nrun        {}", run.display()));
         }
-        Ok(exit)
+        report.map(|_| exit)
     }
 
     fn explain(&self, why: &BrokeOff) -> Trouble {

@@ -58,7 +58,7 @@ impl StoreError {
     fn system(what: &'static str, path: &Path, source: std::io::Error) -> Self {
         use std::io::ErrorKind as Kind;
         let hint = match source.kind() {
-            Kind::StorageFull | Kind::QuotaExceeded => {
+            Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => {
                 "; make room and resume the run: what is on disk so far is whole"
             }
             Kind::PermissionDenied | Kind::ReadOnlyFilesystem => {

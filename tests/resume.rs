@@ -278,6 +278,24 @@ fn the_key_is_not_sent_to_an_address_that_only_the_run_s_folder_names() {
     assert_eq!(endpoint.requests().len(), 1);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_record_that_cannot_grow_ends_the_run_with_5_and_stays_whole() {
+    let endpoint = answering();
+    let folder = tempfile::tempdir().unwrap();
+    let whole = start(&endpoint, folder.path());
+    let words: Vec<_> = whole.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+    // No file may grow beyond 16 KiB: what a full disk does, without filling one.
+    let mut limited = std::process::Command::new("bash");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$@\"", "-"]).arg(whole.get_program()).args(words);
+    limited.current_dir(env!("CARGO_MANIFEST_DIR"));
+    limited.env("OPENAI_BASE_URL", endpoint.url()).env("OPENAI_API_KEY", KEY);
+    let told = Told::of(limited.output().unwrap()).ended(5);
+    assert!(told.err.contains("events.jsonl: cannot append to the record"), "{told:?}");
+    let resumed = resume(&endpoint, &folder.path().join("run")).ended(0);
+    assert!(!resumed.err.contains("torn"), "what was half written was not taken back: {resumed:?}");
+}
+
 #[test]
 fn two_processes_cannot_work_on_one_run() {
     let endpoint = Endpoint::acting([Act::Hang]);
