@@ -43,24 +43,26 @@ impl Speedup {
     /// The speedup of one or several cases, each a reference timing and the candidate's, taken in pairs.
     ///
     /// Sample `i` of one and sample `i` of the other were taken next to each other, so they are resampled together:
-    /// what slowed the machine for a while slowed both, and cancels. `None` where a case has no samples.
+    /// what slowed the machine for a while slowed both, and cancels. Where several pairs of processes gave the samples,
+    /// the pairs of processes are resampled first, and samples within them: what is settled when a process starts, such
+    /// as where its memory lies, is part of the doubt. `None` where a case has no samples.
     #[must_use]
     pub fn over(cases: &[(&Timing, &Timing)], statistic: Statistic) -> Option<Self> {
-        let pairs: Vec<Vec<(f64, f64)>> = cases.iter().map(|(r, c)| paired(r, c)).collect();
-        if pairs.is_empty() || pairs.iter().any(Vec::is_empty) {
+        let cases: Vec<Launches> = cases.iter().map(|(r, c)| paired(r, c)).collect();
+        if cases.is_empty() || cases.iter().any(Vec::is_empty) {
             return None;
         }
-        let ratio = geometric_mean(pairs.iter().map(|case| ratio(case, statistic)));
+        let overall = geometric_mean(cases.iter().map(|launches| ratio(&launches.concat(), statistic)));
         // Seeded by nothing secret: the same samples give the same interval on every machine.
         let mut rng = StdRng::seed_from_u64(0x5eed);
         let mut ratios: Vec<f64> = (0..RESAMPLINGS)
-            .map(|_| geometric_mean(pairs.iter().map(|case| ratio_of_a_resampling(case, statistic, &mut rng))))
+            .map(|_| geometric_mean(cases.iter().map(|launches| ratio(&resampled(launches, &mut rng), statistic))))
             .collect();
         let interval = Interval {
             low: quantile(&mut ratios, (1.0 - LEVEL) / 2.0),
             high: quantile(&mut ratios, f64::midpoint(1.0, LEVEL)),
         };
-        Some(Self { ratio, interval })
+        Some(Self { ratio: overall, interval })
     }
 
     /// What may be claimed.
@@ -82,8 +84,13 @@ impl std::fmt::Display for Speedup {
     }
 }
 
-fn paired(reference: &Timing, candidate: &Timing) -> Vec<(f64, f64)> {
-    reference.samples_ns().iter().copied().zip(candidate.samples_ns().iter().copied()).collect()
+/// Pairs of samples, by the pair of processes that gave them.
+type Launches = Vec<Vec<(f64, f64)>>;
+
+fn paired(reference: &Timing, candidate: &Timing) -> Launches {
+    let pairs = |(r, c): (&[f64], &[f64])| r.iter().copied().zip(c.iter().copied()).collect();
+    let launches = reference.launches().zip(candidate.launches()).map(pairs);
+    launches.filter(|pairs: &Vec<_>| !pairs.is_empty()).collect()
 }
 
 fn ratio(pairs: &[(f64, f64)], statistic: Statistic) -> f64 {
@@ -91,9 +98,13 @@ fn ratio(pairs: &[(f64, f64)], statistic: Statistic) -> f64 {
     statistic.of(&reference) / statistic.of(&candidate)
 }
 
-fn ratio_of_a_resampling(pairs: &[(f64, f64)], statistic: Statistic, rng: &mut StdRng) -> f64 {
-    let drawn: Vec<(f64, f64)> = (0..pairs.len()).map(|_| pairs[rng.random_range(0..pairs.len())]).collect();
-    ratio(&drawn, statistic)
+fn resampled(launches: &Launches, rng: &mut StdRng) -> Vec<(f64, f64)> {
+    let mut drawn = vec![];
+    for _ in launches {
+        let launch = &launches[rng.random_range(0..launches.len())];
+        drawn.extend(launch.iter().map(|_| launch[rng.random_range(0..launch.len())]));
+    }
+    drawn
 }
 
 fn geometric_mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
@@ -121,6 +132,20 @@ mod tests {
     fn the_same_thing_timed_twice_is_no_difference() {
         let speedup = Speedup::over(&[(&noisy(10.0, 1), &noisy(10.0, 2))], Statistic::Median).unwrap();
         assert_eq!(speedup.claim(), Claim::NoDifference, "{speedup}");
+    }
+
+    #[test]
+    fn what_differs_from_process_to_process_is_part_of_the_doubt() {
+        // The same kernel, but each process is a few percent off for as long as it lives.
+        let luck = [1.05, 0.97, 1.02, 0.96, 1.03, 0.99, 1.04, 0.95];
+        let launches = |off: &[f64]| Timing::of_launches(off.iter().map(|off| vec![10.0 * off; 12]));
+        let (here, there) = (launches(&luck), launches(&[1.0; 8]));
+        let speedup = Speedup::over(&[(&here, &there)], Statistic::Mean).unwrap();
+        assert_eq!(speedup.claim(), Claim::NoDifference, "{speedup}");
+        assert!(speedup.interval.high - speedup.interval.low > 0.03, "{speedup}");
+        // Taken for samples of one process, the first three alone would be a clear gain.
+        let (one, other) = (Timing::of([10.3; 36]), Timing::of([10.0; 36]));
+        assert_eq!(Speedup::over(&[(&one, &other)], Statistic::Mean).unwrap().claim(), Claim::Faster);
     }
 
     #[test]

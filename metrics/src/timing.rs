@@ -17,20 +17,45 @@ pub enum Statistic {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     samples_ns: Vec<f64>,
+    /// How many of the samples each process gave, in order; empty where one process gave them all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    launches: Vec<usize>,
 }
 
 impl Timing {
     /// A timing of these samples, in nanoseconds. Samples that are not positive and finite are no times and are left out.
     #[must_use]
     pub fn of(samples_ns: impl IntoIterator<Item = f64>) -> Self {
-        let samples_ns = samples_ns.into_iter().filter(|ns| ns.is_finite() && *ns > 0.0).collect();
-        Self { samples_ns }
+        Self::of_launches([samples_ns.into_iter().collect()])
+    }
+
+    /// A timing of samples from several processes, one after the other: where its memory lies is settled when a process
+    /// starts, so what one process says of another's speed is one draw, however many samples it gives.
+    #[must_use]
+    pub fn of_launches(launches: impl IntoIterator<Item = Vec<f64>>) -> Self {
+        let is_time = |ns: &f64| ns.is_finite() && *ns > 0.0;
+        let launches = launches.into_iter().map(|launch| launch.into_iter().filter(is_time).collect());
+        let launches: Vec<Vec<f64>> = launches.filter(|launch: &Vec<f64>| !launch.is_empty()).collect();
+        let sizes = if launches.len() > 1 { launches.iter().map(Vec::len).collect() } else { vec![] };
+        Self { samples_ns: launches.concat(), launches: sizes }
     }
 
     /// Every sample, in nanoseconds, in the order taken.
     #[must_use]
     pub fn samples_ns(&self) -> &[f64] {
         &self.samples_ns
+    }
+
+    /// The samples by the process that gave them.
+    pub fn launches(&self) -> impl Iterator<Item = &[f64]> {
+        let mut rest = &self.samples_ns[..];
+        let sizes = if self.launches.is_empty() { vec![rest.len()] } else { self.launches.clone() };
+        sizes.into_iter().map(move |size| {
+            // A record from elsewhere may promise more samples than it holds.
+            let (launch, behind) = rest.split_at(size.min(rest.len()));
+            rest = behind;
+            launch
+        })
     }
 
     /// The statistic asked for, in nanoseconds; NaN where there are no samples.
@@ -84,6 +109,13 @@ mod tests {
     fn samples_that_are_no_times_are_left_out() {
         assert_eq!(Timing::of([f64::NAN, -1.0, 0.0, 5.0]).samples_ns(), [5.0]);
         assert!(Timing::default().typical_ns(Statistic::Mean).is_nan());
+    }
+
+    #[test]
+    fn samples_come_back_by_the_process_that_gave_them() {
+        let timing = Timing::of_launches([vec![1.0, 2.0], vec![], vec![3.0]]);
+        assert_eq!(timing.launches().collect::<Vec<_>>(), [&[1.0, 2.0][..], &[3.0]]);
+        assert_eq!(Timing::of([1.0, 2.0]).launches().collect::<Vec<_>>(), [&[1.0, 2.0][..]]);
     }
 
     #[test]

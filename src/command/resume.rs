@@ -14,7 +14,12 @@ use crate::{
     store::{Record, RunFolder, RunHeader},
     wiring::{self, Answering},
 };
-use agents::{event::Event, llm::remembering::Remembering, policy::Policy, trajectory::Trajectory};
+use agents::{
+    event::{Event, Step},
+    llm::remembering::Remembering,
+    policy::Policy,
+    trajectory::{Round, Trajectory},
+};
 use kernelbench::{Hash, Simulated, Task, Workshop};
 use std::{collections::HashMap, path::Path, sync::Arc};
 
@@ -84,7 +89,8 @@ fn go_on<W: Workshop>(
     let port = answering.port(&plan::spec(&config.model.spec)?)?;
     let llm = Arc::new(Remembering::new(port, start.known));
     if voice == Voice::Words {
-        let (done, rounds) = (start.so_far.finished().count(), start.policy.rounds);
+        let written = |round: &&Round| round.step != Step::Baseline;
+        let (done, rounds) = (start.so_far.finished().filter(written).count(), start.policy.rounds);
         screen.say(&format!("{}: going on after {done} finished rounds of {rounds}", folder.path().display()));
     }
     let prompts = Arc::new(super::prompts::library(config)?);

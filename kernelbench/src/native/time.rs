@@ -31,6 +31,8 @@ const MOST_CALLS: usize = 512;
 const POOL: usize = 2;
 /// Empty requests and lone calls that a calibration takes.
 const CALIBRATION: usize = 15;
+/// Pairs of processes that a timing is spread over: where memory lies is settled when a process starts.
+const LAUNCHES: u32 = 10;
 /// What two clocks may disagree by on any machine, in nanoseconds.
 const CLOCK_FLOOR_NS: f64 = 20_000.0;
 
@@ -65,23 +67,32 @@ fn time_case(
     let plan = trial::plan(bench.context, case)?;
     let draws: Vec<Draw> = (0..POOL).map(|_| Draw::new(&plan, rng)).collect();
     let calls = calls_in_a_batch(bench, &plan, &draws[0], rng)?;
-    let mut trial = Trial::start(bench.launch, &plan, bench.tolerance, calls, bench.objects)?;
-    let overhead = overhead(&mut trial)?;
     let mut batch = Batch { bench, plan: &plan, draws: &draws, calls, deadline: None };
-    batch.warm_up(&mut trial, timing.warmup, rng)?;
-    let mut samples = Samples::default();
-    for _ in 0..timing.repetitions {
-        let [reference, candidate] = batch.sample(&mut trial, rng)?;
-        samples.push(reference, candidate);
+    let launches = LAUNCHES.clamp(1, timing.repetitions.max(1));
+    let mut samples = vec![];
+    for launch in 0..launches {
+        samples.push(batch.launch(
+            share(timing.warmup, launch, launches),
+            share(timing.repetitions, launch, launches),
+            rng,
+        )?);
     }
-    samples.clocks_agree(case, overhead)?;
-    let typical = |side: &[Clocked]| Timing::of(side.iter().map(|c| c.outside.as_nanos() as f64 / calls as f64));
-    let (reference, candidate) = (typical(&samples.reference), typical(&samples.candidate));
+    clocks_agree(case, &samples)?;
+    let typical = |side: fn(&Launch) -> &[Clocked]| {
+        let per_call = |c: &Clocked| c.outside.as_nanos() as f64 / calls as f64;
+        Timing::of_launches(samples.iter().map(|launch| side(launch).iter().map(per_call).collect()))
+    };
+    let (reference, candidate) = (typical(|l| &l.reference), typical(|l| &l.candidate));
     let floor_ns = machine.floor_ns(plan.compulsory_bytes());
     above_floor(case, &candidate, floor_ns, timing.statistic)?;
     let speedup = Speedup::over(&[(&reference, &candidate)], timing.statistic)
         .ok_or_else(|| Fault("no samples were taken: the timing plan's repetitions are 0".to_owned()))?;
     Ok(CaseTiming { case: case.name.clone(), reference, candidate, speedup, floor_ns })
+}
+
+/// How many of so many fall to one launch.
+fn share(all: u32, launch: u32, launches: u32) -> u32 {
+    all / launches + u32::from(launch < all % launches)
 }
 
 /// How many calls make the reference's batch long enough to be timed.
@@ -122,6 +133,20 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
+    /// Starts a process for each of the two, warms them up, and takes samples.
+    fn launch(&mut self, warmup: u32, samples: u32, rng: &mut StdRng) -> Attempt<Launch> {
+        let (tolerance, objects) = (self.bench.tolerance, self.bench.objects);
+        let mut trial = Trial::start(self.bench.launch, self.plan, tolerance, self.calls, objects)?;
+        let mut launch = Launch { overhead: overhead(&mut trial)?, ..Launch::default() };
+        self.warm_up(&mut trial, warmup, rng)?;
+        for _ in 0..samples {
+            let [reference, candidate] = self.sample(&mut trial, rng)?;
+            launch.reference.push(reference);
+            launch.candidate.push(candidate);
+        }
+        Ok(launch)
+    }
+
     /// Runs both on the same contents again and again.
     fn warm_up(&mut self, trial: &mut Trial<'_>, rounds: u32, rng: &mut StdRng) -> Attempt<()> {
         self.fill(trial, rng);
@@ -169,36 +194,34 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// Samples of one pair of processes.
 #[derive(Default)]
-struct Samples {
+struct Launch {
+    /// What a request costs that calls nothing, in nanoseconds.
+    overhead: f64,
     reference: Vec<Clocked>,
     candidate: Vec<Clocked>,
 }
 
-impl Samples {
-    fn push(&mut self, reference: Clocked, candidate: Clocked) {
-        self.reference.push(reference);
-        self.candidate.push(candidate);
+/// The child's clock against ours. Load parts the two now and then, and the reference's as well; a clock that was
+/// tampered with is apart in every sample, or ahead of ours.
+fn clocks_agree(case: &Case, launches: &[Launch]) -> Attempt<()> {
+    let candidate: Vec<Clocked> = launches.iter().flat_map(|launch| launch.candidate.iter().copied()).collect();
+    let overhead = Statistic::Median.of(&launches.iter().map(|launch| launch.overhead).collect::<Vec<_>>());
+    let ours = overhead.max(least(launches.iter().flat_map(|launch| &launch.reference).map(gap)));
+    let allowed = |c: &Clocked| 2.0 * ours + 0.1 * c.outside.as_nanos() as f64 + CLOCK_FLOOR_NS;
+    let apart = candidate.iter().all(|c| gap(c) > allowed(c));
+    let ahead = least(candidate.iter().map(gap)) < -CLOCK_FLOOR_NS;
+    if candidate.is_empty() || !(apart || ahead) {
+        return Ok(());
     }
-
-    /// The child's clock against ours. Load parts the two now and then, and the reference's as well; a clock that was
-    /// tampered with is apart in every sample, or ahead of ours.
-    fn clocks_agree(&self, case: &Case, overhead: f64) -> Attempt<()> {
-        let ours = overhead.max(least(self.reference.iter().map(gap)));
-        let allowed = |c: &Clocked| 2.0 * ours + 0.1 * c.outside.as_nanos() as f64 + CLOCK_FLOOR_NS;
-        let apart = self.candidate.iter().all(|c| gap(c) > allowed(c));
-        let ahead = least(self.candidate.iter().map(gap)) < -CLOCK_FLOOR_NS;
-        if self.candidate.is_empty() || !(apart || ahead) {
-            return Ok(());
-        }
-        let median = |of: fn(&Clocked) -> f64| Statistic::Median.of(&self.candidate.iter().map(of).collect::<Vec<_>>());
-        Err(Failure::Clocks {
-            case: case.name.clone(),
-            inside_ns: median(|c| c.inside_ns as f64) as u64,
-            outside_ns: median(|c| c.outside.as_nanos() as f64) as u64,
-        }
-        .into())
+    let median = |of: fn(&Clocked) -> f64| Statistic::Median.of(&candidate.iter().map(of).collect::<Vec<_>>());
+    Err(Failure::Clocks {
+        case: case.name.clone(),
+        inside_ns: median(|c| c.inside_ns as f64) as u64,
+        outside_ns: median(|c| c.outside.as_nanos() as f64) as u64,
     }
+    .into())
 }
 
 /// By how much our clock is ahead of the child's, in nanoseconds.
