@@ -74,10 +74,3 @@ fn an_unknown_price_is_not_zero() {
     assert!(page.contains("price unknown"), "the coder's calls have no price");
     assert!(page.contains("and 5 calls of unknown price"), "nor has their part of the sum");
 }
-
-#[test]
-#[ignore = "writes the sample page to the file that REPORT names, for looking at"]
-fn the_sample_page() {
-    let file = std::env::var("REPORT").unwrap();
-    std::fs::write(file, page(&sample::certified())).unwrap();
-}
