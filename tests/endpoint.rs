@@ -101,7 +101,11 @@ fn no_replies() -> [(Act, usize, &'static str); 6] {
         (say(""), 1, "it is empty"),
         (say("I would use wider loads."), 0, "no fenced code block"),
         (say(python), 0, "Python; C++17 was asked for"),
-        (say(&format!("{ADVICE}\n{ADVICE}").replacen("the loop", "another", 1)), 1, "exactly one JSON object was asked for"),
+        (
+            say(&format!("{ADVICE}\n{ADVICE}").replacen("the loop", "another", 1)),
+            1,
+            "exactly one JSON object was asked for",
+        ),
         (say("The loop is slow."), 1, "no JSON object"),
     ]
 }
@@ -111,7 +115,11 @@ fn a_reply_that_cannot_be_read_is_asked_for_once_more_and_the_record_names_it() 
     for (act, at, name) in no_replies() {
         let run = Run::meeting(&act, Some(at));
         assert_eq!(run.told.code, Some(0), "{act:?}: {:?}", run.told);
-        assert!(matches!(&run.reasons("misread")[..], [why] if why.contains(name)), "{act:?}: {:?}", misread(&run.path));
+        assert!(
+            matches!(&run.reasons("misread")[..], [why] if why.contains(name)),
+            "{act:?}: {:?}",
+            misread(&run.path)
+        );
         assert!(run.reasons("unreadable").is_empty(), "{act:?}");
         assert!(run.log().contains(name), "{act:?}: {}", run.log());
     }

@@ -9,6 +9,7 @@ pub mod cpu;
 mod evaluation;
 mod failure;
 mod fill;
+mod flag;
 mod hash;
 pub mod load;
 pub mod native;

@@ -11,7 +11,10 @@ mod reference;
 
 pub use error::TaskError;
 
-use crate::task::{KernelContext, Source, Task, Tolerance};
+use crate::{
+    flag,
+    task::{KernelContext, Source, Task, Tolerance},
+};
 use error::Document;
 use file::TaskFile;
 use std::{
@@ -26,7 +29,6 @@ const TASK_FILE: &str = "task.toml";
 const SCHEMA: i64 = 1;
 /// What a task file or a reference may weigh, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
-const DEFAULT_FLAGS: [&str; 2] = ["-O3", "-march=native"];
 
 /// Reads the task in this folder, or in this `task.toml`.
 ///
@@ -130,37 +132,13 @@ fn tolerance(document: &Document<'_>, file: &file::ToleranceFile) -> Result<Tole
 }
 
 fn flags(document: &Document<'_>, flags: Option<&[Spanned<String>]>) -> Result<Vec<String>, TaskError> {
-    let Some(flags) = flags else { return Ok(DEFAULT_FLAGS.map(str::to_owned).to_vec()) };
+    let Some(flags) = flags else { return Ok(flag::DEFAULT.map(str::to_owned).to_vec()) };
     for flag in flags {
-        if !is_harmless_flag(flag.get_ref()) {
-            let help = "expected flags that steer optimization, warnings or macros: -O…, -m…, -f…, -W…, -g…, -D… or -U…, \
-                        without paths, plugins or linker options (the language sets -std)";
-            return document.error(flag, "this flag is not allowed", help);
+        if !flag::is_harmless(flag.get_ref()) {
+            return document.error(flag, "this flag is not allowed", flag::EXPECTED);
         }
     }
     Ok(flags.iter().map(|flag| flag.get_ref().clone()).collect())
-}
-
-/// Whether a flag changes only how code is generated: none reads or writes a file or runs a program.
-fn is_harmless_flag(flag: &str) -> bool {
-    const ALLOWED: [&str; 7] = ["-O", "-m", "-f", "-W", "-g", "-D", "-U"];
-    const REFUSED: [&str; 13] = [
-        "-fplugin",
-        "-fdump",
-        "-fprofile",
-        "-fauto-profile",
-        "-fuse-ld",
-        "-fsanitize",
-        "-fstack-usage",
-        "-fcallgraph",
-        "-fopt-info",
-        "-fsave",
-        "-Wl,",
-        "-Wa,",
-        "-Wp,",
-    ];
-    let plain = flag.chars().all(|c| c.is_ascii_graphic() && c != '/' && c != '@');
-    plain && ALLOWED.iter().any(|start| flag.starts_with(start)) && !REFUSED.iter().any(|start| flag.starts_with(start))
 }
 
 type Tuning = BTreeMap<Spanned<String>, Spanned<Vec<i64>>>;

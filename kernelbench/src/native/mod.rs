@@ -238,9 +238,9 @@ impl Inner {
             return Ok(verified.built.artifact.clone());
         }
         let mut context = context(task).clone();
-        let flags = self.compiler.recipe(&context).map_err(|fault| fault.0)?.flags;
-        let portable = |flag: String| if flag == "-march=native" { "-march=x86-64-v3".to_owned() } else { flag };
-        context.flags = flags.into_iter().map(portable).collect();
+        for flag in context.flags.iter_mut().filter(|flag| *flag == "-march=native") {
+            "-march=x86-64-v3".clone_into(flag);
+        }
         match outcome(self.compiler.build(&context, verified.candidate().source())) {
             Ok(Ok(object)) => Ok(object),
             Ok(Err(_)) => Err("the candidate does not build for x86-64-v3".to_owned()),
