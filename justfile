@@ -29,6 +29,7 @@ architecture:
 demo:
     cargo run --release -- run examples/silu_and_mul
 
-# A report of a made-up run, to look at while working on its template.
-sample-report file="target/sample-report.html":
-    REPORT={{absolute_path(file)}} cargo test --quiet --lib the_sample_page -- --ignored
+# A report of a simulated run, to look at while working on its template.
+sample-report out="target/sample-run":
+    rm -rf {{out}}
+    cargo run --quiet -- run examples/silu_and_mul --model scripted:tests/scripts/ten-rounds.jsonl --simulate --out {{out}}

@@ -3,7 +3,7 @@
 
 mod program;
 
-use program::{TASK, Told, events, files, only_events, place, run, simulated, warpsmith};
+use program::{SCRIPT, TASK, Told, events, files, only_events, place, run, simulated, warpsmith};
 use std::{fs, path::Path};
 
 #[test]
@@ -16,6 +16,25 @@ fn a_run_is_made_again_from_its_record_without_a_compiler_and_a_model() {
         told.out.contains(&format!("agrees with the record in all {} events", events(&recorded).len())),
         "{told:?}"
     );
+}
+
+#[test]
+fn a_run_with_templates_of_its_own_is_made_again_but_for_its_prompts() {
+    let (folder, recorded) = place();
+    let templates = folder.path().join("templates/context");
+    fs::create_dir_all(&templates).unwrap();
+    let rules = fs::read_to_string("prompts/templates/context/rules.md").unwrap();
+    fs::write(templates.join("rules.md"), format!("{rules}\nBe brief.\n")).unwrap();
+    let settings = folder.path().join("settings.toml");
+    fs::write(&settings, format!("[prompts]\nfolder = '{}'\n", folder.path().join("templates").display())).unwrap();
+    let settings = settings.display().to_string();
+    let arguments = ["--config", &settings, "run", TASK, "--model", SCRIPT, "--simulate", "--shapes", "task"];
+    run(&[&arguments[..], &["--rounds", "3", "--repetitions", "5", "--out", &recorded]].concat()).ended(0);
+    assert!(
+        files(&Path::new(&recorded).join("blobs")).iter().any(|b| fs::read_to_string(b).unwrap().contains("Be brief."))
+    );
+    let told = run(&["replay", &recorded]).ended(0);
+    assert!(told.out.contains("its prompts are not compared") && told.out.contains("agrees"), "{told:?}");
 }
 
 #[test]

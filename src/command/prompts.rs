@@ -36,14 +36,24 @@ pub(super) fn library(config: &Config) -> Result<Prompts, Trouble> {
         return Ok(Prompts::embedded());
     }
     let wrong = |why: String| Trouble::usage(format!("{} (prompts.folder): {why}", folder.display()));
-    let entries = fs::read_dir(folder).map_err(|e| wrong(format!("cannot look into it: {e}")))?;
-    let mut own = vec![];
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if path.metadata().is_ok_and(|about| about.len() > LARGEST) {
-            return Err(wrong(format!("{}: a template is not larger than 1 MiB", path.display())));
-        }
-        own.push((name, fs::read_to_string(&path).map_err(|e| wrong(format!("{}: {e}", path.display())))?));
-    }
+    let own = texts(folder, "").map_err(wrong)?;
     Prompts::with(own).map_err(|e| wrong(e.to_string()))
+}
+
+/// The templates in a folder and in those below it, as `folder/name`, each with its text.
+fn texts(folder: &Path, prefix: &str) -> Result<Vec<(String, String)>, String> {
+    let entries = fs::read_dir(folder).map_err(|e| format!("cannot look into {}: {e}", folder.display()))?;
+    let mut texts = vec![];
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = format!("{prefix}{}", path.file_stem().unwrap_or_default().to_string_lossy());
+        let about = fs::symlink_metadata(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        if about.is_dir() {
+            texts.extend(self::texts(&path, &format!("{name}/"))?);
+        } else if about.len() > LARGEST {
+            return Err(format!("{}: a template is not larger than 1 MiB", path.display()));
+        } else {
+            texts.push((name, fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?));
+        }
+    }
+    Ok(texts)
 }

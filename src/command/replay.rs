@@ -6,7 +6,7 @@ use crate::{
     exit::{Exit, Trouble},
     progress::plain,
     recall,
-    store::{Record, RunFolder},
+    store::{Record, RunFolder, RunHeader},
 };
 use agents::{
     crew::Crew,
@@ -16,7 +16,7 @@ use agents::{
     planner::{Job, work},
     trajectory::Trajectory,
 };
-use kernelbench::Recorded;
+use kernelbench::{Hash, Recorded};
 use prompts::Prompts;
 use serde::Serialize;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ struct Found {
     again: usize,
     /// Whether they agree.
     agrees: bool,
+    /// Whether prompts were compared: only where the templates are those that the run was made with.
+    prompts_compared: bool,
     /// The first event that does not, from 0, with what stands in the record and what came now.
     difference: Option<Difference>,
 }
@@ -45,8 +47,10 @@ struct Difference {
 pub(super) fn replay(arguments: &ReplayArgs) -> Result<Exit, Trouble> {
     let folder = RunFolder::open(&arguments.run)?;
     let record = folder.only_record()?;
-    let again = on_threads(make_again(&record))?;
-    let found = compare(&comparable(record.events()), &comparable(again));
+    let prompts = Prompts::embedded();
+    let same_words = folder.header()?.templates == RunHeader::templates_of(&prompts);
+    let again = on_threads(make_again(&record, prompts))?;
+    let found = compare(&comparable(record.events(), same_words), &comparable(again, same_words), same_words);
     if arguments.json {
         say(&super::json(&found));
     } else {
@@ -55,14 +59,14 @@ pub(super) fn replay(arguments: &ReplayArgs) -> Result<Exit, Trouble> {
     Ok(if found.agrees { Exit::Done } else { Exit::NothingCorrect })
 }
 
-async fn make_again(record: &Record) -> Result<Vec<Event>, Trouble> {
+async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Trouble> {
     let (task, policy) = opened(record)?;
     let replies = Replay::new("the record", recall::answers(record)?, false);
     let log = MemoryLog::default();
     let found = recall::findings(record.events());
     let (machine, findings) = found.ok_or_else(|| Trouble::record("the record holds no event"))?;
     let workshop = Arc::new(Recorded::new(machine, findings));
-    let crew = Crew::spawn(workshop, Arc::new(replies), Arc::new(Prompts::embedded())).await;
+    let crew = Crew::spawn(workshop, Arc::new(replies), Arc::new(prompts)).await;
     let job = Job { task, policy, so_far: Trajectory::default(), log: Box::new(log.clone()) };
     // However it ends, the events say how far it came; that is what is compared.
     let _ = work(job, &crew).await;
@@ -70,8 +74,9 @@ async fn make_again(record: &Record) -> Result<Vec<Event>, Trouble> {
     Ok(log.events())
 }
 
-/// The events without what is different every time: who says it answers, waiting times, and where the run was interrupted.
-fn comparable(events: impl IntoIterator<Item = Event>) -> Vec<Event> {
+/// The events without what is different every time: who says it answers, waiting times, and where the run was interrupted;
+/// and without the prompts, where these templates cannot make them again.
+fn comparable(events: impl IntoIterator<Item = Event>, same_words: bool) -> Vec<Event> {
     let mut kept: Vec<Event> = vec![];
     for event in events {
         match event {
@@ -80,6 +85,7 @@ fn comparable(events: impl IntoIterator<Item = Event>) -> Vec<Event> {
                 kept.push(Event::Opened { format, task, name, policy, machine, model: String::new() });
             }
             Event::Answered { call, prompt, reply, model, usage, usd, .. } => {
+                let prompt = if same_words { prompt } else { Hash::of(b"") };
                 kept.push(Event::Answered { call, prompt, reply, model, usage, usd, latency_ms: 0, requests: 0 });
             }
             // What was under way when the run was interrupted stands twice in its record.
@@ -95,15 +101,19 @@ fn in_this_round(kept: &[Event], event: &Event) -> bool {
     kept.iter().rev().take_while(|earlier| !matches!(earlier, Event::Began { .. })).any(|earlier| earlier == event)
 }
 
-fn compare(recorded: &[Event], again: &[Event]) -> Found {
+fn compare(recorded: &[Event], again: &[Event], prompts_compared: bool) -> Found {
     let longest = recorded.len().max(again.len());
     let at = (0..longest).find(|i| recorded.get(*i) != again.get(*i));
     let difference =
         at.map(|event| Difference { event, recorded: recorded.get(event).cloned(), again: again.get(event).cloned() });
-    Found { recorded: recorded.len(), again: again.len(), agrees: difference.is_none(), difference }
+    let agrees = difference.is_none();
+    Found { recorded: recorded.len(), again: again.len(), agrees, prompts_compared, difference }
 }
 
 fn tell(found: &Found) {
+    if !found.prompts_compared {
+        say("the run was made with other prompt templates than this program's: its prompts are not compared");
+    }
     let Some(difference) = &found.difference else {
         say(&format!("the replay agrees with the record in all {} events", found.recorded));
         return;

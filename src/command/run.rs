@@ -112,7 +112,7 @@ fn header(
         policy: plan.policy.name.clone(),
         simulated: arguments.simulate,
         compilers: compiler.map(|fact| ("c++".to_owned(), fact.value.clone())).into_iter().collect(),
-        templates: prompts.hashes().into_iter().map(|(name, hash)| (name, hash.to_string())).collect(),
+        templates: RunHeader::templates_of(prompts),
         machine: machine.clone(),
         configuration,
     }

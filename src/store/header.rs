@@ -46,6 +46,11 @@ struct Opening {
 }
 
 impl RunHeader {
+    /// These templates as they stand in a header.
+    pub(crate) fn templates_of(prompts: &prompts::Prompts) -> BTreeMap<String, String> {
+        prompts.hashes().into_iter().map(|(name, hash)| (name, hash.to_string())).collect()
+    }
+
     pub(super) fn read(path: &Path) -> Result<Self, StoreError> {
         let text = read_plain_file(path, LARGEST)?;
         let not_ours = |e: &toml::de::Error| {
