@@ -395,6 +395,16 @@ fn a_candidate_that_reads_beside_its_input_is_refused_by_the_sanitizer() {
 }
 
 #[test]
+fn a_candidate_that_slips_out_of_the_sanitizer_is_refused() {
+    let _alone = alone();
+    for status in [0, 98, 127] {
+        let body = format!("#ifdef __SANITIZE_ADDRESS__\n_exit({status});\n#endif\n{RIGHT}");
+        let verdict = certify(&program("#include <unistd.h>", &body)).verdict;
+        assert!(matches!(&verdict, CertificateVerdict::Refused(Failure::Sanitizer { .. })), "{status}: {verdict:?}");
+    }
+}
+
+#[test]
 fn what_confines_a_kernel_here_is_what_its_process_found() {
     let _alone = alone();
     let layers = workshop().confinement().unwrap();

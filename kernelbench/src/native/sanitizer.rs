@@ -19,7 +19,7 @@ use crate::{
     fill::fill,
     task::{Case, KernelContext, Language},
 };
-use rand::rngs::StdRng;
+use rand::{Rng, rngs::StdRng};
 use std::{
     fs::{self, File},
     io::{Read, Write},
@@ -32,6 +32,9 @@ use std::{
 const DEADLINE: Duration = Duration::from_secs(60);
 /// What a case's arrays may take, in bytes: instrumented code is slow.
 pub(crate) const LARGEST_CASE: u64 = 64 << 20;
+
+/// How the hidden sub-command begins when it cannot become the program.
+const NOT_STARTED: &str = "cannot run ";
 
 /// Instruments every access; keeps the optimizer from leaving out what is to be found.
 const FLAGS: [&str; 5] =
@@ -76,11 +79,12 @@ impl<'a> Sanitized<'a> {
     /// Runs one case; a finding is a failure.
     pub(crate) fn run(&self, case: &Case, rng: &mut StdRng) -> Attempt<()> {
         let plan = trial::plan(self.context, case)?;
-        let inputs = arguments(&plan, rng).map_err(fault("cannot write the sanitizer's inputs"))?;
+        let codes = Codes::draw(rng);
+        let inputs = arguments(&plan, codes, rng).map_err(fault("cannot write the sanitizer's inputs"))?;
         let (status, text) = self.to_end(inputs)?;
         match status {
-            Some(End::Exited(0)) => Ok(()),
-            Some(End::Exited(98 | 99 | 127)) => {
+            Some(End::Exited(code)) if code == i32::from(codes.returned) => Ok(()),
+            Some(End::Exited(code)) if code == i32::from(codes.not_called) || text.starts_with(NOT_STARTED) => {
                 Err(Fault(format!("the sanitized program could not run: {text}")).into())
             }
             Some(end) => Err(Failure::Sanitizer { tool: tool(&text), finding: finding(&text, end) }.into()),
@@ -122,10 +126,29 @@ impl<'a> Sanitized<'a> {
     }
 }
 
-/// A file of all arguments: for each its length in bytes and its content. Outputs are filled with a pattern.
-fn arguments(plan: &Plan, rng: &mut StdRng) -> std::io::Result<File> {
+/// Exit codes that mean something this once: a kernel that ends its process does not know them.
+#[derive(Clone, Copy)]
+struct Codes {
+    /// The kernel has returned.
+    returned: u8,
+    /// The kernel could not be called.
+    not_called: u8,
+}
+
+impl Codes {
+    /// From 2 to 88: neither what sanitizers exit with, nor what a shell or an impatient author would.
+    fn draw(rng: &mut StdRng) -> Self {
+        let returned = rng.random_range(2..45);
+        Self { returned, not_called: returned + rng.random_range(1..45) }
+    }
+}
+
+/// A file of the exit codes and all arguments: for each its length in bytes and its content. Outputs are filled with a
+/// pattern.
+fn arguments(plan: &Plan, codes: Codes, rng: &mut StdRng) -> std::io::Result<File> {
     use std::io::{Seek, SeekFrom};
     let mut file = tempfile::tempfile()?;
+    file.write_all(&[codes.returned, codes.not_called])?;
     let mut arrays = plan.arrays.iter();
     for passed in &plan.passed {
         let content = match (passed, arrays.as_slice().first()) {
@@ -155,24 +178,26 @@ fn main(context: &KernelContext) -> String {
     format!(
         "#include <stdint.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
          {linkage}void warpsmith_call(void *const *arguments){noexcept};\n\
+         static unsigned char codes[2] = {{99, 99}};\n\
          static void take(void *to, uint64_t bytes) {{\n\
          \x20   for (char *at = (char *)to; bytes > 0;) {{\n\
          \x20       ssize_t got = read(0, at, bytes);\n\
-         \x20       if (got <= 0) _exit(99);\n\
+         \x20       if (got <= 0) _exit(codes[1]);\n\
          \x20       at += got;\n\
          \x20       bytes -= (uint64_t)got;\n\
          \x20   }}\n\
          }}\n\
          int main(void) {{\n\
+         \x20   take(codes, sizeof codes);\n\
          \x20   void *arguments[{count}] = {{0}};\n\
          \x20   for (int i = 0; i < {arguments}; ++i) {{\n\
          \x20       uint64_t bytes;\n\
          \x20       take(&bytes, sizeof bytes);\n\
-         \x20       if (posix_memalign(&arguments[i], 64, bytes)) _exit(98);\n\
+         \x20       if (posix_memalign(&arguments[i], 64, bytes)) _exit(codes[1]);\n\
          \x20       take(arguments[i], bytes);\n\
          \x20   }}\n\
          \x20   warpsmith_call(arguments);\n\
-         \x20   return 0;\n\
+         \x20   return codes[0];\n\
          }}\n",
         arguments = context.arguments.len()
     )

@@ -102,7 +102,12 @@ impl<'a> Trial<'a> {
     pub(crate) fn fill(&mut self, slot: usize, contents: &Contents<'_>, rng: &mut StdRng) {
         let (for_reference, for_candidate) = (rng.random(), rng.random());
         self.poisons[slot] = for_candidate;
-        for (worker, noise) in [(&mut self.reference, for_reference), (&mut self.candidate, for_candidate)] {
+        let mut sides = [(&mut self.reference, for_reference), (&mut self.candidate, for_candidate)];
+        if rng.random() {
+            // Who is filled last finds more of its contents in the caches.
+            sides.reverse();
+        }
+        for (worker, noise) in sides {
             for (at, array) in self.plan.arrays.iter().enumerate() {
                 let place = worker.segment.array_mut(slot, array);
                 if array.is_input() {
