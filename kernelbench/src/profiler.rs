@@ -81,6 +81,14 @@ pub fn profile(subject: &Subject<'_>, command: &MakeCommand<'_>, deadline: Durat
     Profile { rung, case: subject.case.to_owned(), readings, notes }
 }
 
+/// Whether this processor's counters can be read; in words why not. Waits ten seconds at most.
+///
+/// # Errors
+/// Where `perf stat` is missing, not allowed, or finds no counters.
+pub fn counters() -> Result<(), String> {
+    perf::counters(Instant::now() + Duration::from_secs(10))
+}
+
 fn climb(
     subject: &Subject<'_>,
     command: &MakeCommand<'_>,

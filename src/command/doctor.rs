@@ -9,7 +9,7 @@ use crate::{
     progress::plain,
     wiring,
 };
-use kernelbench::native::Layer;
+use kernelbench::{native::Layer, profiler};
 use metrics::Machine;
 use serde::Serialize;
 use std::process::Command;
@@ -116,19 +116,10 @@ fn perf() -> Finding {
     let what = "hardware counters (perf stat)".to_owned();
     let advice = "without it the Judge sees no hardware counters; install perf (Debian: apt install linux-perf) and allow it \
                   (sysctl kernel.perf_event_paranoid=2; in a container: --cap-add PERFMON); virtual machines often have none";
-    let counted = Command::new("perf").args(["stat", "-x", ",", "-e", "instructions:u", "true"]).output();
-    let detail = match counted {
-        Err(_) => "there is no perf here".to_owned(),
-        Ok(output) => {
-            let text = String::from_utf8_lossy(&output.stderr).into_owned();
-            if output.status.success() && text.lines().any(|line| line.starts_with(|c: char| c.is_ascii_digit())) {
-                return Finding { what, found: true, detail: "they count".into(), advice: None };
-            }
-            let why = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("they do not count here");
-            why.to_owned()
-        }
-    };
-    Finding { what, found: false, detail, advice: Some(advice.into()) }
+    match profiler::counters() {
+        Ok(()) => Finding { what, found: true, detail: "they count".into(), advice: None },
+        Err(why) => Finding { what, found: false, detail: why, advice: Some(advice.into()) },
+    }
 }
 
 fn valgrind() -> Finding {

@@ -27,6 +27,12 @@ pub(super) fn readings(subject: &Subject<'_>, command: &MakeCommand<'_>, end: In
     Ok(told(subject, &value))
 }
 
+/// As [`probe`], in a folder of its own.
+pub(super) fn counters(end: Instant) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| format!("no folder for its output: {error}"))?;
+    probe(folder.path(), end)
+}
+
 /// Whether `perf` is there and its counters count: many virtual machines and containers have none.
 fn probe(folder: &Path, end: Instant) -> Result<(), String> {
     let out = folder.join(OUT);
