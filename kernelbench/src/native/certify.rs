@@ -68,8 +68,10 @@ fn examine(
 
     let suite = Suite::of_task(task);
     let how =
-        format!("{} pairs of samples a case in random order, new inputs each; outputs compared too", plan.repetitions);
-    checked.push(done("times beside the reference's", &how));
+        format!("{} pairs of samples a shape in random order, new inputs each; outputs compared too", plan.repetitions);
+    // The shapes of the loop may be a model's choice; a claim is about the task's own.
+    let what = format!("times beside the reference's, on {} of the task's own shapes", suite.timed.len());
+    checked.push(done(&what, &how));
     let timed = time::time(&bench, &suite, plan, &workshop.options.machine, &mut rng)?;
     checked.push(done("two clocks agree", "the one in its process and the one outside, which counts"));
     let floor = timed.cases.iter().all(|case| case.floor_ns.is_some());
