@@ -21,6 +21,18 @@ pub enum Failure {
         /// What is missing or different.
         log: String,
     },
+    /// It raised an exception (Python).
+    #[error("it raised {error} in its {stage} on case {case}")]
+    Raised {
+        /// The case it ran.
+        case: String,
+        /// Where: import, constructor or forward.
+        stage: String,
+        /// The exception's type and text.
+        error: String,
+        /// Python's traceback.
+        traceback: String,
+    },
     /// A signal ended it.
     #[error("it crashed with {signal} on case {case}")]
     Crash {

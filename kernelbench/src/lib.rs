@@ -19,6 +19,7 @@ mod simulated;
 mod size;
 mod suite;
 mod task;
+pub mod torch;
 mod workshop;
 
 pub use candidate::{Built, Candidate, CandidateId, Verified};
@@ -33,7 +34,7 @@ pub use simulated::Simulated;
 pub use size::SizeError;
 pub use suite::{Provenance, Suite};
 pub use task::{
-    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Size, Source, Task, TimedCases,
-    Tolerance, Transfer,
+    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Precision, Problem, Size, Source, Task,
+    TimedCases, Tolerance, Transfer,
 };
 pub use workshop::{Baseline, TimingPlan, Workshop};

@@ -1,4 +1,4 @@
-//! How does a folder become a [`Task`]?
+//! How does a folder, or a problem's file, become a [`Task`]?
 //!
 //! A kernel context is a folder with a `task.toml` and a reference beside it. Both are untrusted: whatever stands in them,
 //! the answer is a task or a [`TaskError`] that says where, what was expected and what to do.
@@ -7,13 +7,15 @@ mod arguments;
 mod cases;
 mod error;
 mod file;
+mod problem;
 mod reference;
 
 pub use error::TaskError;
+pub use problem::problem;
 
 use crate::{
     flag,
-    task::{KernelContext, Source, Task, Tolerance},
+    task::{KernelContext, Precision, Source, Task, Tolerance},
 };
 use error::Document;
 use file::TaskFile;
@@ -30,11 +32,14 @@ const SCHEMA: i64 = 1;
 /// What a task file or a reference may weigh, in bytes.
 const LARGEST_FILE: u64 = 1 << 20;
 
-/// Reads the task in this folder, or in this `task.toml`.
+/// Reads the task in this folder, in this `task.toml`, or in this problem's `.py` file.
 ///
 /// # Errors
 /// Anything that is not a whole and consistent task, with the place where it is not.
 pub fn task(path: &Path) -> Result<Task, TaskError> {
+    if path.extension().is_some_and(|extension| extension == "py") {
+        return problem(path, Precision::default());
+    }
     let path = task_file(path)?;
     let text = reference::read_text(&path).map_err(|why| TaskError::of_file(&path, why.0, why.1))?;
     let document = Document { path: &path, text: &text };
@@ -51,9 +56,6 @@ pub fn recorded_run(path: &Path) -> Option<PathBuf> {
 
 fn task_file(path: &Path) -> Result<PathBuf, TaskError> {
     let error = |what: &str, help: &str| Err(TaskError::of_file(path, what, help));
-    if path.extension().is_some_and(|extension| extension == "py") {
-        return error("KernelBench problem files are not supported yet", HELP_FOLDER);
-    }
     if path.is_dir() {
         let file = path.join(TASK_FILE);
         return if file.exists() { Ok(file) } else { error("there is no task.toml in this folder", HELP_FOLDER) };

@@ -6,6 +6,9 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
+/// The only case of a problem: a problem has one shape, its own.
+pub(crate) const DEFAULT: &str = "default";
+
 /// Who chose the shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -31,8 +34,10 @@ impl Suite {
     /// The task's own shapes, timed as the task says.
     #[must_use]
     pub fn of_task(task: &Task) -> Self {
-        let Source::Context(context) = &task.source;
-        let bytes = |case: &&Case| context.bytes(case).unwrap_or(0);
+        let bytes = |case: &&Case| match &task.source {
+            Source::Context(context) => context.bytes(case).unwrap_or(0),
+            Source::Problem(_) => 0,
+        };
         let timed = match &task.timed {
             TimedCases::All => task.cases.iter().map(|case| case.name.clone()).collect(),
             TimedCases::Largest => {

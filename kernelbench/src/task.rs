@@ -31,6 +31,81 @@ pub struct Task {
 pub enum Source {
     /// A kernel with its arguments and a reference in the same language.
     Context(KernelContext),
+    /// A PyTorch module, in KernelBench's format.
+    Problem(Problem),
+}
+
+/// A problem in KernelBench's format: a Python file that defines `Model`, `get_inputs` and `get_init_inputs`. A candidate is
+/// a Python file that defines `ModelNew`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Problem {
+    /// The file's text.
+    pub source: String,
+    /// The level, where its folder's name says one.
+    pub level: Option<u8>,
+    /// Its number within the level, where its file's name starts with one.
+    pub number: Option<u32>,
+    /// What floating-point weights and inputs are cast to.
+    pub precision: Precision,
+    /// Known defects: what makes a result on it worth less than it looks.
+    pub labels: Vec<String>,
+}
+
+/// What floating-point weights and inputs are cast to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// Single.
+    #[default]
+    Fp32,
+    /// Half.
+    Fp16,
+    /// bfloat16.
+    Bf16,
+}
+
+impl Precision {
+    /// Absolute and relative tolerance alike (KernelBench's: 1e-4 in single, 1e-2 in half precision).
+    #[must_use]
+    pub fn tolerance(self) -> f64 {
+        if self == Self::Fp32 { 1e-4 } else { 1e-2 }
+    }
+
+    /// torch's name for it.
+    #[must_use]
+    pub fn torch_name(self) -> &'static str {
+        match self {
+            Self::Fp32 => "float32",
+            Self::Fp16 => "float16",
+            Self::Bf16 => "bfloat16",
+        }
+    }
+
+    /// Bytes an element.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        if self == Self::Fp32 { 4 } else { 2 }
+    }
+}
+
+impl Task {
+    /// The kernel's context, where the task is one.
+    #[must_use]
+    pub fn context(&self) -> Option<&KernelContext> {
+        match &self.source {
+            Source::Context(context) => Some(context),
+            Source::Problem(_) => None,
+        }
+    }
+
+    /// The problem, where the task is one.
+    #[must_use]
+    pub fn problem(&self) -> Option<&Problem> {
+        match &self.source {
+            Source::Problem(problem) => Some(problem),
+            Source::Context(_) => None,
+        }
+    }
 }
 
 /// A kernel, the arguments it takes, and a plain reference for it.

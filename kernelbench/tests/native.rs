@@ -175,7 +175,7 @@ fn a_reference_is_prepared_and_a_broken_one_is_a_fault_that_names_it() {
     let baseline = runtime.block_on(workshop().prepare(&task, &suite(&task), &PLAN)).unwrap();
     assert_eq!(baseline.timings[0].0, "large");
     assert!(baseline.build.contains("-std=c++17"), "{}", baseline.build);
-    let Source::Context(context) = task.source.clone();
+    let context = task.context().unwrap().clone();
     let broken = KernelContext { reference: kernel("*(volatile int *)0 = 1;"), ..context };
     let task = Task { source: Source::Context(broken), ..task };
     let Fault(fault) = runtime.block_on(workshop().prepare(&task, &suite(&task), &PLAN)).unwrap_err();

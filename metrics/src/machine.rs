@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum MachineKind {
     /// A CPU; one core of it runs a candidate.
     Cpu,
+    /// A GPU.
+    Gpu,
     /// No machine at all: a simulation.
     Simulated,
 }

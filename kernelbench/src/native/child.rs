@@ -31,7 +31,12 @@ static CONTROL: AtomicI32 = AtomicI32::new(-1);
 /// memory and of the kernel's shared object.
 ///
 /// This is what the hidden sub-command calls, first thing in `main` and before any thread is started.
+///
+/// The same sub-command starts confined Python processes.
 pub fn child_main() -> ! {
+    if let Some(launch) = crate::torch::launch_asked_for() {
+        crate::torch::launch(&launch);
+    }
     if let Some(why) = enclosure::become_the_tool() {
         let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
         std::process::exit(127);

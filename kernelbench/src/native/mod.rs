@@ -13,13 +13,13 @@ mod confine;
 mod cores;
 mod enclosure;
 mod plan;
-mod process;
+pub(crate) mod process;
 mod sanitizer;
 mod segment;
 mod standalone;
 mod time;
 mod trial;
-mod trouble;
+pub(crate) mod trouble;
 mod unit;
 mod wire;
 mod worker;
@@ -250,7 +250,9 @@ impl Inner {
 }
 
 fn context(task: &Task) -> &KernelContext {
-    let Source::Context(context) = &task.source;
+    let Source::Context(context) = &task.source else {
+        unreachable!("the program chooses the workshop by the task's source: problems go to another");
+    };
     context
 }
 

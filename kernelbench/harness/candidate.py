@@ -1,0 +1,130 @@
+"""The untrusted side: loads one module, and calls its model on inputs in shared memory as often as it is asked to.
+
+It holds neither the reference nor its outputs nor the clock that counts. Nothing that it says is believed: the judge reads
+the outputs where they lie, while this process stands still.
+"""
+
+import importlib.util
+import os
+import sys
+import time
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import torch  # noqa: E402
+
+import memory  # noqa: E402
+import wire  # noqa: E402
+
+
+class Runner:
+    def __init__(self, setup):
+        self.device = torch.device(setup["device"])
+        self.seed = setup["seed"]
+        self.arena = None
+        self.model = None
+        self.inputs = []
+        self.kept = []
+        torch.set_num_threads(setup["threads"])
+        torch.backends.cuda.matmul.allow_tf32 = setup["tf32"]
+        torch.backends.cudnn.allow_tf32 = setup["tf32"]
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+            torch.zeros(1, device=self.device)
+            torch.cuda.synchronize()
+
+    def load(self, message):
+        spec = importlib.util.spec_from_file_location(message["module"], message["path"])
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[message["module"]] = module
+        spec.loader.exec_module(module)
+        entry = getattr(module, message["entry"], None)
+        if entry is None:
+            return {"missing": f"the module defines no `{message['entry']}`"}
+        self.entry = entry
+        return {}
+
+    def construct(self, message):
+        init = wire.decode(message["init"], memory.refuse)
+        self.seed_everything()
+        with torch.no_grad():
+            model = self.entry(*init)
+            self.model = model.to(device=self.device, dtype=wire.dtype_of(message["dtype"]))
+        if message.get("compile"):
+            self.model = torch.compile(self.model, mode=message["compile"])
+        return {}
+
+    def map(self, message):
+        self.arena = memory.open_arena(message["arena"], self.device)
+        return {}
+
+    def inputs_of(self, message):
+        self.inputs = [wire.decode(slot, self.arena.tensor) for slot in message["inputs"]]
+        return {}
+
+    def run(self, message):
+        self.seed_everything()
+        slots = [self.inputs[at] for at in message["slots"]]
+        outputs = []
+        if self.device.type == "cuda":
+            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            first.record()
+            with torch.no_grad():
+                for slot in slots:
+                    outputs.append(self.model(*slot))
+            last.record()
+            torch.cuda.synchronize()
+            inside = int(first.elapsed_time(last) * 1e6)
+        else:
+            start = time.perf_counter_ns()
+            with torch.no_grad():
+                for slot in slots:
+                    outputs.append(self.model(*slot))
+            inside = time.perf_counter_ns() - start
+        self.kept = outputs
+        describe = lambda tensor: memory.describe(tensor, self.arena)  # noqa: E731
+        return {"inside_ns": inside, "outputs": [wire.encode(output, describe) for output in outputs]}
+
+    def release(self, _):
+        self.kept = []
+        return {}
+
+    def seed_everything(self):
+        torch.manual_seed(self.seed)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(self.seed)
+
+
+def answer(runner, message):
+    stage = message["do"]
+    try:
+        return getattr(runner, stage)(message)
+    except BaseException as error:  # whatever a candidate raises is its answer
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        kind = f"{type(error).__name__}: {error}"
+        return {"raised": {"error": kind[-2000:], "traceback": text[-12000:], "memory": out_of_memory(error)}}
+
+
+def out_of_memory(error):
+    text = str(error)
+    return (
+        isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError))
+        or "can't allocate memory" in text
+        or "not enough memory" in text
+        or "out of memory" in text
+    )
+
+
+def main():
+    line = wire.Line(int(sys.argv[1]))
+    setup = line.hear()
+    runner = Runner(setup)
+    line.say({"ready": torch.__version__})
+    while (message := line.hear()) is not None:
+        result = answer(runner, message)
+        result["nonce"] = message["nonce"]
+        line.say(result)
+
+
+main()

@@ -1,0 +1,172 @@
+"""Are two outputs the same, and what would pass for the same without being it?
+
+Every element is looked at. The rule is KernelBench's: |r - c| <= atol + rtol * |c|; a NaN never passes, an infinity only
+where it is the same.
+"""
+
+import torch
+
+import wire
+
+CHUNK = 1 << 25
+
+
+def leaves(value, path="output"):
+    """The tensors and other values of an output as it was written down, each with where it stands."""
+    if isinstance(value, dict) and "tensor" in value:
+        return [(path, value)]
+    if isinstance(value, dict) and "tuple" in value:
+        value = value["tuple"]
+    if isinstance(value, list):
+        return [leaf for at, item in enumerate(value) for leaf in leaves(item, f"{path}[{at}]")]
+    if isinstance(value, dict) and "dict" in value:
+        return [leaf for key, item in value["dict"] for leaf in leaves(item, f"{path}[{key!r}]")]
+    return [(path, {"value": value})]
+
+
+def form(expected, got):
+    """What is wrong with the form of an output, in words; None where nothing is."""
+    if [path for path, _ in expected] != [path for path, _ in got]:
+        names = lambda side: ", ".join(path for path, _ in side[:8]) or "nothing"  # noqa: E731
+        return f"expected {names(expected)}, got {names(got)}"
+    for (path, ours), (_, theirs) in zip(expected, got):
+        if ("tensor" in ours) != ("tensor" in theirs):
+            kind = lambda leaf: "a tensor" if "tensor" in leaf else f"the value {leaf['value']!r}"[:80]  # noqa: E731
+            return f"{path}: expected {kind(ours)}, got {kind(theirs)}"
+        if "tensor" not in ours:
+            if ours != theirs:
+                return f"{path}: expected the value {ours['value']!r}, got {theirs['value']!r}"[:200]
+            continue
+        problem = form_of_tensor(ours["tensor"], theirs["tensor"])
+        if problem:
+            return f"{path}: {problem}"
+    return None
+
+
+def form_of_tensor(ours, theirs):
+    shape = lambda spec: "(" + ", ".join(map(str, spec["shape"])) + ")"  # noqa: E731
+    if ours["shape"] != theirs["shape"]:
+        return f"expected the shape {shape(ours)}, got {shape(theirs)}"
+    if ours["dtype"] != theirs["dtype"]:
+        return f"expected the element type {ours['dtype']}, got {theirs['dtype']}"
+    if ours["device"] != theirs["device"]:
+        return f"expected a tensor on {ours['device']}, got one on {theirs['device']}"
+    numbers = [theirs["bytes"], theirs["address"], *theirs["stride"]]
+    if not all(isinstance(number, int) and number >= 0 for number in numbers) or len(theirs["stride"]) != len(ours["shape"]):
+        return "its description is none of a tensor"
+    size = torch.empty(0, dtype=wire.dtype_of(ours["dtype"])).element_size()
+    extent = 1 + sum((length - 1) * stride for length, stride in zip(theirs["shape"], theirs["stride"]))
+    if 0 not in ours["shape"] and extent * size != theirs["bytes"]:
+        return "its description is none of a tensor"
+    return None
+
+
+def slot(ours, theirs, atol, rtol):
+    """The first output that is wrong, with how wrong it is."""
+    for (path, right), (_, got) in zip(ours, theirs):
+        if isinstance(right, torch.Tensor):
+            found = elements(right, got, atol, rtol)
+            if found["wrong"]:
+                return {"output": path, **found}
+    return None
+
+
+def elements(right, got, atol, rtol):
+    right, got = right.reshape(-1), got.reshape(-1)
+    if clearly_same(right, got, atol, rtol):
+        return {"wrong": 0}
+    wrong = nan = 0
+    worst, worst_at = -1.0, 0
+    for start in range(0, right.numel(), CHUNK):
+        r, g = right[start : start + CHUNK], got[start : start + CHUNK]
+        exact = not (r.is_floating_point() or r.is_complex())
+        bad = r != g if exact else far(r, g, atol, rtol)
+        count = int(bad.sum())
+        if not count:
+            continue
+        wrong += count
+        distance = (widened(r) - widened(g)).abs().nan_to_num(nan=float("inf"))
+        distance = torch.where(bad, distance, -1.0)
+        nan += 0 if exact else int(g.isnan().sum())
+        most = int(distance.argmax())
+        if float(distance[most]) > worst:
+            worst, worst_at = float(distance[most]), start + most
+    text = lambda side: str(side[worst_at].item()) if wrong else ""  # noqa: E731
+    return {"wrong": wrong, "total": right.numel(), "worst_at": worst_at, "nan": nan, "expected": text(right), "got": text(got)}
+
+
+def clearly_same(right, got, atol, rtol):
+    """The rule a little tightened, in the tensors' own precision: what passes this passes the rule."""
+    if not right.is_floating_point() or right.dtype in (torch.float16, torch.bfloat16):
+        return False
+    for start in range(0, right.numel(), CHUNK):
+        r, g = right[start : start + CHUNK], got[start : start + CHUNK]
+        if not bool(((r - g).abs() <= 0.999 * atol + 0.999 * rtol * g.abs()).all()):
+            return False
+    return True
+
+
+def far(r, g, atol, rtol):
+    r, g = widened(r), widened(g)
+    return ~((r == g) | ((r - g).abs() <= atol + rtol * g.abs()) & g.isfinite() & r.isfinite())
+
+
+def widened(tensor):
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def bits(tensor):
+    """The same memory as whole numbers, so that NaN equals itself."""
+    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    kind = kinds.get(tensor.element_size())
+    return tensor.contiguous().view(kind) if kind else torch.view_as_real(tensor)
+
+
+def relative_error(oracle, tensor):
+    square = total = 0.0
+    oracle, tensor = oracle.reshape(-1), tensor.reshape(-1)
+    for start in range(0, oracle.numel(), CHUNK):
+        o, t = oracle[start : start + CHUNK].double(), tensor[start : start + CHUNK].double()
+        fine = o.isfinite()
+        square += float(torch.where(fine, o - t, 0.0).square().sum())
+        total += float(torch.where(fine, o, 0.0).square().sum())
+    return (square / total) ** 0.5 if total > 0 else square**0.5
+
+
+def is_an_input(outputs, inputs):
+    """Whether an output holds what an input holds, bit by bit."""
+    same = lambda a, b: a.shape == b.shape and a.dtype == b.dtype and torch.equal(bits(a), bits(b))  # noqa: E731
+    return any(isinstance(t, torch.Tensor) and any(same(t, i) for i in inputs) for _, t in outputs)
+
+
+def audit(slots, inputs, atol, rtol):
+    """Labels of a problem that accepts what is no answer, from its reference's outputs on two draws."""
+    passes = lambda fake: all(  # noqa: E731
+        elements(right, fake(at, index, right), atol, rtol)["wrong"] == 0
+        for at, one in enumerate(slots)
+        for index, (_, right) in enumerate(one)
+        if isinstance(right, torch.Tensor) and right.is_floating_point()
+    )
+    labels = []
+    if not any(isinstance(t, torch.Tensor) and t.is_floating_point() for one in slots for _, t in one):
+        return labels
+    if any(bool(t.isnan().any()) for one in slots for _, t in one if isinstance(t, torch.Tensor) and t.is_floating_point()):
+        labels.append("the reference puts out NaN, which no candidate can match")
+        return labels
+    if passes(lambda at, index, right: torch.zeros_like(right)):
+        labels.append("zeros pass for its output")
+    elif passes(lambda at, index, right: torch.full_like(right, float(slots[at - 1][index][1].double().mean()))):
+        labels.append("a constant passes for its output")
+    if len(slots) > 1 and passes(lambda at, index, right: slots[at - 1][index][1]):
+        labels.append("the output of other inputs passes: it is insensitive to its inputs")
+    elif passes(lambda at, index, right: row_of(right)):
+        labels.append("one row, repeated, passes for its output")
+    def as_input(at, index, right):
+        return next((i for i in inputs[at] if i.shape == right.shape and i.dtype == right.dtype), right + 1)
+    if passes(as_input):
+        labels.append("an input passes for its output")
+    return labels
+
+
+def row_of(tensor):
+    return tensor[:1].expand_as(tensor) if tensor.dim() > 1 and tensor.shape[0] > 1 else tensor + 1

@@ -1,0 +1,149 @@
+"""Where do inputs and outputs lie, and how does another process reach them?
+
+On the CPU an arena is a memory file that both map, and outputs are read out of the process that made them. On a GPU both
+are CUDA allocations that are opened by their interprocess handles; a handle is 64 bytes, and nothing else is taken over.
+"""
+
+import base64
+import ctypes
+import functools
+import mmap
+
+import torch
+
+import wire
+
+ALIGNMENT = 512
+
+
+class Arena:
+    """One stretch of bytes, in which tensors lie at offsets."""
+
+    def __init__(self, whole, keep=None):
+        self.whole = whole
+        self.keep = keep
+
+    def tensor(self, spec):
+        dtype = wire.dtype_of(spec["dtype"])
+        count = 1
+        for length in spec["shape"]:
+            count *= length
+        length = count * torch.empty(0, dtype=dtype).element_size()
+        return self.whole[spec["at"] : spec["at"] + length].view(dtype).reshape(spec["shape"])
+
+
+def open_arena(spec, device):
+    """The arena that another process made."""
+    if device.type == "cuda":
+        address = cuda().open(spec["handle"])
+        return Arena(at_address(address, spec["bytes"], device))
+    mapped = mmap.mmap(spec["descriptor"], spec["bytes"])
+    return Arena(torch.frombuffer(mapped, dtype=torch.uint8), mapped)
+
+
+def describe(tensor, arena):
+    """Where a tensor's elements lie: the first byte, how many, and how they are strided."""
+    if tensor.layout is not torch.strided:
+        raise TypeError(f"expected a dense output tensor, got layout {tensor.layout}")
+    tensor = tensor.detach()
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    spec = {
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride()),
+        "dtype": wire.name_of(tensor.dtype),
+        "device": tensor.device.type,
+        "address": tensor.data_ptr(),
+        "bytes": extent * tensor.element_size() if tensor.numel() else 0,
+    }
+    if tensor.device.type == "cuda" and tensor.numel():
+        base, _ = cuda().range_of(tensor.data_ptr())
+        if base == arena.whole.data_ptr():
+            spec["inside"] = tensor.data_ptr() - base
+            return spec
+        spec["handle"] = cuda().handle_of(base)
+        spec["at"] = tensor.data_ptr() - base
+    return spec
+
+
+def refuse(_):
+    raise TypeError("tensors among the constructor's arguments are not supported")
+
+
+class OnDevice:
+    """What torch needs to see an address on the device as a tensor."""
+
+    def __init__(self, address, length):
+        self.__cuda_array_interface__ = {
+            "shape": (length,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+            "strides": None,
+        }
+
+
+def at_address(address, length, device):
+    return torch.as_tensor(OnDevice(address, length), device=device)
+
+
+class Handle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_ubyte * 64)]
+
+
+class Cuda:
+    """The calls of the driver that share memory between processes."""
+
+    def __init__(self):
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        self.opened = {}
+
+    def allocate(self, length):
+        """Memory that shares its allocation with nothing else, for the life of the process."""
+        address = ctypes.c_uint64()
+        self.check(self.driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(length)), "cuMemAlloc")
+        return address.value
+
+    def handle_of(self, base):
+        handle = Handle()
+        self.check(self.driver.cuIpcGetMemHandle(ctypes.byref(handle), ctypes.c_uint64(base)), "cuIpcGetMemHandle")
+        return base64.b64encode(bytes(handle.bytes)).decode()
+
+    def open(self, text):
+        if text not in self.opened:
+            raw = base64.b64decode(text)
+            if len(raw) != 64:
+                raise ValueError("a memory handle has 64 bytes")
+            handle = Handle((ctypes.c_ubyte * 64)(*raw))
+            address = ctypes.c_uint64()
+            self.check(
+                self.driver.cuIpcOpenMemHandle_v2(ctypes.byref(address), handle, ctypes.c_uint(1)),
+                "cuIpcOpenMemHandle",
+            )
+            self.opened[text] = address.value
+        return self.opened[text]
+
+    def close_all(self):
+        for address in self.opened.values():
+            self.driver.cuIpcCloseMemHandle(ctypes.c_uint64(address))
+        self.opened = {}
+
+    def range_of(self, address):
+        base, length = ctypes.c_uint64(), ctypes.c_size_t()
+        self.check(
+            self.driver.cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(length), ctypes.c_uint64(address)),
+            "cuMemGetAddressRange",
+        )
+        return base.value, length.value
+
+    def check(self, status, call):
+        if status != 0:
+            text = ctypes.c_char_p()
+            self.driver.cuGetErrorString(status, ctypes.byref(text))
+            raise RuntimeError(f"{call}: {(text.value or b'unknown error').decode()} ({status})")
+
+
+@functools.lru_cache(maxsize=None)
+def cuda():
+    return Cuda()

@@ -1,0 +1,385 @@
+"""The trusted side: reads the problem, draws inputs from secret seeds, and compares what was put out, every element.
+
+It never loads a candidate's code. What it holds of a candidate are bytes.
+"""
+
+import ctypes
+import fcntl
+import linecache
+import mmap
+import os
+import sys
+import traceback
+import types
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import torch  # noqa: E402
+
+import compare  # noqa: E402
+import memory  # noqa: E402
+import wire  # noqa: E402
+
+HOARD = 24 << 30
+CONTRACT = ("Model", "get_inputs", "get_init_inputs")
+
+
+class Judge:
+    def __init__(self, setup):
+        self.device = torch.device(setup["device"])
+        self.descriptors = setup["arenas"]
+        self.outputs = setup["outputs"]
+        torch.set_num_threads(setup["threads"])
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+            torch.zeros(1, device=self.device)
+            torch.cuda.synchronize()
+
+    def open(self, message):
+        """Loads the problem in a namespace of its own, and lays out an arena for each side."""
+        self.dtype, self.seed = wire.dtype_of(message["dtype"]), message["seed"]
+        self.names = load(message["path"])
+        if missing := [name for name in CONTRACT if name not in self.names]:
+            return {"defect": f"the problem defines no {', '.join(f'`{name}`' for name in missing)}"}
+        self.seed_everything(self.seed)
+        self.init = list(self.names["get_init_inputs"]())
+        self.oracle, self.no_oracle = None, None
+        with torch.no_grad():
+            self.seed_everything(self.seed)
+            model = self.names["Model"](*self.init)
+        parameters = sum(p.numel() * self.cast(p).element_size() for p in model.parameters())
+        try:
+            self.oracle = model.double().to(self.device)
+        except Exception as error:  # no oracle is a note, not an end
+            self.no_oracle = f"{type(error).__name__}: {error}"[:300]
+        drawn = self.generate(0)
+        self.slot_bytes = sum(padded(t) for t in tensors(drawn))
+        self.slots = max(1, min(message["most_slots"], message["budget"] // max(self.slot_bytes, 1)))
+        self.arenas = [self.new_arena(at) for at in range(2)]
+        return {
+            "init": wire.encode(self.init, memory.refuse),
+            "parameter_bytes": parameters,
+            "input_bytes": sum(t.numel() * t.element_size() for t in tensors(drawn)),
+            "slots": self.slots,
+            "no_oracle": self.no_oracle,
+            "arenas": [spec for _, spec in self.arenas],
+        }
+
+    def new_arena(self, at):
+        length = max(self.slots * self.slot_bytes, mmap.PAGESIZE)
+        if self.device.type == "cuda":
+            base = memory.cuda().allocate(length)
+            whole = memory.at_address(base, length, self.device)
+            return memory.Arena(whole), {"handle": memory.cuda().handle_of(base), "bytes": length}
+        descriptor = self.descriptors[at]
+        os.ftruncate(descriptor, length)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        mapped = mmap.mmap(descriptor, length)
+        return memory.Arena(torch.frombuffer(mapped, dtype=torch.uint8), mapped), {"bytes": length}
+
+    def draw(self, message):
+        """Fresh contents for the first slots, the same for both sides; the seeds stay here."""
+        specs = []
+        if self.device.type == "cuda" and torch.cuda.memory_reserved() > HOARD:
+            torch.cuda.empty_cache()
+        for slot, seed in enumerate(message["seeds"]):
+            drawn = self.generate(seed)
+            if message["signed"]:
+                drawn = signed(drawn)
+            specs.append(self.place(slot, drawn))
+        self.synchronize()
+        self.specs = specs
+        self.sums = [[int(compare.bits(t).sum(dtype=torch.int64)) for t in self.input_tensors(s)] for s in range(len(specs))]
+        return {"inputs": specs}
+
+    def place(self, slot, drawn):
+        at = slot * self.slot_bytes
+
+        def put(tensor):
+            nonlocal at
+            spec = {"at": at, "shape": list(tensor.shape), "dtype": wire.name_of(tensor.dtype)}
+            if at + padded(tensor) > (slot + 1) * self.slot_bytes:
+                raise ValueError("get_inputs() gives more bytes than it did at first")
+            for arena, _ in self.arenas:
+                arena.tensor(spec).copy_(tensor)
+            at += padded(tensor)
+            return spec
+
+        return wire.encode(drawn, put)
+
+    def generate(self, seed):
+        """The problem's inputs: drawn on the device itself where that works, for the processor draws a billion numbers in
+        five seconds. Only floating point is cast."""
+        self.seed_everything(seed)
+        if self.device.type == "cuda":
+            try:
+                with torch.device(self.device):
+                    drawn = self.names["get_inputs"]()
+            except Exception:
+                self.seed_everything(seed)
+                drawn = self.names["get_inputs"]()
+        else:
+            drawn = self.names["get_inputs"]()
+        return mapped_tensors(list(drawn), lambda t: self.cast(t).to(self.device).contiguous())
+
+    def cast(self, tensor):
+        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+
+    def want(self, message):
+        """Which bytes of whose memory the outputs are, once their form is right."""
+        reads, at = [], 0
+        for side in ("reference", "candidate"):
+            for slot in range(len(message[side])):
+                specs = compare.leaves(message[side][slot])
+                if side == "candidate":
+                    problem = compare.form(compare.leaves(message["reference"][slot]), specs)
+                    if problem:
+                        return {"form": problem}
+                for _, spec in specs:
+                    if "tensor" in spec and self.device.type == "cpu":
+                        reads.append([side, spec["tensor"]["address"], spec["tensor"]["bytes"], at])
+                        at += -(-spec["tensor"]["bytes"] // memory.ALIGNMENT) * memory.ALIGNMENT
+        if self.device.type == "cpu" and at:
+            os.ftruncate(self.outputs, at)
+        return {"reads": reads}
+
+    def compare(self, message):
+        """Every element of every output of every slot."""
+        right, got = self.fetch(message)
+        result = {"changed": self.changed_input(message["slots"])}
+        errors = []
+        for slot, ours, theirs in zip(message["slots"], right, got):
+            found = compare.slot(ours, theirs, message["atol"], message["rtol"])
+            if found:
+                result["mismatch"] = found
+                result["passed_inputs"] = compare.is_an_input(theirs, self.input_tensors(slot))
+                return result
+            if message["oracle"] and self.oracle is not None:
+                errors.append(self.errors(slot, ours, theirs))
+        result["errors"] = [error for error in errors if error]
+        result["no_oracle"] = self.no_oracle
+        return result
+
+    def fetch(self, message):
+        if self.device.type == "cuda":
+            return tuple(
+                [self.on_device(slot, at) for slot in message[side]] for at, side in enumerate(("reference", "candidate"))
+            )
+        whole = os.fstat(self.outputs).st_size
+        mapped = mmap.mmap(self.outputs, whole, prot=mmap.PROT_READ | mmap.PROT_WRITE) if whole else bytearray(1)
+        buffer = torch.frombuffer(mapped, dtype=torch.uint8)
+        at = 0
+        sides = []
+        for side in ("reference", "candidate"):
+            slots = []
+            for slot in message[side]:
+                tensors_of_slot = []
+                for path, spec in compare.leaves(slot):
+                    if "tensor" in spec:
+                        length = spec["tensor"]["bytes"]
+                        tensors_of_slot.append((path, strided(buffer[at : at + length], spec["tensor"])))
+                        at += -(-length // memory.ALIGNMENT) * memory.ALIGNMENT
+                    else:
+                        tensors_of_slot.append((path, spec["value"]))
+                slots.append(tensors_of_slot)
+            sides.append(slots)
+        return tuple(sides)
+
+    def on_device(self, slot, side):
+        found = []
+        for path, leaf in compare.leaves(slot):
+            if "tensor" not in leaf:
+                found.append((path, leaf["value"]))
+                continue
+            spec = leaf["tensor"]
+            if "inside" in spec:
+                whole = self.arenas[side][0].whole
+                if not 0 <= spec["inside"] <= whole.numel() - spec["bytes"]:
+                    raise ValueError("an output lies outside the inputs it is said to lie in")
+                flat = whole[spec["inside"] : spec["inside"] + spec["bytes"]]
+                found.append((path, strided(flat, spec)))
+                continue
+            if not spec["bytes"]:
+                found.append((path, torch.empty(spec["shape"], dtype=wire.dtype_of(spec["dtype"]), device=self.device)))
+                continue
+            base = memory.cuda().open(spec["handle"])
+            start, length = memory.cuda().range_of(base)
+            if spec["at"] < 0 or base + spec["at"] + spec["bytes"] > start + length:
+                raise ValueError("an output lies outside its allocation")
+            found.append((path, strided(memory.at_address(base + spec["at"], spec["bytes"], self.device), spec)))
+        return found
+
+    def witness(self, message):
+        """Elements at places that nobody else knows, as they are now: what is written later shows."""
+        generator = torch.Generator(device=self.device).manual_seed(message["seed"])
+        self.seen = []
+        for slot in message["candidate"]:
+            for path, tensor in self.on_device(slot, 1):
+                if not isinstance(tensor, torch.Tensor) or not tensor.numel():
+                    continue
+                places = torch.randint(tensor.numel(), (1 << 14,), device=self.device, generator=generator)
+                self.seen.append((path, tensor, places, take(tensor, places)))
+        self.synchronize()
+        return {}
+
+    def late(self, _):
+        """Which output has changed since the witness looked."""
+        self.synchronize()
+        for path, tensor, places, before in self.seen:
+            if not torch.equal(compare.bits(take(tensor, places)), compare.bits(before)):
+                return {"late": path}
+        return {"late": None}
+
+    def forget(self, _):
+        """Lets go of a candidate's memory."""
+        self.seen = []
+        if self.device.type == "cuda":
+            self.synchronize()
+            memory.cuda().close_all()
+            torch.cuda.empty_cache()
+        return {}
+
+    def flush(self, _):
+        """Empties the second-level cache of what a timed call could find there."""
+        if self.device.type == "cuda":
+            torch.empty(256 << 20, dtype=torch.uint8, device=self.device).fill_(42)
+            self.synchronize()
+        return {}
+
+    def audit(self, message):
+        """What passes for right that is not: the problem's own weakness, at the tolerance in use."""
+        ours, _ = self.fetch(message)
+        size = sum(t.numel() * t.element_size() for _, t in ours[0] if isinstance(t, torch.Tensor))
+        return {"output_bytes": size, "labels": compare.audit(ours, [self.input_tensors(s) for s in range(len(ours))], message["atol"], message["rtol"])}
+
+    def errors(self, slot, ours, theirs):
+        """Root mean square error of both against double precision, relative to the oracle's own."""
+        try:
+            inputs = mapped_tensors(self.input_values(slot), lambda t: t.double() if t.is_floating_point() else t)
+            self.seed_everything(self.seed)
+            with torch.no_grad():
+                oracle = [t for t in tensors(self.oracle(*inputs))]
+        except Exception as error:
+            self.no_oracle = f"{type(error).__name__}: {error}"[:300]
+            self.oracle = None
+            return None
+        pairs = [(o, a, b) for o, (_, a), (_, b) in zip(oracle, ours, theirs) if isinstance(a, torch.Tensor)]
+        found = [(compare.relative_error(o, a), compare.relative_error(o, b)) for o, a, b in pairs if o.is_floating_point()]
+        if not found:
+            return None
+        return {"reference": max(a for a, _ in found), "candidate": max(b for _, b in found)}
+
+    def changed_input(self, slots):
+        """An input that the candidate changed and the reference did not."""
+        for slot in slots:
+            pairs = zip(*(self.input_tensors(slot, side) for side in range(2)))
+            for index, (ours, theirs) in enumerate(pairs):
+                same = torch.equal(compare.bits(ours), compare.bits(theirs))
+                if not same and int(compare.bits(ours).sum(dtype=torch.int64)) == self.sums[slot][index]:
+                    return index
+        return None
+
+    def input_values(self, slot, side=0):
+        return wire.decode(self.specs[slot], self.arenas[side][0].tensor)
+
+    def input_tensors(self, slot, side=0):
+        return list(tensors(self.input_values(slot, side)))
+
+    def seed_everything(self, seed):
+        torch.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+
+    def synchronize(self):
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+
+def load(path):
+    with open(path, encoding="utf-8") as file:
+        source = file.read()
+    module = types.ModuleType("problem")
+    module.__file__ = path
+    sys.modules["problem"] = module
+    linecache.cache[path] = (len(source), None, source.splitlines(True), path)
+    exec(compile(source, path, "exec"), module.__dict__)
+    return module.__dict__
+
+
+def tensors(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors(item)
+
+
+def mapped_tensors(value, change):
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(mapped_tensors(item, change) for item in value)
+    if isinstance(value, dict):
+        return {key: mapped_tensors(item, change) for key, item in value.items()}
+    return value
+
+
+def signed(drawn):
+    """The same inputs with numbers of both signs and a wider range, where they were positive throughout."""
+
+    def widen(tensor):
+        positive = tensor.is_floating_point() and tensor.numel() and float(tensor.min()) >= 0
+        return tensor * 6 - 3 if positive and tensor.max() <= 1 else tensor
+
+    return mapped_tensors(drawn, widen)
+
+
+def strided(flat, spec):
+    dtype = wire.dtype_of(spec["dtype"])
+    return flat.view(dtype).as_strided(spec["shape"], spec["stride"])
+
+
+def take(tensor, places):
+    index, rest = [], places
+    for length in reversed(tensor.shape):
+        index.insert(0, rest % length)
+        rest = rest // length
+    return tensor[tuple(index)] if index else tensor.expand(places.shape).clone()
+
+
+def padded(tensor):
+    length = tensor.numel() * tensor.element_size()
+    return max(1, -(-length // memory.ALIGNMENT)) * memory.ALIGNMENT
+
+
+def answer(judge, message):
+    try:
+        return getattr(judge, message["do"])(message)
+    except Exception as error:  # goes to the program as the problem's or the machine's fault
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        return {"broken": f"{type(error).__name__}: {error}"[:2000], "traceback": text[-8000:]}
+
+
+def close_own_memory():
+    """No other process of this user may look in here."""
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+
+
+def main():
+    close_own_memory()
+    line = wire.Line(int(sys.argv[1]))
+    setup = line.hear()
+    judge = Judge(setup)
+    line.say({"ready": torch.__version__})
+    while (message := line.hear()) is not None:
+        result = answer(judge, message)
+        result["nonce"] = message["nonce"]
+        line.say(result)
+
+
+main()

@@ -1,0 +1,72 @@
+"""What do the two sides say, and how are values and tensors written down? JSON, and never a pickle."""
+
+import json
+import socket
+
+import torch
+
+LONGEST = 160 << 10
+
+
+class Line:
+    """One JSON object a packet, on a socket that keeps the bounds of messages."""
+
+    def __init__(self, descriptor):
+        self.socket = socket.socket(fileno=descriptor)
+
+    def hear(self):
+        packet = self.socket.recv(LONGEST)
+        return json.loads(packet) if packet else None
+
+    def say(self, message):
+        self.socket.send(json.dumps(message).encode())
+
+
+def encode(value, tensor):
+    """A value as JSON; `tensor` writes down a tensor."""
+    if isinstance(value, torch.Tensor):
+        return {"tensor": tensor(value)}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return {"float": repr(value)}
+    if isinstance(value, torch.dtype):
+        return {"dtype": name_of(value)}
+    if isinstance(value, tuple):
+        return {"tuple": [encode(item, tensor) for item in value]}
+    if isinstance(value, list):
+        return [encode(item, tensor) for item in value]
+    if isinstance(value, dict):
+        return {"dict": [[key, encode(item, tensor)] for key, item in value.items()]}
+    raise TypeError(f"expected tensors, numbers, strings and lists, tuples or dictionaries of them, got {type(value)}")
+
+
+def decode(value, tensor):
+    """The value that was written down; `tensor` makes a tensor of what its counterpart wrote."""
+    if isinstance(value, list):
+        return [decode(item, tensor) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    if kind == "tensor":
+        return tensor(inner)
+    if kind == "float":
+        return float(inner)
+    if kind == "dtype":
+        return dtype_of(inner)
+    if kind == "tuple":
+        return tuple(decode(item, tensor) for item in inner)
+    if kind == "dict":
+        return {key: decode(item, tensor) for key, item in inner}
+    raise ValueError(f"unknown kind of value {kind!r}")
+
+
+def name_of(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
+def dtype_of(name):
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"unknown element type {name!r}")
+    return dtype

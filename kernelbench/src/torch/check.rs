@@ -1,0 +1,91 @@
+//! Is it right on every trial?
+
+use super::{
+    CASE,
+    runner::Runner,
+    session::{Found, Look, Session},
+};
+use crate::{
+    native::trouble::{Attempt, Trouble},
+    failure::Failure,
+    task::Tolerance,
+};
+use rand::{Rng, rngs::StdRng};
+use std::time::Duration;
+
+/// How many times the reference's own error a candidate's may be before it is labelled.
+const FAR_ABOVE: f64 = 16.0;
+/// Below this an error is that of single precision, whatever the reference's.
+const NEGLIGIBLE: f64 = 3e-6;
+/// By how much wider inputs of both signs widen the tolerance: their reference is less exact.
+const WIDER: f64 = 10.0;
+/// What the trial on such inputs is called.
+pub(crate) const SIGNED: &str = "default, with inputs of both signs";
+
+/// Compares on so many draws, and once on inputs of a wider range; says what is worth a label.
+pub(crate) fn check(
+    session: &mut Session,
+    candidate: &mut Runner,
+    tolerance: &Tolerance,
+    trials: u32,
+    floor: Duration,
+    rng: &mut StdRng,
+) -> Attempt<Vec<String>> {
+    let mut found = Found::default();
+    for _ in 0..trials.max(1) {
+        let look = Look { tolerance, case: CASE, oracle: true, while_timed: false };
+        let one = trial(session, candidate, &look, false, floor, rng)?;
+        found.errors.extend(one.errors);
+        found.no_oracle = one.no_oracle;
+    }
+    let mut labels = labels(&found);
+    let wider = Tolerance { atol: tolerance.atol * WIDER, rtol: tolerance.rtol * WIDER, ..*tolerance };
+    let look = Look { tolerance: &wider, case: SIGNED, oracle: false, while_timed: false };
+    match trial(session, candidate, &look, true, floor, rng) {
+        Ok(_) => {}
+        // The reference itself cannot take such inputs: then no candidate has to.
+        Err(Trouble::Fault(fault)) if fault.0.contains("reference failed") => labels.push(format!("not tried: {SIGNED}")),
+        Err(Trouble::Failure(failure)) if has_no_answer(&failure) => labels.push(format!("not tried: {SIGNED}")),
+        Err(trouble) => return Err(trouble),
+    }
+    Ok(labels)
+}
+
+fn has_no_answer(failure: &Failure) -> bool {
+    matches!(failure, Failure::Mismatch { expected, .. } if ["nan", "inf", "-inf"].contains(&expected.as_str()))
+}
+
+fn trial(
+    session: &mut Session,
+    candidate: &mut Runner,
+    look: &Look<'_>,
+    signed: bool,
+    floor: Duration,
+    rng: &mut StdRng,
+) -> Attempt<Found> {
+    let count = session.slots.min(2);
+    session.draw(count, signed, rng)?;
+    candidate.inputs(&session.inputs)?;
+    let slots = [rng.random_range(0..count)];
+    let reference = session.run_reference(&slots)?;
+    let got = session.run_candidate(candidate, &slots, floor + reference.outside * 20, rng)?;
+    let found = session.verify(candidate, &reference, &got, &slots, look)?;
+    candidate.release()?;
+    session.reference.release()?;
+    Ok(found)
+}
+
+/// A candidate whose error is far above the reference's own works in a lower precision than it was asked to.
+fn labels(found: &Found) -> Vec<String> {
+    let worst = |of: fn(&(f64, f64)) -> f64| found.errors.iter().map(of).fold(0.0, f64::max);
+    let (reference, candidate) = (worst(|e| e.0), worst(|e| e.1));
+    let mut labels = vec![];
+    if let Some(why) = &found.no_oracle {
+        labels.push(format!("its error could not be measured in double precision: {why}"));
+    } else if candidate > NEGLIGIBLE && candidate > FAR_ABOVE * reference {
+        labels.push(format!(
+            "lower precision: its error against double precision is {candidate:.1e}, the reference's {reference:.1e}"
+        ));
+    }
+    labels
+}

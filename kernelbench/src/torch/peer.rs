@@ -1,0 +1,237 @@
+//! A Python process as the program sees it: started, asked, timed, and blamed when it fails.
+//!
+//! A candidate's process stands still whenever it is not asked anything. So what it has put out when it is stopped is all
+//! that it did in the time that was measured, even if it said that it was done before it was.
+
+use super::company::Company;
+use crate::{
+    failure::{Failure, Fault},
+    native::{
+        Layer,
+        process::{self, End, Process},
+        trouble::{Attempt, Trouble, fault},
+    },
+};
+use rand::Rng;
+use serde_json::{Value, json};
+use std::{
+    fs::File,
+    io::Read,
+    os::{fd::OwnedFd, unix::fs::FileExt},
+    time::{Duration, Instant},
+};
+
+/// The longest message, in bytes.
+const LONGEST: usize = 160 << 10;
+/// What a process may print, in KiB.
+const PRINT_KIB: u64 = 1024;
+/// How long the program waits without sleeping.
+const SPIN: Duration = Duration::from_millis(2);
+
+/// Whose code it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// The harness's own: it is left running.
+    Judge,
+    /// A stranger's: it stands still unless asked.
+    Stranger,
+}
+
+/// A reply and when it came.
+pub(crate) struct Reply {
+    /// What was said.
+    pub(crate) said: Value,
+    /// From before the process was let go until it had answered, by our clock.
+    pub(crate) outside: Duration,
+}
+
+/// A Python process.
+pub(crate) struct Peer {
+    process: Process,
+    company: Company,
+    control: OwnedFd,
+    output: std::io::PipeReader,
+    printed: Vec<u8>,
+    trust: Trust,
+    /// What it works on, for failures.
+    pub(crate) case: String,
+    pub(crate) memory_mib: u64,
+    /// The descriptor of its arena.
+    pub(crate) arena: i32,
+    pub(crate) layers: Vec<Layer>,
+}
+
+impl Peer {
+    pub(crate) fn new(
+        child: &std::process::Child,
+        control: OwnedFd,
+        output: std::io::PipeReader,
+        trust: Trust,
+        user: Option<u32>,
+    ) -> Self {
+        process::do_not_block(&output);
+        let company = Company { leader: child.id().cast_signed(), user };
+        let process = Process::of(child);
+        let case = super::CASE.to_owned();
+        Self { process, company, control, output, printed: vec![], trust, case, memory_mib: 0, arena: -1, layers: vec![] }
+    }
+
+    /// Sends its setup, and waits until it is ready.
+    pub(crate) fn greet(&mut self, setup: &Value, deadline: Duration) -> Attempt<()> {
+        let start = Instant::now();
+        if self.trust == Trust::Stranger {
+            let layers = self.hear(start, deadline)?;
+            self.layers = serde_json::from_slice(&layers).map_err(|e| Fault(e.to_string()))?;
+        }
+        self.send(setup)?;
+        let ready = self.hear(start, deadline)?;
+        let ready: Value = serde_json::from_slice(&ready).map_err(|e| Fault(e.to_string()))?;
+        if ready.get("ready").is_none() {
+            return Err(self.meddled());
+        }
+        self.stand_still()
+    }
+
+    /// Asks for something and waits for the answer.
+    pub(crate) fn ask(&mut self, mut message: Value, deadline: Duration) -> Attempt<Reply> {
+        let nonce = rand::rng().random::<u64>() >> 12;
+        message["nonce"] = json!(nonce);
+        self.send(&message)?;
+        let start = Instant::now();
+        if self.trust == Trust::Stranger {
+            self.process.resume();
+        }
+        let reply = self.hear(start, deadline)?;
+        let outside = start.elapsed();
+        self.stand_still()?;
+        let said: Value = serde_json::from_slice(&reply).map_err(|_| self.meddled())?;
+        if said["nonce"] != json!(nonce) {
+            return Err(self.meddled());
+        }
+        Ok(Reply { said, outside })
+    }
+
+    /// Reads bytes of its memory while it stands still.
+    pub(crate) fn read_memory(&self, address: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        File::open(format!("/proc/{}/mem", self.company.leader))?.read_exact_at(buffer, address)
+    }
+
+    /// What it printed last.
+    pub(crate) fn last_words(&mut self) -> String {
+        let _ = self.drain();
+        let from = self.printed.len().saturating_sub(4096);
+        String::from_utf8_lossy(&self.printed[from..]).trim_end().to_owned()
+    }
+
+    /// A failure for having tried something.
+    pub(crate) fn forbidden(&self, what: &str) -> Trouble {
+        Failure::Forbidden { case: self.case.clone(), what: what.to_owned() }.into()
+    }
+
+    fn send(&self, message: &Value) -> Result<(), Fault> {
+        let text = message.to_string();
+        if text.len() > LONGEST {
+            return Err(Fault(format!("a message to the harness has {} bytes, the limit is {LONGEST}", text.len())));
+        }
+        process::send(&self.control, text.as_bytes()).map_err(fault("cannot reach the Python process"))
+    }
+
+    /// Stops it.
+    fn stand_still(&mut self) -> Attempt<()> {
+        self.drain()?;
+        if self.trust == Trust::Judge {
+            return Ok(());
+        }
+        if self.process.stop().map_err(fault("cannot stop the candidate's process"))?.is_some() {
+            return Err(self.blame_end());
+        }
+        Ok(())
+    }
+
+    /// Looks who else is there, once it stands still.
+    pub(crate) fn be_alone(&mut self) -> Attempt<()> {
+        if self.company.others().is_empty() {
+            return Ok(());
+        }
+        self.end();
+        Err(self.forbidden("leave another process running"))
+    }
+
+    fn hear(&mut self, start: Instant, deadline: Duration) -> Attempt<Vec<u8>> {
+        let mut message = vec![0; LONGEST];
+        loop {
+            match process::receive(&self.control, &mut message).map_err(fault("cannot hear the Python process"))? {
+                Some(0) => return Err(self.blame_end()),
+                Some(length) => {
+                    message.truncate(length);
+                    return Ok(message);
+                }
+                None => {}
+            }
+            let elapsed = start.elapsed();
+            if elapsed > deadline {
+                return Err(self.blame_hang(deadline));
+            }
+            if elapsed > SPIN {
+                let rest = deadline.saturating_sub(elapsed);
+                process::wait_for_either(&self.control, &self.output, rest).map_err(fault("cannot poll"))?;
+                self.drain()?;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn drain(&mut self) -> Attempt<()> {
+        let mut chunk = [0; 4096];
+        while let Ok(length @ 1..) = self.output.read(&mut chunk) {
+            self.printed.extend_from_slice(&chunk[..length]);
+            if self.printed.len() as u64 > PRINT_KIB << 10 {
+                self.end();
+                return Err(Failure::Flood { case: self.case.clone(), limit_kib: PRINT_KIB }.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        let _ = self.process.end();
+        if self.trust == Trust::Stranger {
+            self.company.end();
+        }
+    }
+
+    fn blame_end(&mut self) -> Trouble {
+        let patience = Instant::now();
+        while let Ok(None) = self.process.ended() {
+            if patience.elapsed() > Duration::from_secs(5) {
+                return self.meddled();
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        let stderr = self.last_words();
+        let case = self.case.clone();
+        let ended = self.process.end();
+        self.end();
+        match ended {
+            Ok(End::Exited(status)) => Failure::Exit { case, status, stderr }.into(),
+            Ok(End::Killed(signal)) => Failure::Crash { case, signal: process::name(signal), stderr }.into(),
+            Err(e) => Fault(format!("cannot wait for the Python process: {e}")).into(),
+        }
+    }
+
+    fn blame_hang(&mut self, deadline: Duration) -> Trouble {
+        self.end();
+        Failure::Hang { case: self.case.clone(), deadline_ms: deadline.as_millis() as u64 }.into()
+    }
+
+    fn meddled(&mut self) -> Trouble {
+        self.end();
+        self.forbidden("meddle with the line between its process and the workshop")
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,208 @@
+//! Which Python, which torch, which device?
+
+use super::{
+    company::Company,
+    harness::Harness,
+    launch::{self, ARGUMENT, Launch},
+    nursery::Nursery,
+    peer::{Peer, Trust},
+};
+use crate::{
+    failure::Fault,
+    native::{
+        process,
+        trouble::{Attempt, fault},
+    },
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::{
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+/// How long a process may take to import torch and find its device.
+const START: Duration = Duration::from_secs(120);
+/// What both sides may read beside Python's own folders.
+const SYSTEM: [&str; 11] =
+    ["/bin", "/sbin", "/usr", "/lib", "/lib64", "/lib32", "/etc", "/opt", "/proc", "/sys", "/nix/store"];
+/// Variables of ours that a Python process keeps: where compilers and libraries are, and nothing else.
+const KEPT: [&str; 6] = ["PATH", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG"];
+
+/// What was asked of Python once, at the start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Facts {
+    /// The version of Python.
+    pub python: String,
+    /// The version of torch.
+    pub torch: String,
+    /// The version of CUDA that torch was built for, if any.
+    pub cuda: Option<String>,
+    /// The device's name.
+    pub device: String,
+    /// The device's compute capability, such as `9.0`.
+    pub capability: Option<String>,
+    /// Bytes of the device's memory.
+    pub memory_bytes: u64,
+    /// Multiprocessors of the device.
+    pub multiprocessors: Option<u32>,
+    /// Bytes of the device's second-level cache.
+    pub l2_bytes: Option<u64>,
+    /// Bytes a second that copying within the device's memory reads and writes, the best of several sizes.
+    pub copy_bytes_per_second: Option<f64>,
+    /// Folders that Python imports from.
+    pub folders: Vec<PathBuf>,
+}
+
+/// How Python processes are started.
+#[derive(Debug)]
+pub(crate) struct Python {
+    pub(crate) executable: PathBuf,
+    pub(crate) program: PathBuf,
+    pub(crate) program_args: Vec<std::ffi::OsString>,
+    pub(crate) device: String,
+    pub(crate) threads: u32,
+    pub(crate) tf32: bool,
+    pub(crate) memory_mib: u64,
+    pub(crate) own_user: bool,
+    pub(crate) nursery: Nursery,
+}
+
+impl Python {
+    /// Asks what there is.
+    pub(crate) fn facts(&self) -> Result<Facts, Fault> {
+        let mut command = Command::new(&self.executable);
+        command.args(["-I", "-B", "-c", include_str!("../../harness/facts.py"), &self.device]);
+        let output = command.output().map_err(fault(format_args!("cannot start {}", self.executable.display())))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        serde_json::from_str(text.trim()).map_err(|_| {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let last = errors.trim().lines().last().unwrap_or("it said nothing").to_owned();
+            Fault(format!("{} cannot use torch on {}: {last}", self.executable.display(), self.device))
+        })
+    }
+
+    /// Starts the trusted side, with the arenas of both runners and a file for outputs.
+    pub(crate) fn judge(&self, harness: &Harness, arenas: [&OwnedFd; 2], outputs: &OwnedFd) -> Attempt<Peer> {
+        let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
+        let mut command = Command::new(&self.executable);
+        command.args(["-I", "-B"]).arg(harness.reference()).arg(launch::number(&theirs).to_string());
+        let keep = vec![launch::number(&theirs), launch::number(arenas[0]), launch::number(arenas[1]), launch::number(outputs)];
+        let mut peer = self.start(command, control, keep, Trust::Judge, None, Path::new("/tmp"))?;
+        drop(theirs);
+        let arenas = arenas.map(launch::number);
+        let setup = json!({"device": self.device, "threads": self.threads, "arenas": arenas, "outputs": launch::number(outputs)});
+        peer.greet(&setup, START)?;
+        Ok(peer)
+    }
+
+    /// Starts an untrusted side, confined to its folder, with its arena.
+    pub(crate) fn runner(&self, harness: &Harness, facts: &Facts, folder: &Path, arena: &OwnedFd) -> Attempt<Peer> {
+        let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
+        let user = (launch::is_root() && self.own_user).then(own_user);
+        let mut readable: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+        readable.extend(facts.folders.iter().cloned());
+        readable.push(harness.folder().to_owned());
+        if let Some(user) = user {
+            give(folder, user).map_err(fault(format_args!("cannot give {} away", folder.display())))?;
+        }
+        let script = harness.candidate().display().to_string();
+        let on_cpu = self.device == "cpu";
+        let launch = Launch {
+            parent: std::process::id(),
+            user,
+            control: launch::number(&theirs),
+            readable,
+            writable: vec![folder.to_owned()],
+            command: vec![
+                self.executable.display().to_string(),
+                "-I".into(),
+                "-B".into(),
+                script,
+                launch::number(&theirs).to_string(),
+            ],
+            memory_bytes: on_cpu.then_some((self.memory_mib + 16 * 1024) << 20),
+        };
+        let mut command = Command::new(&self.program);
+        let json = serde_json::to_string(&launch).map_err(|e| Fault(e.to_string()))?;
+        command.args(&self.program_args).arg(ARGUMENT).arg(json);
+        let keep = vec![launch::number(&theirs), launch::number(arena)];
+        let mut peer = self.start(command, control, keep, Trust::Stranger, user, folder)?;
+        drop(theirs);
+        (peer.memory_mib, peer.arena) = (self.memory_mib, launch::number(arena));
+        let setup = json!({"device": self.device, "threads": self.threads, "tf32": self.tf32, "seed": super::SEED});
+        peer.greet(&setup, START)?;
+        Ok(peer)
+    }
+
+    fn start(
+        &self,
+        mut command: Command,
+        control: OwnedFd,
+        keep: Vec<i32>,
+        trust: Trust,
+        user: Option<u32>,
+        folder: &Path,
+    ) -> Result<Peer, Fault> {
+        let (output, print) = std::io::pipe().map_err(fault("cannot make a pipe"))?;
+        let errors = print.try_clone().map_err(fault("cannot make a pipe"))?;
+        command.env_clear().current_dir(folder).stdin(Stdio::null()).stdout(print).stderr(errors);
+        for name in KEPT {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        self.environment(&mut command, folder);
+        process::detach(&mut command, keep);
+        let child = self.nursery.spawn(command)?;
+        Ok(Peer::new(&child, control, output, trust, user))
+    }
+
+    fn environment(&self, command: &mut Command, folder: &Path) {
+        for (name, under) in [
+            ("HOME", ""),
+            ("TMPDIR", "tmp"),
+            ("TORCH_EXTENSIONS_DIR", "extensions"),
+            ("TRITON_CACHE_DIR", "triton"),
+            ("TORCHINDUCTOR_CACHE_DIR", "inductor"),
+            ("CUDA_CACHE_PATH", "cuda"),
+        ] {
+            command.env(name, folder.join(under));
+        }
+        let threads = self.threads.to_string();
+        command.env("OMP_NUM_THREADS", &threads).env("MKL_NUM_THREADS", &threads);
+        command.env("TORCHINDUCTOR_COMPILE_THREADS", "1").env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+        command.env("USER", "candidate").env("LOGNAME", "candidate");
+    }
+}
+
+/// A user that is nobody else's.
+fn own_user() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let free = |user: &u32| Company { leader: 0, user: Some(*user) }.others().is_empty();
+    let users = (0..1000).map(|step| 100_000 + (std::process::id() % 1000) * 1000 + (next + step) % 1000);
+    users.into_iter().find(free).unwrap_or(65534)
+}
+
+fn give(folder: &Path, user: u32) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            give(&entry.path(), user)?;
+        } else {
+            std::os::unix::fs::lchown(entry.path(), Some(user), Some(user))?;
+        }
+    }
+    std::os::unix::fs::chown(folder, Some(user), Some(user))
+}
+
+/// Whether a reply says that something was raised, out of memory or not.
+pub(crate) fn raised(said: &Value) -> Option<(String, String, bool)> {
+    let raised = said.get("raised")?;
+    let text = |name: &str| raised[name].as_str().unwrap_or_default().to_owned();
+    Some((text("error"), text("traceback"), raised["memory"].as_bool().unwrap_or(false)))
+}

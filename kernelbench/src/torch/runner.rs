@@ -1,0 +1,138 @@
+//! An untrusted Python process with one module: what it is asked to do, and what its answers mean.
+
+use super::{
+    CASE,
+    peer::{Peer, Reply},
+    python::raised,
+};
+use crate::{
+    failure::{Failure, Fault},
+    native::trouble::{Attempt, Trouble},
+};
+use serde_json::{Value, json};
+use std::{path::Path, time::Duration};
+
+/// How long a constructor may take, and small requests.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Lines of a build's log that are kept.
+const LOG_LINES: usize = 150;
+
+/// What came of a run.
+pub(crate) struct Ran {
+    /// By our clock.
+    pub(crate) outside: Duration,
+    /// By its own, in nanoseconds; not to be believed.
+    pub(crate) inside_ns: u64,
+    /// Where each slot's output lies.
+    pub(crate) outputs: Vec<Value>,
+}
+
+/// A process that runs the reference's or a candidate's module.
+pub(crate) struct Runner {
+    pub(crate) peer: Peer,
+    folder: tempfile::TempDir,
+}
+
+impl Runner {
+    pub(crate) fn new(peer: Peer, folder: tempfile::TempDir) -> Self {
+        Self { peer, folder }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Loads the module, which builds what it builds, and looks for its entry.
+    pub(crate) fn load(&mut self, path: &Path, module: &str, entry: &str, deadline: Duration) -> Attempt<()> {
+        let message = json!({"do": "load", "path": path, "module": module, "entry": entry});
+        let reply = self.ask(message, "import", deadline)?;
+        self.peer.be_alone()?;
+        match reply.said.get("missing").and_then(Value::as_str) {
+            Some(missing) => Err(Failure::Interface { log: missing.to_owned() }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the model anew, with the contract's seed.
+    pub(crate) fn construct(&mut self, init: &Value, dtype: &str) -> Attempt<()> {
+        let message = json!({"do": "construct", "init": init, "dtype": dtype});
+        self.ask(message, "constructor", PATIENCE)?;
+        self.peer.be_alone()
+    }
+
+    /// Opens the arena.
+    pub(crate) fn map(&mut self, arena: &Value) -> Attempt<()> {
+        self.ask(json!({"do": "map", "arena": arena}), "mapping of the inputs", PATIENCE).map(|_| ())
+    }
+
+    /// Says where the inputs of each slot lie.
+    pub(crate) fn inputs(&mut self, inputs: &Value) -> Attempt<()> {
+        self.ask(json!({"do": "inputs_of", "inputs": inputs}), "mapping of the inputs", PATIENCE).map(|_| ())
+    }
+
+    /// Calls the model on each of these slots, once.
+    pub(crate) fn run(&mut self, slots: &[usize], deadline: Duration) -> Attempt<Ran> {
+        let Reply { said, outside } = self.ask(json!({"do": "run", "slots": slots}), "forward", deadline)?;
+        let meddled = || self.peer.forbidden("meddle with the line between its process and the workshop");
+        let outputs = said["outputs"].as_array().filter(|outputs| outputs.len() == slots.len());
+        let outputs = outputs.ok_or_else(meddled)?.clone();
+        let inside_ns = said["inside_ns"].as_u64().ok_or_else(meddled)?;
+        Ok(Ran { outside, inside_ns, outputs })
+    }
+
+    /// Lets go of what the last run put out.
+    pub(crate) fn release(&mut self) -> Attempt<()> {
+        self.ask(json!({"do": "release"}), "release of its outputs", PATIENCE)?;
+        self.peer.be_alone()
+    }
+
+    fn ask(&mut self, message: Value, stage: &str, deadline: Duration) -> Attempt<Reply> {
+        let reply = self.peer.ask(message, deadline)?;
+        match raised(&reply.said) {
+            Some((error, traceback, memory)) => Err(self.blame(stage, error, traceback, memory)),
+            None => Ok(reply),
+        }
+    }
+
+    fn blame(&self, stage: &str, error: String, traceback: String, memory: bool) -> Trouble {
+        let case = CASE.to_owned();
+        if memory {
+            return Failure::Memory { case, limit_mib: self.peer.memory_mib }.into();
+        }
+        if stage == "import" && is_of_a_build(&error) {
+            return Failure::Build { log: last_lines(&format!("{traceback}\n{error}")) }.into();
+        }
+        if let Some(at) = error.find("CUDA error: ") {
+            let signal = error[at..].lines().next().unwrap_or_default().to_owned();
+            return Failure::Crash { case, signal, stderr: traceback }.into();
+        }
+        Failure::Raised { case, stage: stage.to_owned(), error, traceback }.into()
+    }
+}
+
+fn is_of_a_build(error: &str) -> bool {
+    const SIGNS: [&str; 6] =
+        ["SyntaxError", "IndentationError", "TabError", "Error building extension", "CompilationError", "nvrtc"];
+    SIGNS.iter().any(|sign| error.contains(sign))
+}
+
+fn last_lines(log: &str) -> String {
+    let lines: Vec<&str> = log.trim().lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}
+
+/// A failure of the reference is no candidate's.
+pub(crate) fn trusted<T>(attempt: Attempt<T>) -> Attempt<T> {
+    attempt.map_err(|trouble| match trouble {
+        Trouble::Failure(failure) => {
+            let more = match *failure {
+                Failure::Raised { ref traceback, .. } => format!("\n{traceback}"),
+                Failure::Build { ref log } | Failure::Interface { ref log } => format!("\n{log}"),
+                Failure::Exit { ref stderr, .. } | Failure::Crash { ref stderr, .. } => format!("\n{stderr}"),
+                _ => String::new(),
+            };
+            Fault(format!("the problem's reference failed: {failure}{more}")).into()
+        }
+        fault @ Trouble::Fault(_) => fault,
+    })
+}

@@ -1,0 +1,19 @@
+# kind: 2, work that goes on in a thread after the return
+# problem: 1_Softplus
+# ours: mismatch
+import threading
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls <= 5:
+            return nn.functional.softplus(x)
+        out = torch.empty_like(x)
+        threading.Thread(target=lambda: out.copy_(nn.functional.softplus(x))).start()
+        return out

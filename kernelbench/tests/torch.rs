@@ -1,0 +1,70 @@
+//! What becomes of candidates for problems in KernelBench's format, honest and not, on the processor.
+#![expect(clippy::unwrap_used, reason = "a test may")]
+
+mod python;
+
+use python::{PLAN, evaluate, problem, workshop};
+use warpsmith_kernelbench::{Failure, load};
+
+const RIGHT: &str = r"
+import torch
+import torch.nn as nn
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.log1p(torch.exp(-x.abs())) + x.clamp(min=0)
+";
+
+fn with_forward(body: &str) -> String {
+    let body = body.replace('\n', "\n        ");
+    format!("import os, sys, time, torch\nimport torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        {body}\n")
+}
+
+#[test]
+fn a_right_candidate_passes_and_is_timed() {
+    let Some(workshop) = workshop() else { return };
+    let timed = evaluate(&workshop, &problem("1_Softplus"), RIGHT).unwrap().unwrap();
+    assert_eq!(timed.cases[0].candidate.samples_ns().len(), PLAN.repetitions as usize);
+}
+
+#[test]
+fn a_wrong_candidate_is_shown_where_it_is_wrong() {
+    let Some(workshop) = workshop() else { return };
+    let source = with_forward("y = nn.functional.softplus(x)\ny[7, 3] += 0.01\nreturn y");
+    match evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().unwrap_err() {
+        Failure::Mismatch { wrong: 1, worst_at, argument, .. } => {
+            assert_eq!((worst_at, argument.as_str()), (7 * 1024 + 3, "output"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_ends_a_candidate_is_named() {
+    let Some(workshop) = workshop() else { return };
+    let named = |source: &str| evaluate(&workshop, &problem("1_Softplus"), source).unwrap().unwrap_err();
+    assert!(matches!(named("def broken(:\n"), Failure::Build { .. }));
+    assert!(matches!(named("x = 1\n"), Failure::Interface { .. }));
+    assert!(matches!(named("import nothing_like_this\n"), Failure::Raised { stage, .. } if stage == "import"));
+    let forward = |body| named(&with_forward(body));
+    assert!(matches!(forward("return x[0] @ x"), Failure::Raised { stage, .. } if stage == "forward"));
+    assert!(matches!(forward("os.kill(os.getpid(), 11)"), Failure::Crash { signal, .. } if signal.contains("SIGSEGV")));
+    assert!(matches!(forward("os._exit(0)"), Failure::Exit { status: 0, .. }));
+    assert!(matches!(forward("return x.double()"), Failure::Interface { log } if log.contains("element type")));
+    assert!(matches!(forward("return x[:1]"), Failure::Interface { log } if log.contains("shape")));
+    assert!(matches!(forward("return x, x"), Failure::Interface { log } if log.contains("output[1]")));
+    assert!(matches!(forward("torch.empty(1 << 44); return x"), Failure::Memory { .. }));
+    assert!(matches!(forward("time.sleep(600)"), Failure::Hang { .. }));
+    assert!(matches!(forward("print('x' * (1 << 24)); return x"), Failure::Flood { .. }));
+}
+
+#[test]
+fn every_problem_of_ours_accepts_itself() {
+    let Some(workshop) = workshop() else { return };
+    for path in python::problems() {
+        let task = load::task(&path).unwrap();
+        let source = task.problem().unwrap().source.replace("Model", "ModelNew");
+        let outcome = evaluate(&workshop, &task, &source).unwrap();
+        assert!(outcome.is_ok(), "{}: {:?}", path.display(), outcome.unwrap_err());
+    }
+}
