@@ -5,9 +5,7 @@ use agents::{
     event::Step,
     trajectory::{Round, Trajectory},
 };
-use kernelbench::{
-    CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Hash, Source, Task, Timed,
-};
+use kernelbench::{CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Hash, Task, Timed};
 use metrics::Profile;
 use std::fmt::Write;
 
@@ -182,8 +180,7 @@ fn source(story: &Trajectory, fetch: Fetch, id: &Hash) -> Option<String> {
 
 fn reference_source(story: &Trajectory, fetch: Fetch) -> Option<String> {
     let task: Task = serde_json::from_str(&fetch(story.task.as_ref()?)?).ok()?;
-    let Source::Context(context) = task.source;
-    Some(context.reference)
+    Some(task.reference().to_owned())
 }
 
 fn reference(story: &Trajectory, fetch: Fetch) -> Option<Hash> {

@@ -3,7 +3,7 @@
 use crate::answer::{self, Answer, Earlier};
 use crate::llm::{AskError, CallId, Llm, Purpose};
 use kameo::prelude::*;
-use kernelbench::{Candidate, Evaluation, Failure, Source, Task};
+use kernelbench::{Candidate, Evaluation, Failure, Task};
 use metrics::{Machine, Profile};
 use prompts::{Fix, Optimization, Prompt, Prompts, Suggestions, Turn};
 use serde::{Deserialize, Serialize};
@@ -123,8 +123,7 @@ impl Coder {
             Some(first) => self.prompts.again(&first.prompt, &first.reply, &first.why),
             None => self.prompt(&write).after(write.conversation),
         };
-        let Source::Context(context) = &write.task.source;
-        let language = context.language;
+        let language = write.task.language();
         answer::ask(&*self.llm, write.call, prompt, |reply| prompts::read_candidate(reply, language)).await
     }
 }

@@ -38,14 +38,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         json!({
             "problem": task.name, "machine": workshop.machine(), "facts": workshop.facts(), "labels": workshop.audit(&task)?,
             "confinement": workshop.confinement(&task)?, "reference": reference, "build": baseline.build,
-            "seconds": {"start": up.as_secs_f64(), "prepare": (start.elapsed() - up).as_secs_f64()},
+            "seconds": {"start": up.as_secs_f64(), "prepare": start.elapsed().as_secs_f64() - up.as_secs_f64()},
         })
     );
     for path in candidates {
         let candidate = Candidate::new(std::fs::read_to_string(path)?);
         let (outcome, seconds) = runtime.block_on(evaluate(&workshop, &task, &suite, &plan, &candidate));
         let outcome = match outcome {
-            Ok(Ok(timed)) => passed(&timed, workshop.labels(&candidate.id())),
+            Ok(Ok(timed)) => passed(&timed, &workshop.labels(&candidate.id())),
             Ok(Err(failure)) => json!({"failed": failure, "in words": failure.to_string()}),
             Err(fault) => json!({"fault": fault.to_string()}),
         };
@@ -63,21 +63,21 @@ async fn evaluate(
 ) -> (Result<Result<Timed, Failure>, Fault>, Value) {
     let start = Instant::now();
     let built = workshop.build(task, candidate).await;
-    let build = start.elapsed();
+    let building = start.elapsed().as_secs_f64();
     let verified = match built {
         Ok(Ok(built)) => workshop.check(task, built, suite).await,
         Ok(Err(failure)) => Ok(Err(failure)),
         Err(fault) => Err(fault),
     };
-    let checked = start.elapsed();
+    let checked = start.elapsed().as_secs_f64();
     let timed = match verified {
         Ok(Ok(verified)) => workshop.time(task, &verified, suite, plan).await,
         Ok(Err(failure)) => Ok(Err(failure)),
         Err(fault) => Err(fault),
     };
-    let end = start.elapsed();
+    let end = start.elapsed().as_secs_f64();
     let seconds = json!({
-        "build": build.as_secs_f64(), "check": (checked - build).as_secs_f64(), "time": (end - checked).as_secs_f64(),
+        "build": building, "check": checked - building, "time": end - checked,
     });
     (timed, seconds)
 }
@@ -89,7 +89,7 @@ fn times(timing: &Timing) -> Value {
     })
 }
 
-fn passed(timed: &Timed, labels: Vec<String>) -> Value {
+fn passed(timed: &Timed, labels: &[String]) -> Value {
     let case = timed.cases.first();
     json!({
         "passed": {

@@ -89,6 +89,30 @@ impl Precision {
 }
 
 impl Task {
+    /// The language of the reference and of every candidate.
+    #[must_use]
+    pub fn language(&self) -> Language {
+        self.context().map_or(Language::Python, |context| context.language)
+    }
+
+    /// The reference's source text.
+    #[must_use]
+    pub fn reference(&self) -> &str {
+        match &self.source {
+            Source::Context(context) => &context.reference,
+            Source::Problem(problem) => &problem.source,
+        }
+    }
+
+    /// The reference's source text, changed to be a candidate's: a problem's `Model` becomes `ModelNew`.
+    #[must_use]
+    pub fn reference_as_candidate(&self) -> String {
+        match &self.source {
+            Source::Context(context) => context.reference.clone(),
+            Source::Problem(problem) => format!("{}\n\nModelNew = Model\n", problem.source.trim_end()),
+        }
+    }
+
     /// The kernel's context, where the task is one.
     #[must_use]
     pub fn context(&self) -> Option<&KernelContext> {
@@ -150,6 +174,9 @@ pub enum Language {
     /// C++17.
     #[serde(rename = "c++17")]
     Cpp,
+    /// Python, with PyTorch and what it builds: the language of problems.
+    #[serde(rename = "python")]
+    Python,
 }
 
 /// One argument of the entry point.

@@ -26,7 +26,7 @@ fn heading<'a>(source: &'a str, name: &str) -> &'a str {
 /// What ours makes of it, in a word.
 fn word(outcome: &Result<Timed, Failure>) -> String {
     match outcome {
-        Ok(timed) if timed.speedup.ratio < 1.6 => "not faster".to_owned(),
+        Ok(timed) if timed.speedup.ratio < 4.0 => "not faster".to_owned(),
         Ok(timed) => format!("accepted at {}", timed.speedup),
         Err(failure) => serde_json::to_value(failure).unwrap()["kind"].as_str().unwrap().to_owned(),
     }

@@ -4,7 +4,7 @@
 
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IteratorRandom};
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
-use warpsmith_kernelbench::{ArgumentKind, Dtype, Fill, Number, Source, TimedCases, Transfer, load};
+use warpsmith_kernelbench::{ArgumentKind, Dtype, Fill, Number, TimedCases, Transfer, load};
 
 const GOOD: &str = r#"schema = 1
 name = "double"
@@ -95,7 +95,7 @@ fn a_task_file_becomes_a_task() {
 fn the_examples_are_tasks() {
     for name in ["silu_and_mul", "fused_add_rmsnorm", "merge_attn_states"] {
         let task = load::task(&example(name)).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!((task.name.as_str(), task.timed), (name, TimedCases::All));
+        assert_eq!((task.name.as_str(), &task.timed), (name, &TimedCases::All));
         let context = task.context().unwrap();
         assert!(context.arguments.iter().any(|argument| argument.dtype == Dtype::F32));
         assert!(task.cases.len() == 4 && task.final_cases.len() == 3);

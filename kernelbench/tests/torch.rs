@@ -17,7 +17,9 @@ class ModelNew(nn.Module):
 
 fn with_forward(body: &str) -> String {
     let body = body.replace('\n', "\n        ");
-    format!("import os, sys, time, torch\nimport torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        {body}\n")
+    format!(
+        "import os, sys, time, torch\nimport torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        {body}\n"
+    )
 }
 
 #[test]
@@ -67,4 +69,31 @@ fn every_problem_of_ours_accepts_itself() {
         let outcome = evaluate(&workshop, &task, &source).unwrap();
         assert!(outcome.is_ok(), "{}: {:?}", path.display(), outcome.unwrap_err());
     }
+}
+
+#[test]
+fn a_candidate_reaches_nothing_outside_its_folder() {
+    let Some(workshop) = workshop() else { return };
+    let named = |body: &str| evaluate(&workshop, &problem("1_Softplus"), &with_forward(body)).unwrap().unwrap_err();
+    for (kind, body) in [
+        ("43, the harness", "open(sys.path[0] + '/compare.py', 'w')"),
+        ("44, a file for the next candidate", "open('/dev/shm/warpsmith', 'w')"),
+        ("44, the same in a public folder", "open('/tmp/warpsmith', 'w')"),
+        ("45, the program's memory", "open(f'/proc/{os.getppid()}/mem', 'rb').read(1)"),
+        ("47, the network", "import socket; socket.create_connection(('1.1.1.1', 53), timeout=3)"),
+    ] {
+        assert!(matches!(named(body), Failure::Raised { error, .. } if error.contains("Error")), "{kind}");
+    }
+    assert!(matches!(named("x.zero_(); return nn.functional.softplus(x)"), Failure::Mismatch { .. }));
+    assert!(matches!(named("y = nn.functional.softplus(x); x.zero_(); return y"), Failure::InputChanged { .. }));
+}
+
+#[test]
+fn an_error_far_above_the_references_own_is_labelled() {
+    let Some(workshop) = workshop() else { return };
+    let source = with_forward("return nn.functional.softplus(x) * (1 + 2e-5)");
+    let task = problem("1_Softplus");
+    evaluate(&workshop, &task, &source).unwrap().unwrap();
+    let labels = workshop.labels(&warpsmith_kernelbench::Candidate::new(source).id());
+    assert!(labels.iter().any(|label| label.starts_with("lower precision")), "{labels:?}");
 }

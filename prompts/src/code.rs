@@ -82,7 +82,7 @@ pub fn read_candidate(reply: &str, language: Language) -> Result<Candidate, Unre
 }
 
 fn candidate(block: &Block<'_>, language: Language, cut: bool) -> Result<Candidate, Unreadable> {
-    check_language(block, language)?;
+    if language == Language::Python { check_python(block) } else { check_language(block, language) }?;
     if !block.closed {
         let why =
             if cut { "its code is longer than 1 MiB" } else { "its code block is not closed: the reply was cut off" };
@@ -103,7 +103,7 @@ fn no_block(seen: Option<&str>) -> Unreadable {
 fn check_language(block: &Block<'_>, language: Language) -> Result<(), Unreadable> {
     let asked = match language {
         Language::C => "C11",
-        Language::Cpp => "C++17",
+        Language::Cpp | Language::Python => "C++17",
     };
     let lines = code_lines(block.text);
     if lines.is_empty() {
@@ -117,6 +117,18 @@ fn check_language(block: &Block<'_>, language: Language) -> Result<(), Unreadabl
     if !is_code {
         let first = quoted(lines.first().copied().unwrap_or_default());
         return Err(Unreadable(format!("its code block holds no function; it begins with \"{first}\"")));
+    }
+    Ok(())
+}
+
+/// A problem's answer is Python, with CUDA in its strings.
+fn check_python(block: &Block<'_>) -> Result<(), Unreadable> {
+    if block.text.trim().is_empty() {
+        return Err(Unreadable("its code block is empty".into()));
+    }
+    let other = ["c", "cpp", "c++", "cuda", "cu"].contains(&block.info.as_str());
+    if other || !block.text.contains("class ModelNew") {
+        return Err(Unreadable("its code block is no Python file that defines the class `ModelNew`".into()));
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(crate) const PAGES: [(&str, &str); 11] = [
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 10] = [
+pub(crate) const BLOCKS: [(&str, &str); 13] = [
     ("again", include_str!("../templates/again.md")),
     ("code", include_str!("../templates/code.md")),
     ("coder", include_str!("../templates/coder.md")),
@@ -28,6 +28,9 @@ pub(crate) const BLOCKS: [(&str, &str); 10] = [
     ("context/rules", include_str!("../templates/context/rules.md")),
     ("failure", include_str!("../templates/failure.md")),
     ("machine", include_str!("../templates/machine.md")),
+    ("problem/kernel", include_str!("../templates/problem/kernel.md")),
+    ("problem/reference", include_str!("../templates/problem/reference.md")),
+    ("problem/rules", include_str!("../templates/problem/rules.md")),
     ("profile", include_str!("../templates/profile.md")),
     ("timing", include_str!("../templates/timing.md")),
 ];

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::quantity;
 use agents::{event::End, policy::Policy, trajectory::Trajectory};
-use kernelbench::{Certificate, CertificateVerdict, Checked, KernelContext, Source, Task, Timed};
+use kernelbench::{Certificate, CertificateVerdict, Checked, Task, Timed};
 use metrics::Statistic;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -81,11 +81,9 @@ fn task(input: &ReportInput) -> Option<Task> {
     serde_json::from_str(&(input.fetch)(input.trajectory.task.as_ref()?)?).ok()
 }
 
-/// The task's kernel context, where the record holds it.
-pub(super) fn context(input: &ReportInput) -> Option<KernelContext> {
-    task(input).map(|task| match task.source {
-        Source::Context(context) => context,
-    })
+/// The reference's source, where the record holds it.
+pub(super) fn reference_source(input: &ReportInput) -> Option<String> {
+    Some(task(input)?.reference().to_owned())
 }
 
 fn measured(story: &Trajectory) -> (String, Option<&Timed>) {
@@ -147,7 +145,7 @@ fn certificate(story: &Trajectory, shown: &Certificate) -> CertificateView {
 }
 
 fn reference(input: &ReportInput) -> Option<Listing> {
-    let source = context(input)?.reference;
+    let source = reference_source(input)?;
     let hash = kernelbench::Hash::of(source.as_bytes());
     Some(listing("The reference".into(), hash.as_str(), &source))
 }

@@ -161,7 +161,7 @@ fn change(input: &ReportInput, round: &Round) -> Option<Change> {
     let source = (input.fetch)(round.candidate.as_ref()?)?;
     let (from, old) = match &round.step {
         Step::Baseline => return None,
-        Step::Seed => ("the reference".into(), super::page::context(input)?.reference),
+        Step::Seed => ("the reference".into(), super::page::reference_source(input)?),
         step => {
             let base: &CandidateId = step.base()?;
             (base.short().to_owned(), (input.fetch)(base)?)

@@ -12,7 +12,7 @@ use crate::profiler::TakeProfile;
 use crate::tester::Examine;
 use crate::trajectory::Round;
 use futures::TryFutureExt;
-use kernelbench::{Candidate, Evaluation, Source, Suite};
+use kernelbench::{Candidate, Evaluation, Suite};
 use metrics::Profile;
 use prompts::{PlanLine, Prompt, Speaker, Suggestions, Turn, Verdict};
 use std::ops::ControlFlow;
@@ -58,8 +58,7 @@ impl Loop {
 
     /// The reference as a candidate.
     fn baseline(&mut self) -> Result<Candidate, BrokeOff> {
-        let Source::Context(context) = &self.task.source;
-        let candidate = Candidate::new(context.reference.clone());
+        let candidate = Candidate::new(self.task.reference_as_candidate());
         self.keep_candidate(&candidate)?;
         Ok(candidate)
     }

@@ -21,7 +21,8 @@ pub fn problem(path: &Path, precision: Precision) -> Result<Task, TaskError> {
     let source = read_text(path).map_err(|why| TaskError::of_file(path, why.0, why.1))?;
     if let Some(missing) = CONTRACT.iter().find(|name| !source.contains(*name)) {
         let what = format!("there is no `{}` in this file", missing.trim_end_matches('('));
-        let help = "a problem in KernelBench's format defines the class `Model`, `get_inputs()` and `get_init_inputs()`";
+        let help =
+            "a problem in KernelBench's format defines the class `Model`, `get_inputs()` and `get_init_inputs()`";
         return Err(TaskError::of_file(path, what, help));
     }
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();

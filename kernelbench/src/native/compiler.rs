@@ -95,6 +95,7 @@ impl Compiler {
         let standard = match context.language {
             Language::C => "-std=c11",
             Language::Cpp => "-std=c++17",
+            Language::Python => return Err(no_compiler()),
         };
         // A task from a run's folder has not been through the reader of task files.
         if let Some(flag) = context.flags.iter().find(|flag| !flag::is_harmless(flag)) {
@@ -115,6 +116,7 @@ impl Compiler {
         let (variable, default) = match language {
             Language::C => ("CC", "gcc"),
             Language::Cpp => ("CXX", "g++"),
+            Language::Python => return Err(no_compiler()),
         };
         let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(toolchain) = known.get(default) {
@@ -265,4 +267,8 @@ fn missing(program: &OsString, variable: &str) -> Fault {
     Fault(format!(
         "there is no working compiler `{program}`: install one (Debian: apt install g++), or name another in {variable}"
     ))
+}
+
+fn no_compiler() -> Fault {
+    Fault("this workshop builds C and C++ alone: a kernel context in Python cannot be built".to_owned())
 }

@@ -14,6 +14,7 @@ pub(crate) fn ending(language: Language) -> &'static str {
     match language {
         Language::C => "c",
         Language::Cpp => "cpp",
+        Language::Python => "py",
     }
 }
 

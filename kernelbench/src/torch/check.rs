@@ -6,8 +6,8 @@ use super::{
     session::{Found, Look, Session},
 };
 use crate::{
-    native::trouble::{Attempt, Trouble},
     failure::Failure,
+    native::trouble::{Attempt, Trouble},
     task::Tolerance,
 };
 use rand::{Rng, rngs::StdRng};
@@ -44,7 +44,9 @@ pub(crate) fn check(
     match trial(session, candidate, &look, true, floor, rng) {
         Ok(_) => {}
         // The reference itself cannot take such inputs: then no candidate has to.
-        Err(Trouble::Fault(fault)) if fault.0.contains("reference failed") => labels.push(format!("not tried: {SIGNED}")),
+        Err(Trouble::Fault(fault)) if fault.0.contains("reference failed") => {
+            labels.push(format!("not tried: {SIGNED}"));
+        }
         Err(Trouble::Failure(failure)) if has_no_answer(&failure) => labels.push(format!("not tried: {SIGNED}")),
         Err(trouble) => return Err(trouble),
     }

@@ -27,7 +27,9 @@ impl Company {
             if others.is_empty() {
                 return;
             }
-            others.iter().for_each(|id| launch::signal(*id, libc::SIGKILL));
+            for id in others {
+                launch::signal(id, libc::SIGKILL);
+            }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }

@@ -52,7 +52,8 @@ pub(crate) fn main(json: &str) -> ! {
     let _ = process::send(&control, &said);
     std::mem::forget(control);
     let error = Command::new(&launch.command[0]).args(&launch.command[1..]).exec();
-    let _ = io::Write::write_all(&mut io::stderr(), format!("cannot start {}: {error}\n", launch.command[0]).as_bytes());
+    let _ =
+        io::Write::write_all(&mut io::stderr(), format!("cannot start {}: {error}\n", launch.command[0]).as_bytes());
     std::process::exit(127)
 }
 
@@ -125,7 +126,10 @@ fn landlock(launch: &Launch) -> Result<(), String> {
             .create()?
             .add_rules(path_beneath_rules(existing(&launch.readable), AccessFs::from_read(abi)))?
             .add_rules(path_beneath_rules(existing(&launch.writable), AccessFs::from_all(abi)))?
-            .add_rules(path_beneath_rules(["/dev"], AccessFs::from_read(abi) | AccessFs::WriteFile | AccessFs::IoctlDev))?
+            .add_rules(path_beneath_rules(
+                ["/dev"],
+                AccessFs::from_read(abi) | AccessFs::WriteFile | AccessFs::IoctlDev,
+            ))?
             .restrict_self()
     };
     match restrict().map_err(|e: landlock::RulesetError| e.to_string())?.ruleset {

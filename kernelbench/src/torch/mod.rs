@@ -225,12 +225,11 @@ impl Inner {
         if let Some(session) = sessions.get(&key) {
             return Ok(Arc::clone(session));
         }
-        let opened = Session::open(&self.python, &self.harness, &self.facts, &self.options, problem).and_then(
-            |mut session| {
+        let opened =
+            Session::open(&self.python, &self.harness, &self.facts, &self.options, problem).and_then(|mut session| {
                 session.audit(&task.tolerance, &mut self.rng())?;
                 Ok(session)
-            },
-        );
+            });
         let session = Arc::new(Mutex::new(settled(opened)?));
         sessions.insert(key, Arc::clone(&session));
         Ok(session)
@@ -339,7 +338,10 @@ fn machine(options: &Options, facts: &Facts) -> Machine {
     Machine {
         kind: if on_gpu { MachineKind::Gpu } else { MachineKind::Cpu },
         name: facts.device.clone(),
-        arch: facts.capability.as_ref().map_or(std::env::consts::ARCH.to_owned(), |c| format!("sm_{}", c.replace('.', ""))),
+        arch: facts
+            .capability
+            .as_ref()
+            .map_or(std::env::consts::ARCH.to_owned(), |c| format!("sm_{}", c.replace('.', ""))),
         facts: lines,
         bandwidths: facts.copy_bytes_per_second.map(bandwidth).into_iter().collect(),
         peak_flops: None,

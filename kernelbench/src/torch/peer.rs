@@ -73,7 +73,18 @@ impl Peer {
         let company = Company { leader: child.id().cast_signed(), user };
         let process = Process::of(child);
         let case = super::CASE.to_owned();
-        Self { process, company, control, output, printed: vec![], trust, case, memory_mib: 0, arena: -1, layers: vec![] }
+        Self {
+            process,
+            company,
+            control,
+            output,
+            printed: vec![],
+            trust,
+            case,
+            memory_mib: 0,
+            arena: -1,
+            layers: vec![],
+        }
     }
 
     /// Sends its setup, and waits until it is ready.

@@ -90,7 +90,12 @@ impl Python {
         let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
         let mut command = Command::new(&self.executable);
         command.args(["-I", "-B"]).arg(harness.reference()).arg(launch::number(&theirs).to_string());
-        let keep = vec![launch::number(&theirs), launch::number(arenas[0]), launch::number(arenas[1]), launch::number(outputs)];
+        let keep = vec![
+            launch::number(&theirs),
+            launch::number(arenas[0]),
+            launch::number(arenas[1]),
+            launch::number(outputs),
+        ];
         let mut peer = self.start(command, control, keep, Trust::Judge, None, Path::new("/tmp"))?;
         drop(theirs);
         let arenas = arenas.map(launch::number);

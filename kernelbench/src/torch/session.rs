@@ -227,7 +227,8 @@ impl Session {
         let how = json!({"do": "audit", "atol": tolerance.atol, "rtol": tolerance.rtol});
         let said = ask(&mut self.judge, with(&outputs, &how))?;
         self.output_bytes = said["output_bytes"].as_u64().unwrap_or(0);
-        self.labels.extend(said["labels"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+        self.labels
+            .extend(said["labels"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
         self.typical = runs.iter().map(|run| run.outside).min().unwrap_or_default();
         trusted(self.reference.release())
     }

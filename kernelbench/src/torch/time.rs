@@ -178,7 +178,8 @@ fn clocks_agree(samples: &[[Ran; 2]], overhead: f64) -> Attempt<()> {
     if samples.is_empty() || !(apart || least(1) < -CLOCK_FLOOR_NS) {
         return Ok(());
     }
-    let median = |of: fn(&Ran) -> f64| Statistic::Median.of(&samples.iter().map(|[_, ran]| of(ran)).collect::<Vec<_>>());
+    let median =
+        |of: fn(&Ran) -> f64| Statistic::Median.of(&samples.iter().map(|[_, ran]| of(ran)).collect::<Vec<_>>());
     Err(Failure::Clocks {
         case: CASE.to_owned(),
         inside_ns: median(|ran| ran.inside_ns as f64) as u64,

@@ -9,7 +9,7 @@ use warpsmith_kernelbench::{
 
 pub(crate) const PLAN: TimingPlan = TimingPlan { warmup: 1, repetitions: 5, statistic: Statistic::Median };
 
-/// The workshop; `None`, with a word about it, where no Python has torch. `WARPSMITH_PYTHON` names one, and must then work.
+/// The workshop; `None` where no Python has torch. `WARPSMITH_PYTHON` names one, and must then work.
 pub(crate) fn workshop() -> Option<Torch> {
     let named = std::env::var("WARPSMITH_PYTHON").ok();
     let choices = named.clone().map_or(vec!["/usr/bin/python3".to_owned(), "python3".to_owned()], |named| vec![named]);
@@ -21,9 +21,6 @@ pub(crate) fn workshop() -> Option<Torch> {
         Torch::new(options).ok()
     });
     assert!(found.is_some() || named.is_none(), "the Python that WARPSMITH_PYTHON names has no torch");
-    if found.is_none() {
-        eprintln!("skipped: no Python here has torch");
-    }
     found
 }
 

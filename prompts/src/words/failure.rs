@@ -21,6 +21,7 @@ fn short(failure: &Failure) -> &'static str {
     match failure {
         Failure::Build { .. } => "does not build",
         Failure::Interface { .. } => "lacks the entry point asked for",
+        Failure::Raised { .. } => "raises an exception",
         Failure::Crash { .. } => "crashes",
         Failure::Exit { .. } => "ends its process",
         Failure::Hang { .. } => "does not return in time",
@@ -39,6 +40,7 @@ fn summary(failure: &Failure) -> String {
     let text = match failure {
         Failure::Build { .. } => "Build error: the file does not compile or link.".into(),
         Failure::Interface { .. } => "Interface error: the file builds, but not with the entry point asked for.".into(),
+        Failure::Raised { stage, error, .. } => format!("Exception: the file raised {error} in its {stage}."),
         Failure::Crash { case, signal, .. } => format!("Crash: the kernel died of {signal} on case {case}."),
         Failure::Exit { case, status, .. } => {
             format!("Exit: instead of returning, the kernel ended its process with status {status} on case {case}.")
@@ -99,6 +101,7 @@ fn log(failure: &Failure) -> (&'static str, &str) {
     match failure {
         Failure::Build { log } => ("The compiler said", log),
         Failure::Interface { log } => ("What is missing or different", log),
+        Failure::Raised { traceback, .. } => ("Python's traceback", traceback),
         Failure::Crash { stderr, .. } | Failure::Exit { stderr, .. } => ("On standard error", stderr),
         Failure::Sanitizer { finding, .. } => ("It found", finding),
         _ => ("", ""),

@@ -1,12 +1,18 @@
 //! How does a task read?
 
 use super::text::{clean, one_line};
-use kernelbench::{Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Source, Task, Transfer};
+use kernelbench::{
+    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Precision, Problem, Source, Task,
+    Transfer,
+};
 use minijinja::{Value, context};
 
 /// The values that templates name under `task`. `kind` is the folder of the blocks that go with the task's source.
 pub(crate) fn task(task: &Task) -> Value {
-    let Source::Context(kernel) = &task.source;
+    let kernel = match &task.source {
+        Source::Context(kernel) => kernel,
+        Source::Problem(problem) => return self::problem(task, problem),
+    };
     context! {
         kind => "context",
         name => one_line(&task.name),
@@ -28,10 +34,32 @@ pub(crate) fn task(task: &Task) -> Value {
     }
 }
 
+fn problem(task: &Task, problem: &Problem) -> Value {
+    context! {
+        kind => "problem",
+        name => one_line(&task.name),
+        summary => clean(task.summary.trim()),
+        language => language_name(Language::Python),
+        fence => fence(Language::Python),
+        precision => precision_name(problem.precision),
+        atol => format!("{:e}", task.tolerance.atol),
+        rtol => format!("{:e}", task.tolerance.rtol),
+        reference => problem.source.as_str(),
+    }
+}
+
+fn precision_name(precision: Precision) -> &'static str {
+    match precision {
+        Precision::Fp32 => "single precision (torch.float32)",
+        Precision::Fp16 => "half precision (torch.float16)",
+        Precision::Bf16 => "torch.bfloat16",
+    }
+}
+
 /// The integer scalars that make a shape: those whose value differs between the task's cases, or all of them where none
 /// does.
 pub(crate) fn scalars_that_vary(task: &Task) -> Vec<&Argument> {
-    let Source::Context(kernel) = &task.source;
+    let Some(kernel) = task.context() else { return vec![] };
     let integer = |a: &&Argument| is_scalar(a) && matches!(a.dtype, Dtype::I32 | Dtype::I64);
     let integers: Vec<&Argument> = kernel.arguments.iter().filter(integer).collect();
     let varying: Vec<&Argument> = integers.iter().copied().filter(|a| values(task, &a.name).len() > 1).collect();
@@ -42,6 +70,7 @@ fn language_name(language: Language) -> &'static str {
     match language {
         Language::C => "C11",
         Language::Cpp => "C++17",
+        Language::Python => "Python",
     }
 }
 
@@ -49,6 +78,7 @@ fn fence(language: Language) -> &'static str {
     match language {
         Language::C => "c",
         Language::Cpp => "cpp",
+        Language::Python => "python",
     }
 }
 
