@@ -144,6 +144,7 @@ impl Session {
 
     /// Makes the candidate's model and shows it its inputs; the reference's is made anew, so that both have seen the same.
     pub(crate) fn introduce(&mut self, candidate: &mut Runner) -> Attempt<()> {
+        trusted(self.reference.release())?;
         candidate.construct(&self.init, self.dtype)?;
         candidate.map(&self.candidate_arena(candidate))?;
         trusted(self.reference.construct(&self.init, self.dtype))
