@@ -6,7 +6,7 @@ use crate::{
 };
 use kernelbench::{
     Argument, ArgumentKind, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext, Language,
-    Number, Size, Source, Task, Timed, TimedCases, Tolerance, Transfer,
+    Number, Precision, Problem, Size, Source, Task, Timed, TimedCases, Tolerance, Transfer,
 };
 use metrics::{Bandwidth, Fact, Interval, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing};
 use minijinja::Value;
@@ -61,7 +61,32 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("plan", plan::values(task, &history(), &["current".into(), "best".into(), "stop".into()])),
         ("plan", plan::values(task, &[], &["restart".into()])),
         ("shapes", shapes::values(task, 10, 1 << 30)),
+        ("seed", seed::values(&problem(), machine)),
+        ("fix", fix::values(&problem(), candidate, &raised(), None)),
     ]
+}
+
+/// A problem in KernelBench's format.
+pub(crate) fn problem() -> Task {
+    let source = "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n        \
+                  return 2 * x\n\n\ndef get_inputs():\n    return [torch.rand(8)]\n\n\ndef get_init_inputs():\n    return []\n";
+    let (level, number, precision) = (Some(1), Some(7), Precision::Fp32);
+    Task {
+        name: "level1-7_Twice".into(),
+        summary: "The forward pass of the PyTorch module `Model` of 7 Twice.".into(),
+        source: Source::Problem(Problem { source: source.into(), level, number, precision, labels: vec![] }),
+        tolerance: Tolerance { atol: 1e-4, rtol: 1e-4, share: 1.0 },
+        ..task()
+    }
+}
+
+fn raised() -> Failure {
+    Failure::Raised {
+        case: "default".into(),
+        stage: "constructor".into(),
+        error: "TypeError: ModelNew() takes no arguments".into(),
+        traceback: "Traceback (most recent call last):\nTypeError: ModelNew() takes no arguments".into(),
+    }
 }
 
 /// The values of the page that asks once more.

@@ -27,6 +27,7 @@ fn each_page_reads_like_this() {
         for (page, faces) in &faces {
             insta::assert_snapshot!(*page, shown(page, &faces[0]));
         }
+        insta::assert_snapshot!("seed_of_a_problem", shown("seed", &faces["seed"][2]));
     });
 }
 
