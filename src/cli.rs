@@ -66,11 +66,14 @@ pub enum Command {
 /// `run`
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The task: a folder that holds a task.toml.
+    /// The task: a folder that holds a task.toml, or a problem in KernelBench's format (a Python file).
     pub task: PathBuf,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub model: ModelArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub problem: ProblemArgs,
     /// How to work on it: a policy's name (see `warpsmith policies`) or a file.
     #[arg(long, value_name = "NAME|FILE")]
     pub policy: Option<String>,
@@ -112,6 +115,17 @@ pub struct ModelArgs {
     /// With a mailbox as the model: end with code 10 once nothing but replies is missing, instead of waiting.
     #[arg(long)]
     pub exit_when_waiting: bool,
+}
+
+/// Where problems in `KernelBench`'s format are evaluated.
+#[derive(Debug, Args)]
+pub struct ProblemArgs {
+    /// For a problem: the device, `cpu` or `cuda:0` [default: the first NVIDIA GPU, else the processor].
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// For a problem: the Python that has torch [default: python3].
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<String>,
 }
 
 /// Who chooses the shapes.
@@ -194,10 +208,13 @@ pub struct ReportArgs {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct EvaluateArgs {
-    /// The task: a folder that holds a task.toml.
+    /// The task: a folder that holds a task.toml, or a problem in KernelBench's format (a Python file).
     pub task: PathBuf,
     /// The candidate: a source file.
     pub candidate: PathBuf,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub problem: ProblemArgs,
     /// Profile it too, if it is correct.
     #[arg(long)]
     pub profile: bool,
@@ -286,4 +303,5 @@ Ends with 0 if the candidate is correct, with 1 if it is not.
 
 Examples:
   warpsmith evaluate examples/silu_and_mul mine.cpp
+  warpsmith evaluate KernelBench/level1/29_Softplus.py mine.py --profile
   warpsmith evaluate examples/silu_and_mul mine.cpp --certify --json";

@@ -117,6 +117,10 @@ pub struct Workshop {
     pub memory_mib: u64,
     /// The largest case that is run, in MiB of arguments.
     pub largest_case_mib: u64,
+    /// The Python that has torch, for problems; empty for `python3`.
+    pub python: String,
+    /// The device of problems, `cpu` or `cuda:0`; empty for the first NVIDIA GPU, else the processor.
+    pub device: String,
 }
 
 /// `[prompts]`: what is said to models.
@@ -159,7 +163,13 @@ impl Default for Run {
 
 impl Default for Workshop {
     fn default() -> Self {
-        Self { cache: String::new(), memory_mib: 512, largest_case_mib: 256 }
+        Self {
+            cache: String::new(),
+            memory_mib: 512,
+            largest_case_mib: 256,
+            python: String::new(),
+            device: String::new(),
+        }
     }
 }
 

@@ -127,4 +127,5 @@ def main():
         line.say(result)
 
 
-main()
+if __name__ == "__main__":
+    main()

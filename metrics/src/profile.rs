@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rung {
+    /// Hardware counters of an NVIDIA GPU, by Nsight Compute.
+    Ncu,
     /// Hardware counters of the CPU, by `perf stat`.
     Perf,
     /// Instruction and cache counts of a simulated CPU, by `valgrind --tool=cachegrind`.
@@ -19,6 +21,7 @@ impl Rung {
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
+            Self::Ncu => "hardware counters of the GPU (Nsight Compute)",
             Self::Perf => "hardware counters (perf stat)",
             Self::Cachegrind => "simulated instruction and cache counts (valgrind cachegrind)",
             Self::TimingOnly => "no profiler: timing and roofline only",

@@ -1,6 +1,6 @@
 //! `warpsmith evaluate`: one candidate, no model.
 
-use super::{on_threads, say};
+use super::{on_threads, run::problem_flags, say};
 use crate::{
     cli::EvaluateArgs,
     config::{Config, Layers},
@@ -11,12 +11,12 @@ use crate::{
 };
 use agents::policy::Policy;
 use kernelbench::{
-    Baseline, Candidate, Certificate, CertificateVerdict, Evaluation, Failure, Fault, Simulated, Suite, Task, Verified,
+    Baseline, Candidate, CandidateId, Certificate, CertificateVerdict, Evaluation, Failure, Fault, Simulated, Suite, Task, Verified,
     Workshop, load,
 };
-use metrics::Profile;
+use metrics::{Machine, Profile};
 use serde::Serialize;
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Instant};
 
 /// The largest candidate that is read, in bytes.
 const LARGEST: u64 = 4 << 20;
@@ -26,7 +26,11 @@ const LARGEST: u64 = 4 << 20;
 struct Found {
     task: String,
     candidate: String,
-    machine: String,
+    machine: Machine,
+    /// What is to be known of both beside the numbers.
+    labels: Vec<String>,
+    /// What each stage took, in seconds.
+    seconds: Vec<(&'static str, f64)>,
     baseline: Baseline,
     evaluation: Evaluation,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,21 +44,40 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     layers.flag("run.policy", arguments.policy.clone(), |config, policy| config.run.policy = policy);
     layers.flag("timing.warmup", arguments.warmup, |config, n| config.timing.warmup = n);
     layers.flag("timing.repetitions", arguments.repetitions, |config, n| config.timing.repetitions = n);
-    if arguments.simulate {
-        examine(&Simulated::new(), arguments, &layers.config)
+    problem_flags(&arguments.problem, &mut layers);
+    let start = Instant::now();
+    let none = |_: &Task, _: &CandidateId| vec![];
+    if wiring::is_problem(&arguments.task) {
+        let torch = wiring::torch(&layers.config)?;
+        let labels = |task: &Task, candidate: &CandidateId| {
+            let audit = torch.audit(task).unwrap_or_default();
+            audit.into_iter().chain(torch.labels(candidate)).collect()
+        };
+        examine(&torch, arguments, &layers.config, &labels, start)
+    } else if arguments.simulate {
+        examine(&Simulated::new(), arguments, &layers.config, &none, start)
     } else {
-        examine(&wiring::native(&layers.config)?, arguments, &layers.config)
+        examine(&wiring::native(&layers.config)?, arguments, &layers.config, &none, start)
     }
 }
 
-fn examine<W: Workshop>(workshop: &W, arguments: &EvaluateArgs, config: &Config) -> Result<Exit, Trouble> {
+/// What is to be known of a task and a candidate beside the numbers.
+type Labels<'a> = dyn Fn(&Task, &CandidateId) -> Vec<String> + Sync + 'a;
+
+fn examine<W: Workshop>(
+    workshop: &W,
+    arguments: &EvaluateArgs,
+    config: &Config,
+    labels: &Labels<'_>,
+    start: Instant,
+) -> Result<Exit, Trouble> {
     let task = load::task(&arguments.task)?;
     let policy = plan::policy(config, None)?;
     let candidate = Candidate::new(read(&arguments.candidate)?);
     let screen = Screen::new(!arguments.json);
     crate::logging::start(&screen, None);
     screen.show("building, checking and timing");
-    let bench = Bench { workshop, task: &task, suite: Suite::of_task(&task), policy: &policy };
+    let bench = Bench { workshop, task: &task, suite: Suite::of_task(&task), policy: &policy, labels, start };
     let found = on_threads(async { Ok(bench.find_out(candidate, arguments).await?) })?;
     screen.close();
     if arguments.json {
@@ -72,23 +95,31 @@ struct Bench<'a, W> {
     task: &'a Task,
     suite: Suite,
     policy: &'a Policy,
+    labels: &'a Labels<'a>,
+    start: Instant,
 }
 
 impl<W: Workshop> Bench<'_, W> {
     async fn find_out(&self, candidate: Candidate, arguments: &EvaluateArgs) -> Result<Found, Fault> {
         let (workshop, task, plan) = (self.workshop, self.task, &self.policy.timing);
+        let mut seconds = Seconds { last: self.start, found: vec![] };
+        seconds.note("start");
         let baseline = workshop.prepare(task, &self.suite, plan).await?;
-        let (evaluation, verified) = match self.verify(&candidate).await? {
+        seconds.note("prepare the reference");
+        let (evaluation, verified) = match self.verify(&candidate, &mut seconds).await? {
             Err(failure) => (Evaluation::Failed(failure), None),
             Ok(verified) => match workshop.time(task, &verified, &self.suite, plan).await? {
                 Err(failure) => (Evaluation::Failed(failure), None),
                 Ok(timed) => (Evaluation::Passed(timed), Some(verified)),
             },
         };
+        seconds.note("time");
         let mut found = Found {
             task: task.name.clone(),
             candidate: candidate.id().to_string(),
-            machine: workshop.machine().name.clone(),
+            machine: workshop.machine().clone(),
+            labels: (self.labels)(task, &candidate.id()),
+            seconds: vec![],
             baseline,
             evaluation,
             profile: None,
@@ -97,19 +128,43 @@ impl<W: Workshop> Bench<'_, W> {
         if let Some(verified) = verified {
             if arguments.profile {
                 found.profile = Some(workshop.profile(task, &verified, &self.suite).await?);
+                seconds.note("profile");
             }
             if arguments.certify {
                 found.certificate = Some(workshop.certify(task, &candidate, plan).await?);
+                seconds.note("certify");
             }
         }
+        found.seconds = seconds.found;
         Ok(found)
     }
 
-    async fn verify(&self, candidate: &Candidate) -> Result<Result<Verified, Failure>, Fault> {
-        match self.workshop.build(self.task, candidate).await? {
-            Err(failure) => Ok(Err(failure)),
-            Ok(built) => self.workshop.check(self.task, built, &self.suite).await,
-        }
+    async fn verify(
+        &self,
+        candidate: &Candidate,
+        seconds: &mut Seconds,
+    ) -> Result<Result<Verified, Failure>, Fault> {
+        let built = self.workshop.build(self.task, candidate).await?;
+        seconds.note("build");
+        let verified = match built {
+            Err(failure) => return Ok(Err(failure)),
+            Ok(built) => self.workshop.check(self.task, built, &self.suite).await?,
+        };
+        seconds.note("check");
+        Ok(verified)
+    }
+}
+
+/// What each stage took.
+struct Seconds {
+    last: Instant,
+    found: Vec<(&'static str, f64)>,
+}
+
+impl Seconds {
+    fn note(&mut self, stage: &'static str) {
+        self.found.push((stage, self.last.elapsed().as_secs_f64()));
+        self.last = Instant::now();
     }
 }
 
@@ -124,6 +179,7 @@ fn read(path: &Path) -> Result<String, Trouble> {
 
 fn tell(found: &Found) {
     say(&progress::reference(&found.baseline).join("\n"));
+    found.labels.iter().for_each(|label| say(&format!("label      {}", progress::plain(label))));
     say(&format!("candidate  {}", progress::evaluated(&found.evaluation)));
     if let Evaluation::Passed(timed) = &found.evaluation {
         for case in &timed.cases {

@@ -28,7 +28,9 @@ pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Envi
     let folder = RunFolder::open(&arguments.run)?;
     let header = folder.header()?;
     let config = settings(arguments, layers, &header, environment)?;
-    if header.simulated {
+    if wiring::is_problem(Path::new(&header.task)) {
+        go_on(wiring::torch(&config)?, arguments, &folder, &header, &config, environment)
+    } else if header.simulated {
         go_on(Simulated::new(), arguments, &folder, &header, &config, environment)
     } else {
         go_on(wiring::native(&config)?, arguments, &folder, &header, &config, environment)
@@ -49,6 +51,7 @@ fn settings(
     config.model.api_key.clone_from(&layers.config.model.api_key);
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);
     config.workshop.cache.clone_from(&layers.config.workshop.cache);
+    config.workshop.python.clone_from(&layers.config.workshop.python);
     let (here, recorded) = (environment.base_url_for(&layers.config.model), config.model.base_url.clone());
     let has_key = environment.key_for(&config.model)?.is_some();
     if here.is_empty() && !recorded.is_empty() && has_key && config.model.spec.starts_with("openai:") {

@@ -2,7 +2,7 @@
 
 use super::on_threads;
 use crate::{
-    cli::{ModelArgs, PlannerArg, RunArgs, ShapesArg},
+    cli::{ModelArgs, PlannerArg, ProblemArgs, RunArgs, ShapesArg},
     config::{Config, Layers},
     exit::{Exit, Trouble},
     key::{Environment, without_credentials},
@@ -13,7 +13,7 @@ use crate::{
     store::{RunFolder, RunHeader},
     wiring::{self, Answering, Spec},
 };
-use agents::trajectory::Trajectory;
+use agents::{policy::Shapes, trajectory::Trajectory};
 use kernelbench::{Simulated, Workshop};
 use metrics::{Machine, MachineKind};
 use std::{path::Path, sync::Arc};
@@ -21,8 +21,11 @@ use std::{path::Path, sync::Arc};
 /// Makes the run and works on it.
 pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
     apply_flags(arguments, &mut layers);
-    let plan = Plan::make(&arguments.task, &layers.config)?;
-    if arguments.simulate {
+    let mut plan = Plan::make(&arguments.task, &layers.config)?;
+    if wiring::is_problem(&arguments.task) {
+        plan.policy.shapes = Shapes::Task;
+        begin(wiring::torch(&layers.config)?, &plan, arguments, &layers.config, environment)
+    } else if arguments.simulate {
         begin(Simulated::new(), &plan, arguments, &layers.config, environment)
     } else {
         begin(wiring::native(&layers.config)?, &plan, arguments, &layers.config, environment)
@@ -31,6 +34,7 @@ pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environ
 
 fn apply_flags(arguments: &RunArgs, layers: &mut Layers) {
     model_flags(&arguments.model, layers);
+    problem_flags(&arguments.problem, layers);
     layers.flag("run.policy", arguments.policy.clone(), |config, policy| config.run.policy = policy);
     layers.flag("run.rounds", arguments.rounds, |config, rounds| config.run.rounds = rounds);
     let shapes = arguments.shapes.map(|shapes| match shapes {
@@ -45,6 +49,12 @@ fn apply_flags(arguments: &RunArgs, layers: &mut Layers) {
     layers.flag("run.planner", planner, |config, planner| planner.clone_into(&mut config.run.planner));
     layers.flag("timing.warmup", arguments.warmup, |config, n| config.timing.warmup = n);
     layers.flag("timing.repetitions", arguments.repetitions, |config, n| config.timing.repetitions = n);
+}
+
+/// What `run` and `evaluate` both take about problems.
+pub(super) fn problem_flags(arguments: &ProblemArgs, layers: &mut Layers) {
+    layers.flag("workshop.device", arguments.device.clone(), |config, device| config.workshop.device = device);
+    layers.flag("workshop.python", arguments.python.clone(), |config, python| config.workshop.python = python);
 }
 
 /// What `run` and `resume` both take about the model.

@@ -4,8 +4,9 @@ use crate::{config::Config, exit::Trouble};
 use kernelbench::{
     cpu,
     native::{Native, NativeOptions},
+    torch::{Options, Torch},
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The hidden command that the program calls itself with to run a candidate.
 pub const CHILD: &str = "__kernel";
@@ -26,6 +27,34 @@ pub fn native(config: &Config) -> Result<Native, Trouble> {
         ..NativeOptions::new(program, vec![CHILD.into()], cache.join("builds"), machine)
     };
     Ok(Native::new(options))
+}
+
+/// Whether a task is a problem in `KernelBench`'s format: a Python file.
+#[must_use]
+pub fn is_problem(task: &Path) -> bool {
+    task.extension().is_some_and(|extension| extension == "py")
+}
+
+/// The workshop for problems in `KernelBench`'s format, on the device that the settings name, else on the first NVIDIA
+/// GPU, else on the processor.
+///
+/// # Errors
+///
+/// If the program does not know where it lies, or that Python cannot use torch there.
+pub fn torch(config: &Config) -> Result<Torch, Trouble> {
+    let program =
+        std::env::current_exe().map_err(|e| Trouble::machine(format!("cannot find this program's own file: {e}")))?;
+    let named = |setting: &str, usual: &str| if setting.is_empty() { usual.to_owned() } else { setting.to_owned() };
+    let usual = if Path::new("/dev/nvidiactl").exists() { "cuda:0" } else { "cpu" };
+    let device = named(&config.workshop.device, usual);
+    let python = named(&config.workshop.python, "python3");
+    let options = Options::new(python.into(), &device, program, vec![CHILD.into()]);
+    Torch::new(options).map_err(|fault| {
+        Trouble::machine(format!(
+            "{fault}; name a Python that has torch with --python or as workshop.python in warpsmith.toml, \
+             and a device with --device cpu or --device cuda:0"
+        ))
+    })
 }
 
 /// Where builds and measurements are kept; made if need be.

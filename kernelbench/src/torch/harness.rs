@@ -7,10 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("candidate.py", include_str!("../../harness/candidate.py")),
     ("compare.py", include_str!("../../harness/compare.py")),
     ("memory.py", include_str!("../../harness/memory.py")),
+    ("profile.py", include_str!("../../harness/profile.py")),
     ("reference.py", include_str!("../../harness/reference.py")),
     ("wire.py", include_str!("../../harness/wire.py")),
 ];
@@ -53,6 +54,11 @@ impl Harness {
     /// The script of the trusted side.
     pub(crate) fn reference(&self) -> PathBuf {
         self.folder.join("reference.py")
+    }
+
+    /// The script that calls a candidate once under a profiler.
+    pub(crate) fn profile(&self) -> PathBuf {
+        self.folder.join("profile.py")
     }
 
     /// The script of the untrusted side.

@@ -36,6 +36,8 @@ pub(crate) struct Launch {
     pub(crate) readable: Vec<PathBuf>,
     /// What may be written.
     pub(crate) writable: Vec<PathBuf>,
+    /// Whether landlock is tried at all.
+    pub(crate) landlock: bool,
     /// The command line.
     pub(crate) command: Vec<String>,
     /// Address space in bytes; unlimited where it is `None`, for CUDA reserves more than there is.
@@ -115,8 +117,12 @@ fn drop_privileges(user: Option<u32>) -> Result<(), String> {
 }
 
 fn landlock(launch: &Launch) -> Result<(), String> {
+    if !launch.landlock {
+        return Err("what runs behind it does not start here".to_owned());
+    }
     let abi = ABI::V6;
     let existing = |paths: &[PathBuf]| paths.iter().filter(|path| path.exists()).cloned().collect::<Vec<_>>();
+    let named = AccessFs::from_read(abi) | AccessFs::WriteFile | AccessFs::Truncate;
     let restrict = || {
         Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
@@ -126,6 +132,8 @@ fn landlock(launch: &Launch) -> Result<(), String> {
             .create()?
             .add_rules(path_beneath_rules(existing(&launch.readable), AccessFs::from_read(abi)))?
             .add_rules(path_beneath_rules(existing(&launch.writable), AccessFs::from_all(abi)))?
+            // The driver of a GPU names its threads, through the process's own folder.
+            .add_rules(path_beneath_rules(["/proc/self"], named))?
             .add_rules(path_beneath_rules(
                 ["/dev"],
                 AccessFs::from_read(abi) | AccessFs::WriteFile | AccessFs::IoctlDev,

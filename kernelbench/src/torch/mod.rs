@@ -4,12 +4,15 @@
 //! stranger's code. The reference and the candidate run in processes alike, confined, that hold one module each and stand
 //! still unless they are asked. The clock that counts is this program's.
 
+mod certify;
 mod check;
 mod company;
 mod harness;
 mod launch;
+pub mod ncu;
 mod nursery;
 mod peer;
+mod profile;
 mod python;
 mod runner;
 mod session;
@@ -21,7 +24,7 @@ use crate::{
     candidate::{Built, Candidate, CandidateId, Verified},
     certificate::Certificate,
     evaluation::Timed,
-    failure::{Fault, Outcome},
+    failure::{Failure, Fault, Outcome},
     hash::Hash,
     native::{
         Layer,
@@ -31,7 +34,7 @@ use crate::{
     task::{Case, Problem, Task},
     workshop::{Baseline, TimingPlan, Workshop},
 };
-use metrics::{Bandwidth, Fact, Machine, MachineKind, Profile, Rung};
+use metrics::{Bandwidth, Fact, Machine, MachineKind, Profile};
 use python::Python;
 use rand::{SeedableRng, rngs::StdRng};
 use runner::Runner;
@@ -40,7 +43,7 @@ use std::{
     collections::HashMap,
     ffi::OsString,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -145,6 +148,7 @@ impl Torch {
             tf32: options.tf32,
             memory_mib: options.memory_mib,
             own_user: options.own_user,
+            open_files: false.into(),
             nursery: nursery::Nursery::new(),
         };
         let facts = python.facts()?;
@@ -225,29 +229,51 @@ impl Inner {
         if let Some(session) = sessions.get(&key) {
             return Ok(Arc::clone(session));
         }
-        let opened =
-            Session::open(&self.python, &self.harness, &self.facts, &self.options, problem).and_then(|mut session| {
-                session.audit(&task.tolerance, &mut self.rng())?;
-                Ok(session)
-            });
+        let opened = self.open(problem).and_then(|mut session| {
+            session.audit(&task.tolerance, &mut self.rng())?;
+            Ok(session)
+        });
         let session = Arc::new(Mutex::new(settled(opened)?));
         sessions.insert(key, Arc::clone(&session));
         Ok(session)
     }
 
+    /// A new session. A driver that does not start behind landlock is given a second try without it; the layers say so.
+    fn open(&self, problem: &Problem) -> Attempt<Session> {
+        let open = || Session::open(&self.python, &self.harness, &self.facts, &self.options, problem);
+        let first = open();
+        let dead = matches!(&first, Err(Trouble::Failure(failure)) if matches!(**failure, Failure::Exit { .. }));
+        if dead && self.options.device != "cpu" && !self.python.open_files.swap(true, Ordering::Relaxed) {
+            return open();
+        }
+        first
+    }
+
+    /// What torch is, and where it runs.
+    fn described(&self) -> String {
+        let Facts { torch, cuda, .. } = &self.facts;
+        let cuda = cuda.as_ref().map(|cuda| format!(", CUDA {cuda}")).unwrap_or_default();
+        format!("torch {torch}{cuda}, eager, on {}", self.options.device)
+    }
+
     fn prepare(&self, task: &Task, plan: &TimingPlan) -> Result<Baseline, Fault> {
         let session = self.session(task)?;
         let timing = settled(time::time_reference(&mut lock(&session), plan, &mut self.rng()))?;
-        let Facts { torch, cuda, .. } = &self.facts;
-        let cuda = cuda.as_ref().map(|cuda| format!(", CUDA {cuda}")).unwrap_or_default();
-        let build = format!("torch {torch}{cuda}, eager, on {}", self.options.device);
-        Ok(Baseline { timings: vec![(CASE.to_owned(), timing)], build })
+        Ok(Baseline { timings: vec![(CASE.to_owned(), timing)], build: self.described() })
     }
 
     fn load(&self, task: &Task, candidate: &Candidate) -> Attempt<Runner> {
         let arena = lock(&*self.session(task)?).arena()?;
+        self.load_into(&arena, candidate)
+    }
+
+    fn load_beside(&self, session: &Session, candidate: &Candidate) -> Attempt<Runner> {
+        self.load_into(&session.arena()?, candidate)
+    }
+
+    fn load_into(&self, arena: &std::os::fd::OwnedFd, candidate: &Candidate) -> Attempt<Runner> {
         let deadline = self.options.build_deadline;
-        Session::load(&self.python, &self.harness, &self.facts, &arena, candidate.source(), deadline)
+        Session::load(&self.python, &self.harness, &self.facts, arena, candidate.source(), deadline)
     }
 
     fn build(&self, task: &Task, candidate: Candidate) -> Attempt<Built> {
@@ -280,6 +306,17 @@ impl Inner {
         Ok(Verified { built })
     }
 
+    fn profile(&self, task: &Task, verified: &Verified) -> Result<Profile, Fault> {
+        let parked = settled(self.unpark(task, verified.candidate()))?;
+        let session = self.session(task)?;
+        let mut session = lock(&session);
+        let (python, harness, facts) = (&self.python, &self.harness, &self.facts);
+        let profile =
+            profile::profile(python, harness, facts, &mut session, &parked.runner, &mut self.rng());
+        self.built().insert(verified.candidate().id(), parked);
+        settled(profile)
+    }
+
     fn time(&self, task: &Task, verified: &Verified, plan: &TimingPlan) -> Attempt<Timed> {
         let mut parked = self.unpark(task, verified.candidate())?;
         let session = self.session(task)?;
@@ -302,7 +339,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What a trusted step came to: a failure there is a fault.
 fn settled<T>(attempt: Attempt<T>) -> Result<T, Fault> {
-    attempt.map_err(|trouble| match trouble {
+    runner::trusted(attempt).map_err(|trouble| match trouble {
         Trouble::Failure(failure) => Fault(format!("the problem's reference failed: {failure}")),
         Trouble::Fault(fault) => fault,
     })
@@ -388,12 +425,13 @@ impl Workshop for Torch {
         self.off_the_runtime(move |inner| outcome(inner.time(&task, &verified, &plan))).await?
     }
 
-    async fn profile(&self, _: &Task, _: &Verified, _: &Suite) -> Result<Profile, Fault> {
-        let notes = vec!["this workshop has no profiler yet".to_owned()];
-        Ok(Profile { rung: Rung::TimingOnly, case: CASE.to_owned(), readings: vec![], notes })
+    async fn profile(&self, task: &Task, verified: &Verified, _: &Suite) -> Result<Profile, Fault> {
+        let (task, verified) = (task.clone(), verified.clone());
+        self.off_the_runtime(move |inner| inner.profile(&task, &verified)).await?
     }
 
-    async fn certify(&self, _: &Task, _: &Candidate, _: &TimingPlan) -> Result<Certificate, Fault> {
-        Err(Fault("this workshop cannot certify yet".to_owned()))
+    async fn certify(&self, task: &Task, candidate: &Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {
+        let (task, candidate, plan) = (task.clone(), candidate.clone(), *plan);
+        self.off_the_runtime(move |inner| certify::certify(inner, &task, &candidate, &plan)).await?
     }
 }

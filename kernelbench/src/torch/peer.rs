@@ -127,6 +127,11 @@ impl Peer {
         File::open(format!("/proc/{}/mem", self.company.leader))?.read_exact_at(buffer, address)
     }
 
+    /// All that run in its name.
+    pub(crate) fn company(&self) -> Company {
+        self.company
+    }
+
     /// What it printed last.
     pub(crate) fn last_words(&mut self) -> String {
         let _ = self.drain();

@@ -20,17 +20,30 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
     time::Duration,
 };
 
+/// What a profiler may print, in bytes.
+const MOST_PRINTED: u64 = 32 << 20;
 /// How long a process may take to import torch and find its device.
 const START: Duration = Duration::from_secs(120);
 /// What both sides may read beside Python's own folders.
 const SYSTEM: [&str; 11] =
     ["/bin", "/sbin", "/usr", "/lib", "/lib64", "/lib32", "/etc", "/opt", "/proc", "/sys", "/nix/store"];
 /// Variables of ours that a Python process keeps: where compilers and libraries are, and nothing else.
-const KEPT: [&str; 6] = ["PATH", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "LANG"];
+const KEPT: [&str; 10] = [
+    "PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "LANG",
+    "CC",
+    "CXX",
+    "CUDAHOSTCXX",
+    "TORCH_CUDA_ARCH_LIST",
+];
 
 /// What was asked of Python once, at the start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,6 +81,8 @@ pub(crate) struct Python {
     pub(crate) tf32: bool,
     pub(crate) memory_mib: u64,
     pub(crate) own_user: bool,
+    /// Whether landlock is left out: a driver was seen not to start behind it.
+    pub(crate) open_files: AtomicBool,
     pub(crate) nursery: Nursery,
 }
 
@@ -108,9 +123,7 @@ impl Python {
     pub(crate) fn runner(&self, harness: &Harness, facts: &Facts, folder: &Path, arena: &OwnedFd) -> Attempt<Peer> {
         let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
         let user = (launch::is_root() && self.own_user).then(own_user);
-        let mut readable: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
-        readable.extend(facts.folders.iter().cloned());
-        readable.push(harness.folder().to_owned());
+        let readable = readable(facts, harness);
         if let Some(user) = user {
             give(folder, user).map_err(fault(format_args!("cannot give {} away", folder.display())))?;
         }
@@ -122,25 +135,76 @@ impl Python {
             control: launch::number(&theirs),
             readable,
             writable: vec![folder.to_owned()],
-            command: vec![
-                self.executable.display().to_string(),
-                "-I".into(),
-                "-B".into(),
-                script,
-                launch::number(&theirs).to_string(),
-            ],
+            landlock: !self.open_files.load(Ordering::Relaxed),
+            command: self.script(&script, &launch::number(&theirs).to_string()),
             memory_bytes: on_cpu.then_some((self.memory_mib + 16 * 1024) << 20),
         };
-        let mut command = Command::new(&self.program);
-        let json = serde_json::to_string(&launch).map_err(|e| Fault(e.to_string()))?;
-        command.args(&self.program_args).arg(ARGUMENT).arg(json);
+        let command = self.confined(&launch)?;
         let keep = vec![launch::number(&theirs), launch::number(arena)];
         let mut peer = self.start(command, control, keep, Trust::Stranger, user, folder)?;
         drop(theirs);
         (peer.memory_mib, peer.arena) = (self.memory_mib, launch::number(arena));
-        let setup = json!({"device": self.device, "threads": self.threads, "tf32": self.tf32, "seed": super::SEED});
-        peer.greet(&setup, START)?;
+        peer.greet(&self.setup(), START)?;
         Ok(peer)
+    }
+
+    /// What a runner is told first.
+    fn setup(&self) -> Value {
+        json!({"device": self.device, "threads": self.threads, "tf32": self.tf32, "seed": super::SEED})
+    }
+
+    fn script(&self, script: &str, argument: &str) -> Vec<String> {
+        vec![self.executable.display().to_string(), "-I".into(), "-B".into(), script.into(), argument.into()]
+    }
+
+    fn confined(&self, launch: &Launch) -> Result<Command, Fault> {
+        let mut command = Command::new(&self.program);
+        let json = serde_json::to_string(launch).map_err(|e| Fault(e.to_string()))?;
+        command.args(&self.program_args).arg(ARGUMENT).arg(json);
+        Ok(command)
+    }
+
+    /// One call of a built candidate under a profiler, both confined as the candidate is, in its folder and as its user.
+    /// What they print, and where it went wrong, why.
+    pub(crate) fn profiled(&self, scene: &Scene<'_>) -> Result<Result<String, String>, Fault> {
+        let Scene { harness, facts, company, folder, .. } = scene;
+        let mut job = scene.job.clone();
+        job["setup"] = self.setup();
+        let path = folder.join("job.json");
+        std::fs::write(&path, job.to_string()).map_err(fault("cannot write the profiler's job down"))?;
+        let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
+        let mut line = scene.profiler.to_vec();
+        line.extend(self.script(&harness.profile().display().to_string(), &path.display().to_string()));
+        let launch = Launch {
+            parent: std::process::id(),
+            user: company.user,
+            control: launch::number(&theirs),
+            readable: readable(facts, harness),
+            writable: vec![folder.to_path_buf()],
+            landlock: !self.open_files.load(Ordering::Relaxed),
+            command: line,
+            memory_bytes: None,
+        };
+        let mut command = self.confined(&launch)?;
+        let (output, print) = std::io::pipe().map_err(fault("cannot make a pipe"))?;
+        let errors = print.try_clone().map_err(fault("cannot make a pipe"))?;
+        self.dress(&mut command, folder, print, errors);
+        process::detach(&mut command, vec![launch::number(&theirs)]);
+        let child = self.nursery.spawn(command)?;
+        drop(theirs);
+        let said = printed(child, output, company, scene.deadline);
+        drop(control);
+        Ok(said)
+    }
+
+    fn dress(&self, command: &mut Command, folder: &Path, print: std::io::PipeWriter, errors: std::io::PipeWriter) {
+        command.env_clear().current_dir(folder).stdin(Stdio::null()).stdout(print).stderr(errors);
+        for name in KEPT {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        self.environment(command, folder);
     }
 
     fn start(
@@ -154,13 +218,7 @@ impl Python {
     ) -> Result<Peer, Fault> {
         let (output, print) = std::io::pipe().map_err(fault("cannot make a pipe"))?;
         let errors = print.try_clone().map_err(fault("cannot make a pipe"))?;
-        command.env_clear().current_dir(folder).stdin(Stdio::null()).stdout(print).stderr(errors);
-        for name in KEPT {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
-        }
-        self.environment(&mut command, folder);
+        self.dress(&mut command, folder, print, errors);
         process::detach(&mut command, keep);
         let child = self.nursery.spawn(command)?;
         Ok(Peer::new(&child, control, output, trust, user))
@@ -182,6 +240,50 @@ impl Python {
         command.env("TORCHINDUCTOR_COMPILE_THREADS", "1").env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
         command.env("USER", "candidate").env("LOGNAME", "candidate");
     }
+}
+
+/// What a profiler looks at.
+pub(crate) struct Scene<'a> {
+    pub(crate) harness: &'a Harness,
+    pub(crate) facts: &'a Facts,
+    /// The candidate's processes.
+    pub(crate) company: Company,
+    /// The candidate's folder, with what it built.
+    pub(crate) folder: &'a Path,
+    /// The profiler's command line, which Python's is appended to.
+    pub(crate) profiler: &'a [String],
+    /// What `profile.py` is to load and call.
+    pub(crate) job: Value,
+    pub(crate) deadline: Duration,
+}
+
+/// What a process prints until it ends; it and all others of its user are ended at the deadline.
+fn printed(
+    mut child: std::process::Child,
+    output: std::io::PipeReader,
+    company: &Company,
+    deadline: Duration,
+) -> Result<String, String> {
+    let (done, ready) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = vec![];
+        let _ = std::io::Read::read_to_end(&mut std::io::Read::take(output, MOST_PRINTED), &mut text);
+        let _ = done.send(String::from_utf8_lossy(&text).into_owned());
+    });
+    let text = ready.recv_timeout(deadline);
+    let _ = child.kill();
+    if company.user.is_some() {
+        company.end();
+    }
+    let _ = child.wait();
+    text.map_err(|_| format!("it did not end within {} s", deadline.as_secs()))
+}
+
+fn readable(facts: &Facts, harness: &Harness) -> Vec<PathBuf> {
+    let mut readable: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+    readable.extend(facts.folders.iter().cloned());
+    readable.push(harness.folder().to_owned());
+    readable
 }
 
 /// A user that is nobody else's.

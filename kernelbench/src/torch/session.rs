@@ -23,7 +23,7 @@ use std::{fs, os::fd::OwnedFd, path::Path, time::Duration};
 /// How long the judge may take for one thing.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The most calls in one request.
-pub(crate) const MOST_SLOTS: usize = 32;
+pub(crate) const MOST_SLOTS: usize = 64;
 /// Bytes at once, out of another process.
 const CHUNK: usize = 4 << 20;
 
@@ -150,7 +150,7 @@ impl Session {
         trusted(self.reference.construct(&self.init, self.dtype))
     }
 
-    fn candidate_arena(&self, candidate: &Runner) -> Value {
+    pub(crate) fn candidate_arena(&self, candidate: &Runner) -> Value {
         let mut spec = self.specs[1].clone();
         spec["descriptor"] = json!(candidate.peer.arena);
         spec

@@ -20,7 +20,7 @@ use rand::{Rng, rngs::StdRng};
 use std::time::Duration;
 
 /// What the calls of a request last at least, where the arena allows.
-const REQUEST: Duration = Duration::from_millis(2);
+const REQUEST: Duration = Duration::from_millis(5);
 /// Empty requests that tell what a request costs.
 const CALIBRATION: usize = 15;
 /// What two clocks may disagree by on any machine, in nanoseconds.
@@ -43,8 +43,8 @@ pub(crate) fn time(
     bench: &Bench<'_>,
     rng: &mut StdRng,
 ) -> Attempt<Timed> {
-    let calls = calls_in_a_request(session);
     let overhead = overhead(session)?;
+    let calls = calls_in_a_request(session, overhead);
     let deadline = bench.floor + session.typical * (calls as u32 * 20);
     let mut round = Round { session, candidate, bench, slots: (0..calls).collect(), deadline };
     for _ in 0..bench.plan.warmup.max(1) {
@@ -61,8 +61,8 @@ pub(crate) fn time(
 
 /// Times the reference alone, by the same clock.
 pub(crate) fn time_reference(session: &mut Session, plan: &TimingPlan, rng: &mut StdRng) -> Attempt<Timing> {
-    let calls = calls_in_a_request(session);
     let overhead = overhead(session)?;
+    let calls = calls_in_a_request(session, overhead);
     let slots: Vec<usize> = (0..calls).collect();
     let mut times = vec![];
     for round in 0..plan.warmup.max(1) + plan.repetitions {
@@ -77,9 +77,10 @@ pub(crate) fn time_reference(session: &mut Session, plan: &TimingPlan, rng: &mut
     Ok(Timing::of(times))
 }
 
-fn calls_in_a_request(session: &Session) -> usize {
-    let wanted = REQUEST.as_nanos() / session.typical.as_nanos().max(1) + 1;
-    usize::try_from(wanted).unwrap_or(1).clamp(1, session.slots)
+fn calls_in_a_request(session: &Session, overhead: f64) -> usize {
+    let typical = session.typical.as_nanos() as f64;
+    let one = (typical - overhead).max(typical / 20.0).max(1.0);
+    ((REQUEST.as_nanos() as f64 / one) as usize + 1).clamp(1, session.slots)
 }
 
 /// What a request costs that calls nothing, in nanoseconds: asked of the reference's process, which has no cause to lie.

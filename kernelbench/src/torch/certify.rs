@@ -1,0 +1,85 @@
+//! What exactly can be claimed of the best candidate for a problem?
+//!
+//! It is loaded and built again from its text in an empty folder, by a new process, checked on new seeds, and timed. What
+//! could not be looked at stands in the certificate too.
+
+use super::{CASE, Inner, Parked, check, problem, time};
+use crate::{
+    candidate::Candidate,
+    certificate::{Certificate, Checked, Verdict},
+    evaluation::Timed,
+    failure::Fault,
+    native::trouble::{Attempt, outcome},
+    task::Task,
+    workshop::TimingPlan,
+};
+
+/// What this workshop cannot exclude on any machine.
+const NOT_EXCLUDED: [(&str, &str); 5] = [
+    ("out-of-bounds accesses and races on the GPU", "compute-sanitizer is not run yet"),
+    ("work of several calls done in one", "calls much shorter than 5 ms are timed several to a request"),
+    ("a candidate that tells tests from use", "it was seen on what get_inputs() draws, and once on a wider range"),
+    ("speedup against torch.compile", "the baseline is eager torch alone"),
+    ("another machine's times", "one process on this device was measured; it differs from process to process"),
+];
+
+pub(super) fn certify(
+    inner: &Inner,
+    task: &Task,
+    candidate: &Candidate,
+    plan: &TimingPlan,
+) -> Result<Certificate, Fault> {
+    let mut checked = vec![];
+    let verdict = match outcome(examine(inner, task, candidate, plan, &mut checked))? {
+        Ok(timed) => Verdict::Certified(timed),
+        Err(failure) => Verdict::Refused(failure),
+    };
+    let build = inner.described();
+    Ok(Certificate { candidate: candidate.id(), verdict, checked, build, machine: inner.machine.name.clone() })
+}
+
+fn examine(
+    inner: &Inner,
+    task: &Task,
+    candidate: &Candidate,
+    plan: &TimingPlan,
+    checked: &mut Vec<Checked>,
+) -> Attempt<Timed> {
+    let mut session = inner.open(problem(task)?)?;
+    session.audit(&task.tolerance, &mut inner.rng())?;
+    let runner = inner.load_beside(&session, candidate)?;
+    let mut parked = Parked { runner, labels: vec![] };
+    checked.push(done("rebuilt from its source alone", "in an empty folder, by new processes, with the stock headers"));
+    session.introduce(&mut parked.runner)?;
+    let (trials, floor) = (inner.options.trials, inner.options.deadline_floor);
+    let rng = &mut inner.rng();
+    let labels = check::check(&mut session, &mut parked.runner, &task.tolerance, trials, floor, rng)?;
+    checked.push(done(
+        &format!("outputs in {trials} trials, and one on inputs of both signs"),
+        "new secret seeds; every element beside the reference's; inputs unchanged",
+    ));
+    let bench = time::Bench { tolerance: &task.tolerance, plan, machine: &inner.machine, floor };
+    let timed = time::time(&mut session, &mut parked.runner, &bench, rng)?;
+    let how = format!("{} pairs in random order, new inputs each, outputs compared", plan.repetitions);
+    checked.push(done("times beside the reference's", &how));
+    checked.push(done("two clocks agree", "the one in its process and the one outside, which counts"));
+    let floor = timed.cases.iter().any(|case| case.case == CASE && case.floor_ns.is_some());
+    let how = if floor { "the best bandwidth measured here" } else { "no bandwidth was measured here" };
+    checked.push(Checked { what: "no faster than the machine moves the data".into(), done: floor, how: how.into() });
+    for layer in &parked.runner.peer.layers {
+        checked.push(Checked {
+            what: format!("confined: {}", layer.name),
+            done: layer.in_force,
+            how: layer.why.clone(),
+        });
+    }
+    for label in session.labels.iter().chain(&labels) {
+        checked.push(Checked { what: "no label".into(), done: false, how: label.clone() });
+    }
+    checked.extend(NOT_EXCLUDED.map(|(what, how)| Checked { what: what.into(), done: false, how: how.into() }));
+    Ok(timed)
+}
+
+fn done(what: &str, how: &str) -> Checked {
+    Checked { what: what.to_owned(), done: true, how: how.to_owned() }
+}
