@@ -97,3 +97,14 @@ fn an_error_far_above_the_references_own_is_labelled() {
     let labels = workshop.labels(&warpsmith_kernelbench::Candidate::new(source).id());
     assert!(labels.iter().any(|label| label.starts_with("lower precision")), "{labels:?}");
 }
+
+#[test]
+fn a_candidate_may_name_its_threads_as_the_driver_of_a_gpu_does() {
+    let Some(workshop) = workshop() else { return };
+    let source = with_forward(
+        "import threading\nevent = threading.Event()\nthread = threading.Thread(target=event.wait)\nthread.start()\n\
+         open(f'/proc/self/task/{thread.native_id}/comm', 'w').write('named')\nevent.set()\nthread.join()\n\
+         return nn.functional.softplus(x)",
+    );
+    assert!(evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().is_ok());
+}

@@ -11,8 +11,8 @@ use crate::{
 };
 use agents::policy::Policy;
 use kernelbench::{
-    Baseline, Candidate, CandidateId, Certificate, CertificateVerdict, Evaluation, Failure, Fault, Simulated, Suite, Task, Verified,
-    Workshop, load,
+    Baseline, Candidate, CandidateId, Certificate, CertificateVerdict, Evaluation, Failure, Fault, Simulated, Suite,
+    Task, Verified, Workshop, load,
 };
 use metrics::{Machine, Profile};
 use serde::Serialize;
@@ -139,11 +139,7 @@ impl<W: Workshop> Bench<'_, W> {
         Ok(found)
     }
 
-    async fn verify(
-        &self,
-        candidate: &Candidate,
-        seconds: &mut Seconds,
-    ) -> Result<Result<Verified, Failure>, Fault> {
+    async fn verify(&self, candidate: &Candidate, seconds: &mut Seconds) -> Result<Result<Verified, Failure>, Fault> {
         let built = self.workshop.build(self.task, candidate).await?;
         seconds.note("build");
         let verified = match built {

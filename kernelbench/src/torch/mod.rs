@@ -311,8 +311,7 @@ impl Inner {
         let session = self.session(task)?;
         let mut session = lock(&session);
         let (python, harness, facts) = (&self.python, &self.harness, &self.facts);
-        let profile =
-            profile::profile(python, harness, facts, &mut session, &parked.runner, &mut self.rng());
+        let profile = profile::profile(python, harness, facts, &mut session, &parked.runner, &mut self.rng());
         self.built().insert(verified.candidate().id(), parked);
         settled(profile)
     }
@@ -402,7 +401,11 @@ impl Workshop for Torch {
     }
 
     fn fits(&self, _: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
-        cases.iter().map(|_| Err("a problem has one shape, its own".to_owned())).collect()
+        let fits = |case: &Case| match case.name.as_str() {
+            CASE => Ok(0),
+            _ => Err("a problem has one shape, its own".to_owned()),
+        };
+        cases.iter().map(fits).collect()
     }
 
     async fn prepare(&self, task: &Task, _: &Suite, plan: &TimingPlan) -> Result<Baseline, Fault> {

@@ -69,7 +69,8 @@ impl MetricSet {
         names.retain(|name| seen.insert(*name));
         let launches = LAUNCHES.to_string();
         let words = ["ncu", "--csv", "--page", "raw", "--metrics", &names.join(","), "--clock-control", "none"];
-        let more = ["--profile-from-start", "off", "--launch-count", &launches, "--target-processes", "application-only"];
+        let more =
+            ["--profile-from-start", "off", "--launch-count", &launches, "--target-processes", "application-only"];
         words.iter().chain(&more).map(ToString::to_string).collect()
     }
 
@@ -155,7 +156,7 @@ fn dominant(launches: &[Launched]) -> (Vec<&Launched>, Vec<String>) {
 /// In words, where there is no table or no launch in it.
 pub fn read(printed: &str) -> Result<Vec<Launched>, String> {
     let start = printed.find("\"ID\",\"Process ID\"").ok_or_else(|| complaint(printed))?;
-    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(printed[start..].as_bytes());
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(&printed.as_bytes()[start..]);
     let names = reader.headers().map_err(|e| e.to_string())?.clone();
     let mut rows = reader.records().map_while(Result::ok).filter(|row| row.len() == names.len());
     let units = rows.next().ok_or("the table has no row of units")?;

@@ -164,8 +164,8 @@ impl Python {
         Ok(command)
     }
 
-    /// One call of a built candidate under a profiler, both confined as the candidate is, in its folder and as its user.
-    /// What they print, and where it went wrong, why.
+    /// One call of a built candidate under a profiler, both confined as the candidate is, in its folder and as its user;
+    /// only `/proc` is open, where the driver names the threads of a process that the profiler starts. What they print, and where it went wrong, why.
     pub(crate) fn profiled(&self, scene: &Scene<'_>) -> Result<Result<String, String>, Fault> {
         let Scene { harness, facts, company, folder, .. } = scene;
         let mut job = scene.job.clone();
@@ -180,8 +180,8 @@ impl Python {
             user: company.user,
             control: launch::number(&theirs),
             readable: readable(facts, harness),
-            writable: vec![folder.to_path_buf()],
-            landlock: !self.open_files.load(Ordering::Relaxed),
+            writable: vec![folder.to_path_buf(), "/proc".into()],
+            landlock: scene.landlock,
             command: line,
             memory_bytes: None,
         };
@@ -254,6 +254,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) profiler: &'a [String],
     /// What `profile.py` is to load and call.
     pub(crate) job: Value,
+    /// Whether landlock is tried.
+    pub(crate) landlock: bool,
     pub(crate) deadline: Duration,
 }
 

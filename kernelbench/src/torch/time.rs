@@ -15,7 +15,7 @@ use crate::{
     task::Tolerance,
     workshop::TimingPlan,
 };
-use metrics::{Machine, Speedup, Statistic, Timing};
+use metrics::{Interval, Machine, Speedup, Statistic, Timing};
 use rand::{Rng, rngs::StdRng};
 use std::time::Duration;
 
@@ -156,8 +156,27 @@ fn timed(
     }
     let speedup = Speedup::over(&[(&reference, &candidate)], statistic)
         .ok_or_else(|| Fault("no samples were taken: the timing plan's repetitions are 0".to_owned()))?;
+    let speedup = doubted(speedup, candidate.typical_ns(statistic), apart(samples) / calls as f64);
     let case = CaseTiming { case: CASE.to_owned(), reference, candidate, speedup, floor_ns: floor };
     Ok(Timed { cases: vec![case], speedup, statistic })
+}
+
+/// By how much the two sides' clocks differ from one another, in nanoseconds a request: what reaching one process costs more
+/// than reaching the other. A candidate's own clock may lie; then the doubt grows, or is what it was.
+fn apart(samples: &[[Ran; 2]]) -> f64 {
+    let gap = |side: usize| {
+        let gaps: Vec<f64> =
+            samples.iter().map(|pair| pair[side].outside.as_nanos() as f64 - pair[side].inside_ns as f64).collect();
+        Statistic::Median.of(&gaps)
+    };
+    (gap(0) - gap(1)).abs()
+}
+
+/// The interval, widened by a doubt about the candidate's time.
+fn doubted(speedup: Speedup, candidate_ns: f64, doubt_ns: f64) -> Speedup {
+    let part = (doubt_ns / candidate_ns.max(1.0)).min(0.9);
+    let Interval { low, high } = speedup.interval;
+    Speedup { interval: Interval { low: low / (1.0 + part), high: high / (1.0 - part) }, ..speedup }
 }
 
 /// Below what a time is impossible, and what the roofline says: a candidate may do without some of its inputs (half of a
@@ -187,4 +206,22 @@ fn clocks_agree(samples: &[[Ran; 2]], overhead: f64) -> Attempt<()> {
         outside_ns: median(|ran| ran.outside.as_nanos() as f64) as u64,
     }
     .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(outside_us: u64, inside_us: u64) -> Ran {
+        Ran { outside: Duration::from_micros(outside_us), inside_ns: inside_us * 1000, outputs: vec![] }
+    }
+
+    #[test]
+    fn a_process_that_is_only_harder_to_reach_is_not_called_slower() {
+        let samples: Vec<_> = (0..20).map(|_| [ran(3300, 3000), ran(3500, 3000)]).collect();
+        let timed = timed(&samples, 300_000.0, 1, [None, None], Statistic::Median);
+        let Ok(timed) = timed else { panic!("it was timed") };
+        let Interval { low, high } = timed.speedup.interval;
+        assert!(low < 1.0 && 1.0 < high, "{low} {high}");
+    }
 }
