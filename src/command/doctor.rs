@@ -176,7 +176,7 @@ fn gpu() -> Finding {
     Finding {
         what: "GPU".into(),
         found: false,
-        detail: "this version does not look for one: candidates are in C or C++ and run on the processor".into(),
+        detail: "this command does not look for one: kernel contexts run on the processor; `evaluate` and `run` find it for problems".into(),
         advice: None,
     }
 }

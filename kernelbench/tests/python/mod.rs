@@ -1,6 +1,7 @@
 //! A workshop with the first Python here that has torch.
 
 use metrics::Statistic;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use warpsmith_kernelbench::{
     Candidate, Outcome, Suite, Task, Timed, TimingPlan, Workshop, load,
@@ -21,6 +22,9 @@ pub(crate) fn workshop() -> Option<Torch> {
         Torch::new(options).ok()
     });
     assert!(found.is_some() || named.is_none(), "the Python that WARPSMITH_PYTHON names has no torch");
+    if found.is_none() {
+        let _ = writeln!(std::io::stderr(), "skipped: no Python here has torch; name one in WARPSMITH_PYTHON");
+    }
     found
 }
 
