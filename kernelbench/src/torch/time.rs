@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_only_harder_to_reach_is_not_called_slower() {
-        let samples: Vec<_> = (0..20).map(|_| [ran(3300, 3000), ran(3500, 3000)]).collect();
+        let samples: Vec<_> = (0..20).map(|n| [ran(3300 + n, 3000 + n), ran(3500 + n % 3, 3000)]).collect();
         let timed = timed(&samples, 300_000.0, 1, [None, None], Statistic::Median);
         let Ok(timed) = timed else { panic!("it was timed") };
         let Interval { low, high } = timed.speedup.interval;
