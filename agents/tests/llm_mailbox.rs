@@ -127,7 +127,7 @@ async fn no_name_leads_out_of_the_folder_and_no_two_names_meet() {
     let dir = tempfile::tempdir().unwrap();
     let inner = dir.path().join("inner");
     let mailbox = mailbox(&inner).prefix("a run/../../x").exit_when_waiting(true);
-    let tasks = ["../../etc/passwd", "..", "/root/x", "a/b", "a_b", "a\nb", "\u{0}", &"long".repeat(200)];
+    let tasks = ["../../etc/passwd", "..", "/etc/x", "a/b", "a_b", "a\nb", "\u{0}", &"long".repeat(200)];
     for task in tasks {
         let waiting = mailbox.ask(call(task, "")).await.unwrap_err();
         assert!(matches!(waiting, AskError::Waiting(_)), "{waiting:?}");
