@@ -2,13 +2,14 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
 
 extern "C" {
 void silu_and_mul(float *, const float *, int64_t, int64_t);
-void fused_add_rmsnorm(float *, float *, const float *, int64_t, int64_t, float);
+void fused_add_rmsnorm(uint16_t *, uint16_t *, const uint16_t *, int64_t, int64_t, float);
 void merge_attn_states(float *, float *, const float *, const float *, const float *, const float *, int64_t, int64_t, int64_t);
 }
 
@@ -39,18 +40,45 @@ static void silu() {
         }
 }
 
+static double wide(uint16_t brain) {
+    const uint32_t bits = uint32_t(brain) << 16;
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static std::vector<uint16_t> brains(int64_t count) {
+    std::vector<uint16_t> upper_halves;
+    for (float number : normal(count, 1)) {
+        uint32_t bits;
+        std::memcpy(&bits, &number, sizeof bits);
+        upper_halves.push_back(uint16_t(bits >> 16));
+    }
+    return upper_halves;
+}
+
+// The nearest bf16 is at most half a step away: 2^-8 of the power of two below, which frexp gives as half its second.
+static void expect_nearest(const char *what, double expected, uint16_t got) {
+    int exponent;
+    std::frexp(expected, &exponent);
+    const double half_a_step = std::ldexp(1.0, exponent - 9);
+    if (std::fabs(wide(got) - expected) > half_a_step * 1.001 && ++wrong < 20)
+        std::printf("%s: expected the bf16 nearest to %.9g, got %.9g\n", what, expected, wide(got));
+}
+
 static void rmsnorm() {
     const int64_t tokens = 3, hidden = 1003;
     const float eps = 1e-2f;
-    const std::vector<float> x = normal(tokens * hidden, 1), r = normal(tokens * hidden, 1), w = normal(hidden, 1);
-    std::vector<float> input = x, residual = r;
+    const std::vector<uint16_t> x = brains(tokens * hidden), r = brains(tokens * hidden), w = brains(hidden);
+    std::vector<uint16_t> input = x, residual = r;
     fused_add_rmsnorm(input.data(), residual.data(), w.data(), tokens, hidden, eps);
     for (int64_t t = 0; t < tokens; ++t) {
+        const auto sum = [&](int64_t i) { return wide(x[i]) + wide(r[i]); };
         double squares = 0;
-        for (int64_t i = t * hidden; i < (t + 1) * hidden; ++i) squares += (double(x[i]) + r[i]) * (double(x[i]) + r[i]);
+        for (int64_t i = t * hidden; i < (t + 1) * hidden; ++i) squares += sum(i) * sum(i);
         for (int64_t i = t * hidden; i < (t + 1) * hidden; ++i) {
-            expect("residual", double(x[i]) + r[i], residual[i]);
-            expect("input", (double(x[i]) + r[i]) / std::sqrt(squares / hidden + eps) * w[i - t * hidden], input[i]);
+            expect_nearest("residual", sum(i), residual[i]);
+            expect_nearest("input", sum(i) / std::sqrt(squares / hidden + eps) * wide(w[i - t * hidden]), input[i]);
         }
     }
 }
