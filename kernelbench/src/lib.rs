@@ -10,6 +10,7 @@ mod evaluation;
 mod failure;
 mod fill;
 mod flag;
+pub mod gpu;
 mod hash;
 pub mod load;
 pub mod native;

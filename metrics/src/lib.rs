@@ -2,11 +2,13 @@
 //!
 //! Nothing here does I/O, and nothing here knows of tasks, models or actors.
 
+pub mod gpu;
 mod machine;
 mod profile;
 mod speedup;
 mod timing;
 
+pub use gpu::Gpu;
 pub use machine::{Bandwidth, Fact, Machine, MachineKind};
 pub use profile::{Profile, Reading, Rung};
 pub use speedup::{Claim, Interval, Speedup};
