@@ -3,7 +3,7 @@
 //! It is loaded and built again from its text in an empty folder, by a new process, checked on new seeds, and timed. What
 //! could not be looked at stands in the certificate too.
 
-use super::{CASE, Inner, Parked, check, problem, time};
+use super::{CASE, Inner, Parked, check, steps::problem, time};
 use crate::{
     candidate::Candidate,
     certificate::{Certificate, Checked, Verdict},

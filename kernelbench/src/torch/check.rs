@@ -3,7 +3,8 @@
 use super::{
     CASE,
     runner::Runner,
-    session::{Found, Look, Session},
+    session::Session,
+    verify::{Found, Look},
 };
 use crate::{
     failure::Failure,

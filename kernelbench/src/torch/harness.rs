@@ -7,10 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 8] = [
     ("candidate.py", include_str!("../../harness/candidate.py")),
     ("compare.py", include_str!("../../harness/compare.py")),
+    ("draw.py", include_str!("../../harness/draw.py")),
     ("memory.py", include_str!("../../harness/memory.py")),
+    ("outputs.py", include_str!("../../harness/outputs.py")),
     ("profile.py", include_str!("../../harness/profile.py")),
     ("reference.py", include_str!("../../harness/reference.py")),
     ("wire.py", include_str!("../../harness/wire.py")),

@@ -6,26 +6,23 @@
 use super::{
     ENTRY, Options, SEED,
     harness::Harness,
+    judge::{PATIENCE, ask, ask_about},
     launch,
     peer::Peer,
     python::{Facts, Python},
     runner::{Ran, Runner, trusted},
 };
 use crate::{
-    failure::{Failure, Fault},
-    native::trouble::{Attempt, Trouble, fault},
+    failure::Fault,
+    native::trouble::{Attempt, fault},
     task::{Problem, Tolerance},
 };
 use rand::{Rng, rngs::StdRng};
 use serde_json::{Value, json};
 use std::{fs, os::fd::OwnedFd, path::Path, time::Duration};
 
-/// How long the judge may take for one thing.
-const PATIENCE: Duration = Duration::from_secs(300);
 /// The most calls in one request.
 pub(crate) const MOST_SLOTS: usize = 64;
-/// Bytes at once, out of another process.
-const CHUNK: usize = 4 << 20;
 
 /// A problem that is open.
 pub(crate) struct Session {
@@ -33,7 +30,7 @@ pub(crate) struct Session {
     pub(crate) reference: Runner,
     arenas: [OwnedFd; 2],
     specs: [Value; 2],
-    outputs: OwnedFd,
+    pub(crate) outputs: OwnedFd,
     pub(crate) init: Value,
     pub(crate) dtype: &'static str,
     pub(crate) slots: usize,
@@ -46,24 +43,6 @@ pub(crate) struct Session {
     pub(crate) typical: Duration,
     pub(crate) inputs: Value,
     _problem: tempfile::TempDir,
-}
-
-/// What one look at the outputs found.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// Root mean square error against double precision, reference and candidate, the worst of all outputs.
-    pub(crate) errors: Vec<(f64, f64)>,
-    /// Why there is no such error.
-    pub(crate) no_oracle: Option<String>,
-}
-
-/// How closely a look looks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Look<'a> {
-    pub(crate) tolerance: &'a Tolerance,
-    pub(crate) case: &'a str,
-    pub(crate) oracle: bool,
-    pub(crate) while_timed: bool,
 }
 
 impl Session {
@@ -179,37 +158,10 @@ impl Session {
         let ran = candidate.run(slots, deadline)?;
         if self.on_gpu {
             let seed = rng.random::<u64>() >> 12;
-            self.ask_about(json!({"do": "witness", "seed": seed, "candidate": ran.outputs}))?;
+            ask_about(&mut self.judge, json!({"do": "witness", "seed": seed, "candidate": ran.outputs}))?;
         }
         candidate.peer.be_alone()?;
         Ok(ran)
-    }
-
-    /// Compares every element of what both put out in these runs.
-    pub(crate) fn verify(
-        &mut self,
-        candidate: &Runner,
-        reference: &Ran,
-        got: &Ran,
-        slots: &[usize],
-        look: &Look<'_>,
-    ) -> Attempt<Found> {
-        let outputs = json!({"reference": reference.outputs, "candidate": got.outputs, "slots": slots});
-        let said = self.ask_about(with(&outputs, &json!({"do": "want"})))?;
-        if let Some(form) = said["form"].as_str() {
-            return Err(Failure::Interface { log: form.to_owned() }.into());
-        }
-        self.copy(&said["reads"], candidate)?;
-        let Tolerance { atol, rtol, .. } = *look.tolerance;
-        let how = json!({"do": "compare", "atol": atol, "rtol": rtol, "oracle": look.oracle, "inputs": true});
-        let said = self.ask_about(with(&outputs, &how))?;
-        if self.on_gpu {
-            let late = self.ask_about(json!({"do": "late"}))?;
-            if !late["late"].is_null() {
-                return Err(candidate.peer.forbidden("go on writing its output after it had returned"));
-            }
-        }
-        judged(&said, look)
     }
 
     /// Looks for what would pass for the reference's output and is not.
@@ -243,67 +195,6 @@ impl Session {
     pub(crate) fn forget(&mut self) -> Attempt<()> {
         ask(&mut self.judge, json!({"do": "forget"})).map(|_| ())
     }
-
-    /// Asks the judge about something that a candidate said: where the judge cannot make sense of it, nobody can.
-    fn ask_about(&mut self, message: Value) -> Attempt<Value> {
-        let said = self.judge.ask(message, PATIENCE)?.said;
-        match said["broken"].as_str() {
-            Some(why) => Err(Failure::Interface { log: format!("its output cannot be read: {why}") }.into()),
-            None => Ok(said),
-        }
-    }
-
-    fn copy(&self, reads: &Value, candidate: &Runner) -> Attempt<()> {
-        self.copy_side(reads, "reference", &self.reference.peer)?;
-        self.copy_side(reads, "candidate", &candidate.peer)
-    }
-
-    /// Copies what the judge wants out of a process that stands still.
-    fn copy_side(&self, reads: &Value, side: &str, peer: &Peer) -> Attempt<()> {
-        use std::os::unix::fs::FileExt;
-        let file = fs::File::from(self.outputs.try_clone().map_err(fault("cannot share memory"))?);
-        let mut chunk = vec![0; CHUNK];
-        for read in reads.as_array().into_iter().flatten().filter(|read| read[0] == side) {
-            let [address, length, at] = [1, 2, 3].map(|index| read[index].as_u64().unwrap_or(0));
-            for done in (0..length).step_by(CHUNK) {
-                let part = &mut chunk[..usize::try_from(length - done).unwrap_or(CHUNK).min(CHUNK)];
-                peer.read_memory(address + done, part).map_err(|e| unreadable(&e))?;
-                file.write_all_at(part, at + done).map_err(fault("cannot write shared memory"))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn unreadable(error: &std::io::Error) -> Trouble {
-    Failure::Interface { log: format!("its output is not where it says it is: {error}") }.into()
-}
-
-fn judged(said: &Value, look: &Look<'_>) -> Attempt<Found> {
-    let case = || look.case.to_owned();
-    if let Some(found) = said.get("mismatch") {
-        let number = |name: &str| found[name].as_u64().unwrap_or(0);
-        let text = |name: &str| found[name].as_str().unwrap_or_default().to_owned();
-        let failure = Failure::Mismatch {
-            case: case(),
-            argument: text("output"),
-            wrong: number("wrong"),
-            total: number("total"),
-            worst_at: number("worst_at"),
-            expected: text("expected"),
-            got: text("got"),
-            unwritten: 0,
-            nan: number("nan"),
-            while_timed: look.while_timed,
-        };
-        return Err(failure.into());
-    }
-    if let Some(index) = said["changed"].as_u64() {
-        return Err(Failure::InputChanged { case: case(), argument: format!("input {index}") }.into());
-    }
-    let pair = |error: &Value| Some((error["reference"].as_f64()?, error["candidate"].as_f64()?));
-    let errors = said["errors"].as_array().into_iter().flatten().filter_map(pair).collect();
-    Ok(Found { errors, no_oracle: said["no_oracle"].as_str().map(str::to_owned) })
 }
 
 const SOURCE: &str = "module.py";
@@ -322,28 +213,13 @@ fn private_folder() -> Result<tempfile::TempDir, Fault> {
     tempfile::tempdir().map_err(fault("cannot make a folder"))
 }
 
-fn with(one: &Value, other: &Value) -> Value {
+/// Both objects' members in one.
+pub(crate) fn with(one: &Value, other: &Value) -> Value {
     let mut all = one.clone();
     for (name, value) in other.as_object().into_iter().flatten() {
         all[name] = value.clone();
     }
     all
-}
-
-/// Asks the judge; what breaks there is no candidate's doing.
-fn ask(judge: &mut Peer, message: Value) -> Attempt<Value> {
-    let what = message["do"].to_string();
-    let reply = judge.ask(message, PATIENCE).map_err(|trouble| match trouble {
-        Trouble::Failure(failure) => Fault(format!("the harness's trusted side broke at {what}: {failure}")).into(),
-        fault @ Trouble::Fault(_) => fault,
-    })?;
-    match reply.said["broken"].as_str() {
-        Some(why) => {
-            let trace = reply.said["traceback"].as_str().unwrap_or_default();
-            Err(Fault(format!("the problem or the harness broke at {what}: {why}\n{trace}")).into())
-        }
-        None => Ok(reply.said),
-    }
 }
 
 /// Where a folder of this workshop is.

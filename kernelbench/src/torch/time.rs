@@ -6,7 +6,8 @@
 use super::{
     CASE,
     runner::{Ran, Runner},
-    session::{Look, Session},
+    session::Session,
+    verify::Look,
 };
 use crate::{
     evaluation::{CaseTiming, Timed},

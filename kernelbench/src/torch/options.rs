@@ -1,0 +1,61 @@
+//! How is a workshop for problems set up?
+
+use metrics::Machine;
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+/// How a workshop for problems is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The Python that has torch.
+    pub python: PathBuf,
+    /// The device: `cpu` or `cuda:0`.
+    pub device: String,
+    /// The program that calls `native::child_main`: as a rule, this very one.
+    pub program: PathBuf,
+    /// The arguments that lead it there: as a rule, the hidden sub-command.
+    pub program_args: Vec<OsString>,
+    /// Trials of a check (KernelBench's scripts: 5).
+    pub trials: u32,
+    /// Whether candidates' matrix products may round to TF32. The judge's never do.
+    pub tf32: bool,
+    /// Threads of each process on the processor.
+    pub threads: u32,
+    /// What all inputs of one side may take, in MiB.
+    pub arena_mib: u64,
+    /// Memory that a candidate may have on the processor beside torch's own, in MiB.
+    pub memory_mib: u64,
+    /// Whether each candidate runs as a user of its own, where the program is root.
+    pub own_user: bool,
+    /// What a build may take.
+    pub build_deadline: Duration,
+    /// What every deadline has beside twenty times the reference's time.
+    pub deadline_floor: Duration,
+    /// What inputs are drawn from; secret, from the system's randomness, where it is `None`.
+    pub seed: Option<u64>,
+    /// The machine's specification, for the processor; a GPU is asked.
+    pub machine: Option<Machine>,
+}
+
+impl Options {
+    /// The usual limits, for a Python, a device, and a program with the arguments that lead it to `native::child_main`.
+    #[must_use]
+    pub fn new(python: PathBuf, device: &str, program: PathBuf, program_args: Vec<OsString>) -> Self {
+        let on_cpu = device == "cpu";
+        Self {
+            python,
+            device: device.to_owned(),
+            program,
+            program_args,
+            trials: 5,
+            tf32: false,
+            threads: 1,
+            arena_mib: if on_cpu { 64 } else { 4096 },
+            memory_mib: 8192,
+            own_user: true,
+            build_deadline: Duration::from_secs(300),
+            deadline_floor: Duration::from_secs(5),
+            seed: None,
+            machine: None,
+        }
+    }
+}
