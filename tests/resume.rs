@@ -225,8 +225,9 @@ fn an_interrupted_run_says_how_to_go_on_and_does() {
     while endpoint.requests().len() < 4 {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let id = child.id().to_string();
-    std::process::Command::new("kill").args(["-INT", &id]).status().unwrap();
+    // The shell's own `kill`: the program of that name is not on every machine.
+    let interrupt = format!("kill -INT {}", child.id());
+    std::process::Command::new("sh").args(["-c", &interrupt]).status().unwrap();
     let told = Told::of(child.wait_with_output().unwrap()).ended(130);
     assert!(told.err.contains("warpsmith resume"), "{told:?}");
     resume(&answering(), &folder.path().join("run")).ended(0);
