@@ -103,7 +103,12 @@ def answer(runner, message):
     except BaseException as error:  # whatever a candidate raises is its answer
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         kind = f"{type(error).__name__}: {error}"
-        return {"raised": {"error": kind[-2000:], "traceback": text[-12000:], "memory": out_of_memory(error)}}
+        return {"raised": {"error": ends(kind, 2000), "traceback": ends(text, 12000), "memory": out_of_memory(error)}}
+
+
+def ends(text, most):
+    """A long text's beginning, which says what it is, and its end, which says where it went wrong."""
+    return text if len(text) <= most else text[: most // 4] + " [...] " + text[-3 * most // 4 :]
 
 
 def out_of_memory(error):

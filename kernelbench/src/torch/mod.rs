@@ -144,6 +144,19 @@ impl Torch {
         Ok(lock(&session).reference.peer.layers.clone())
     }
 
+    /// Ends a candidate's process, which is otherwise kept for the next step.
+    pub fn let_go(&self, candidate: &CandidateId) {
+        self.0.built().remove(candidate);
+    }
+
+    /// Closes a problem: its processes end and give their memory back. It is opened again when it is next asked about.
+    ///
+    /// # Errors
+    /// Where the task is no problem.
+    pub fn close(&self, task: &Task) -> Result<(), Fault> {
+        self.0.close(task)
+    }
+
     async fn off_the_runtime<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> T + Send + 'static,

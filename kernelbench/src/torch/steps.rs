@@ -34,10 +34,17 @@ impl Inner {
         lock(&self.built)
     }
 
+    /// Forgets a problem's session.
+    pub(super) fn close(&self, task: &Task) -> Result<(), Fault> {
+        let key = key(problem(task)?);
+        lock(&self.sessions).remove(&key);
+        Ok(())
+    }
+
     /// The problem's session, opened and audited where it was not yet.
     pub(super) fn session(&self, task: &Task) -> Result<Arc<Mutex<Session>>, Fault> {
         let problem = problem(task)?;
-        let key = Hash::of(format!("{}\n{}", problem.precision.torch_name(), problem.source).as_bytes());
+        let key = key(problem);
         let mut sessions = lock(&self.sessions);
         if let Some(session) = sessions.get(&key) {
             return Ok(Arc::clone(session));
@@ -155,4 +162,9 @@ fn settled<T>(attempt: Attempt<T>) -> Result<T, Fault> {
 
 pub(super) fn problem(task: &Task) -> Result<&Problem, Fault> {
     task.problem().ok_or_else(|| Fault(format!("task `{}` is no problem in KernelBench's format", task.name)))
+}
+
+/// What names a problem's session.
+fn key(problem: &Problem) -> Hash {
+    Hash::of(format!("{}\n{}", problem.precision.torch_name(), problem.source).as_bytes())
 }

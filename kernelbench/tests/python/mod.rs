@@ -16,7 +16,8 @@ pub(crate) fn workshop() -> Option<Torch> {
     let choices = named.clone().map_or(vec!["/usr/bin/python3".to_owned(), "python3".to_owned()], |named| vec![named]);
     let program: PathBuf = env!("CARGO_BIN_EXE_warpsmith-kernel").into();
     let found = choices.iter().find_map(|python| {
-        let mut options = Options::new(python.into(), "cpu", program.clone(), vec![]);
+        let device = std::env::var("WARPSMITH_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
+        let mut options = Options::new(python.into(), &device, program.clone(), vec![]);
         options.trials = 2;
         options.deadline_floor = std::time::Duration::from_secs(4);
         Torch::new(options).ok()
@@ -36,9 +37,17 @@ pub(crate) fn problems() -> Vec<PathBuf> {
     found
 }
 
+/// A problem of ours by its name, or of the checkout that `WARPSMITH_KERNELBENCH` names, such as `level1/13`.
 pub(crate) fn problem(name: &str) -> Task {
-    let found = problems().into_iter().find(|path| path.file_stem().is_some_and(|stem| stem == name)).unwrap();
-    load::task(&found).unwrap()
+    let of_checkout = name.split_once('/').map(|(level, id)| {
+        let checkout = PathBuf::from(std::env::var("WARPSMITH_KERNELBENCH").unwrap());
+        let entries = std::fs::read_dir(checkout.join("KernelBench").join(level)).unwrap();
+        let start = format!("{id}_");
+        let mut paths = entries.map(|entry| entry.unwrap().path());
+        paths.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(&start)).unwrap()
+    });
+    let ours = || problems().into_iter().find(|path| path.file_stem().is_some_and(|stem| stem == name)).unwrap();
+    load::task(&of_checkout.unwrap_or_else(ours)).unwrap()
 }
 
 /// Everything that an evaluation does.

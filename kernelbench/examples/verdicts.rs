@@ -1,0 +1,172 @@
+//! Evaluates files of candidates one after another in one program, says what came of each as JSON, a line a file, and
+//! whether that is what the file's heading says. Ends with status 1 where one is not.
+//!
+//! `verdicts PYTHON DEVICE FOLDER-OF-PROBLEMS... -- CANDIDATE.py|FOLDER...`, with these variables: `TRIALS`, `WARMUP`,
+//! `REPETITIONS`, `FLOOR_S` (what deadlines have beside the reference's time), `BUILD_S` (what a build may take), `AHEAD`
+//! (how many builds are begun ahead), `GATE` (a file that is waited for once the builds are begun), `PROFILE`.
+#![expect(clippy::print_stdout, reason = "a program")]
+
+#[path = "../tests/file/mod.rs"]
+mod file;
+
+use file::File;
+use metrics::{Statistic, Timing};
+use serde_json::{Value, json};
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+use tokio::task::JoinHandle;
+use warpsmith_kernelbench::{
+    Built, Candidate, Failure, Fault, Outcome, Suite, Task, Timed, TimingPlan, Workshop, load, native,
+    torch::{Options, Torch},
+};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == "child") {
+        native::child_main();
+    }
+    let (places, files) = arguments.split_at(arguments.iter().position(|a| a == "--").unwrap_or(arguments.len()));
+    let [python, device, folders @ ..] = places else {
+        return Err("expected PYTHON DEVICE FOLDER-OF-PROBLEMS... -- CANDIDATE.py|FOLDER...".into());
+    };
+    let mut options = Options::new(python.into(), device, std::env::current_exe()?, vec!["child".into()]);
+    options.trials = setting("TRIALS", 5)?;
+    options.deadline_floor = Duration::from_secs(setting("FLOOR_S", 5)?.into());
+    options.build_deadline = Duration::from_secs(setting("BUILD_S", 300)?.into());
+    let workshop = Torch::new(options)?;
+    let files = files.iter().skip(1).flat_map(|path| File::all(Path::new(path)));
+    let jobs: Result<Vec<Job>, _> = files.enumerate().map(|(at, file)| job(folders, file, at)).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let all_as_said = runtime.block_on(all(&workshop, jobs?))?;
+    std::process::exit(i32::from(!all_as_said))
+}
+
+fn setting(name: &str, otherwise: u32) -> Result<u32, Box<dyn Error>> {
+    std::env::var(name).map_or(Ok(otherwise), |text| text.parse().map_err(|e| format!("{name}: {e}").into()))
+}
+
+struct Job {
+    file: File,
+    task: Task,
+    candidate: Candidate,
+}
+
+/// A file's job. One that comes twice is another candidate each time.
+fn job(folders: &[String], file: File, at: usize) -> Result<Job, Box<dyn Error>> {
+    let problem = folders.iter().find_map(|folder| find(Path::new(folder), file.problem()));
+    let task = load::task(&problem.ok_or_else(|| format!("{}: no problem {}", file.path.display(), file.problem()))?)?;
+    let candidate = Candidate::new(format!("{}\n# evaluation {at}\n", file.source));
+    Ok(Job { file, task, candidate })
+}
+
+fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+    let (below, name) = name.rsplit_once('/').unwrap_or(("", name));
+    let is_it = |stem: &str| stem == name || stem.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'));
+    let paths = std::fs::read_dir(folder.join(below)).ok()?.flatten().map(|entry| entry.path());
+    paths.into_iter().find(|path| path.file_stem().and_then(|stem| stem.to_str()).is_some_and(is_it))
+}
+
+type Build = JoinHandle<Outcome<Built>>;
+
+async fn all(workshop: &Torch, jobs: Vec<Job>) -> Result<bool, Box<dyn Error>> {
+    let ahead = setting("AHEAD", 1)? as usize;
+    let mut builds: Vec<Build> = vec![];
+    let mut all_as_said = true;
+    for at in 0..jobs.len() {
+        while builds.len() < jobs.len().min(at + ahead.max(1)) {
+            builds.push(begin(workshop, &jobs[builds.len()]));
+        }
+        if at == 0 {
+            gate().await;
+        }
+        let job = &jobs[at];
+        let said = one(workshop, job, &mut builds[at]).await?;
+        all_as_said &= said["as said"] == true;
+        println!("{said}");
+        workshop.let_go(&job.candidate.id());
+        if jobs[at + 1..].iter().all(|next| next.task.name != job.task.name) {
+            workshop.close(&job.task)?;
+        }
+    }
+    Ok(all_as_said)
+}
+
+fn begin(workshop: &Torch, job: &Job) -> Build {
+    let (workshop, task, candidate) = (workshop.clone(), job.task.clone(), job.candidate.clone());
+    tokio::spawn(async move { workshop.build(&task, &candidate).await })
+}
+
+async fn gate() {
+    let Some(gate) = std::env::var_os("GATE") else { return };
+    while !Path::new(&gate).exists() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn one(workshop: &Torch, job: &Job, build: &mut Build) -> Result<Value, Box<dyn Error>> {
+    let (warmup, repetitions) = (setting("WARMUP", 2)?, setting("REPETITIONS", 20)?);
+    let plan = TimingPlan { warmup, repetitions, statistic: Statistic::Median };
+    let start = Instant::now();
+    let (outcome, profile) = match evaluate(workshop, job, build, &plan).await {
+        Ok(found) => found,
+        Err(fault) => {
+            return Ok(json!({"file": job.file.path, "fault": fault.to_string(), "as said": false}));
+        }
+    };
+    let labels: Vec<String> =
+        workshop.audit(&job.task)?.into_iter().chain(workshop.labels(&job.candidate.id())).collect();
+    let what = match &outcome {
+        Ok(timed) => passed(timed),
+        Err(failure) => json!({"failed": failure, "in words": failure.to_string()}),
+    };
+    Ok(json!({
+        "file": job.file.path, "problem": job.task.name, "ours": job.file.word(&outcome), "said": job.file.line("ours"),
+        "as said": job.file.as_said(&outcome), "outcome": what, "labels": labels, "profile": profile,
+        "seconds": start.elapsed().as_secs_f64(),
+    }))
+}
+
+async fn evaluate(
+    workshop: &Torch,
+    Job { task, .. }: &Job,
+    begun: &mut Build,
+    plan: &TimingPlan,
+) -> Result<(Result<Timed, Failure>, Value), Fault> {
+    let suite = Suite::of_task(task);
+    let built = match begun.await.map_err(|e| Fault(e.to_string()))?? {
+        Ok(built) => built,
+        Err(failure) => return Ok((Err(failure), Value::Null)),
+    };
+    let verified = match workshop.check(task, built, &suite).await? {
+        Ok(verified) => verified,
+        Err(failure) => return Ok((Err(failure), Value::Null)),
+    };
+    let timed = workshop.time(task, &verified, &suite, plan).await?;
+    let profile = match &timed {
+        Ok(_) if std::env::var_os("PROFILE").is_some() => match workshop.profile(task, &verified, &suite).await {
+            Ok(profile) => json!({
+                "rung": profile.rung, "readings": profile.readings, "notes": profile.notes,
+            }),
+            Err(fault) => json!({"fault": fault.to_string()}),
+        },
+        _ => Value::Null,
+    };
+    Ok((timed, profile))
+}
+
+fn passed(timed: &Timed) -> Value {
+    let in_short = |timing: &Timing| {
+        json!({
+            "median_ns": timing.typical_ns(Statistic::Median), "low_ns": timing.quantile_ns(0.05),
+            "high_ns": timing.quantile_ns(0.95),
+        })
+    };
+    let case = timed.cases.first();
+    json!({
+        "speedup": timed.speedup, "in words": timed.speedup.to_string(), "reference": case.map(|case| in_short(&case.reference)),
+        "candidate": case.map(|case| in_short(&case.candidate)), "floor_ns": case.and_then(|case| case.floor_ns),
+    })
+}

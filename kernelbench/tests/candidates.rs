@@ -1,0 +1,46 @@
+//! Ten problems of the public KernelBench: a right candidate for each, and wrong ones, each in another way.
+#![expect(clippy::unwrap_used, reason = "a test may")]
+
+mod file;
+mod python;
+
+use file::File;
+use python::{evaluate, problem, workshop};
+use std::path::Path;
+
+/// Those that an evaluation on a GPU is judged by.
+const PROBLEMS: [(&str, &[u32]); 3] =
+    [("level1", &[13, 29, 35, 89, 95]), ("level2", &[17, 28, 40]), ("level3", &[5, 32])];
+
+fn candidates() -> Vec<File> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/candidates");
+    PROBLEMS.iter().flat_map(|(level, _)| File::all(&folder.join(level))).collect()
+}
+
+#[test]
+fn every_problem_has_a_right_candidate_and_a_wrong_one() {
+    let of =
+        |name: &str, line: &str| candidates().iter().filter(|f| f.problem() == name && f.line(line).is_some()).count();
+    for (level, ids) in PROBLEMS {
+        for id in ids {
+            let name = format!("{level}/{id}");
+            assert_eq!((of(&name, "right"), of(&name, "wrong").min(1)), (1, 1), "{name}");
+        }
+    }
+    let expected =
+        |file: &File| file.line("ours").is_some_and(|ours| (ours == "passed") == file.line("right").is_some());
+    assert!(candidates().iter().all(expected));
+}
+
+/// `WARPSMITH_KERNELBENCH` names a checkout of the public KernelBench, `WARPSMITH_DEVICE` a GPU such as `cuda:0`.
+#[test]
+#[ignore = "needs a checkout of KernelBench and a GPU"]
+fn right_ones_pass_and_wrong_ones_fail_for_their_true_cause() {
+    let workshop = workshop().unwrap();
+    for file in candidates() {
+        let task = problem(file.problem());
+        let outcome = evaluate(&workshop, &task, &file.source).unwrap();
+        assert!(file.as_said(&outcome), "{}: {outcome:?}", file.path.display());
+        workshop.close(&task).unwrap();
+    }
+}

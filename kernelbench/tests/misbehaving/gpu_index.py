@@ -1,0 +1,11 @@
+# wrong: an index lies outside its tensor
+# ours: crash
+# says: device-side assert
+# where: GPU
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x[torch.full((512,), 1 << 20, device=x.device)]

@@ -1,0 +1,9 @@
+# wrong: it asks for 32 TiB of the host's memory
+# ours: memory
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        block = bytearray(1 << 45)
+        return nn.functional.softplus(x) + len(block)
