@@ -32,7 +32,7 @@ extern "C" void fused_add_rmsnorm(uint16_t* input, uint16_t* residual, const uin
             const float sum = widen(x[i]) + widen(r[i]);
             squares += static_cast<double>(sum) * sum;
         }
-        const float rms = static_cast<float>(std::sqrt(squares / hidden + eps));
+        const float rms = static_cast<float>(std::sqrt(squares / static_cast<double>(hidden) + eps));
         for (int64_t i = 0; i < hidden; ++i) {
             const float sum = widen(x[i]) + widen(r[i]);
             r[i] = narrow(sum);

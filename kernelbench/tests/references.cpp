@@ -57,7 +57,7 @@ static std::vector<uint16_t> brains(int64_t count) {
     return upper_halves;
 }
 
-// The nearest bf16 is at most half a step away: 2^-8 of the power of two below, which frexp gives as half its second.
+// The nearest bf16 is at most half a step away. frexp gives a fraction from 1/2 to 1, of which a bf16 keeps eight bits.
 static void expect_nearest(const char *what, double expected, uint16_t got) {
     int exponent;
     std::frexp(expected, &exponent);
