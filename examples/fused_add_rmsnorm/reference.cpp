@@ -29,10 +29,11 @@ extern "C" void fused_add_rmsnorm(uint16_t* input, uint16_t* residual, const uin
         uint16_t* r = residual + token * hidden;
         double squares = 0.0;
         for (int64_t i = 0; i < hidden; ++i) {
-            const float sum = widen(x[i]) + widen(r[i]);
-            squares += static_cast<double>(sum) * sum;
+            const double sum = static_cast<double>(widen(x[i]) + widen(r[i]));
+            squares += sum * sum;
         }
-        const float rms = static_cast<float>(std::sqrt(squares / static_cast<double>(hidden) + eps));
+        const double mean = squares / static_cast<double>(hidden);
+        const float rms = static_cast<float>(std::sqrt(mean + static_cast<double>(eps)));
         for (int64_t i = 0; i < hidden; ++i) {
             const float sum = widen(x[i]) + widen(r[i]);
             r[i] = narrow(sum);
