@@ -121,6 +121,8 @@ pub struct Workshop {
     pub python: String,
     /// The device of problems, `cpu` or `cuda:0`; empty for the first NVIDIA GPU, else the processor.
     pub device: String,
+    /// What C++ and CUDA in candidates for problems is built with: `slim` or `stock` headers.
+    pub headers: String,
 }
 
 /// `[prompts]`: what is said to models.
@@ -169,6 +171,7 @@ impl Default for Workshop {
             largest_case_mib: 256,
             python: String::new(),
             device: String::new(),
+            headers: "slim".into(),
         }
     }
 }

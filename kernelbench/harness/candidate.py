@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import torch  # noqa: E402
 
+import extension  # noqa: E402
 import memory  # noqa: E402
 import wire  # noqa: E402
 
@@ -35,6 +36,7 @@ class Runner:
             torch.cuda.synchronize()
 
     def load(self, message):
+        built = extension.watch(message, self.device)
         spec = importlib.util.spec_from_file_location(message["module"], message["path"])
         module = importlib.util.module_from_spec(spec)
         sys.modules[message["module"]] = module
@@ -43,7 +45,7 @@ class Runner:
         if entry is None:
             return {"missing": f"the module defines no `{message['entry']}`"}
         self.entry = entry
-        return {}
+        return {"extensions": built}
 
     def construct(self, message):
         init = wire.decode(message["init"], memory.refuse)

@@ -4,7 +4,7 @@ use crate::{config::Config, exit::Trouble};
 use kernelbench::{
     cpu,
     native::{Native, NativeOptions},
-    torch::{Options, Torch},
+    torch::{Headers, Options, Torch},
 };
 use std::path::{Path, PathBuf};
 
@@ -48,13 +48,22 @@ pub fn torch(config: &Config) -> Result<Torch, Trouble> {
     let usual = if Path::new("/dev/nvidiactl").exists() { "cuda:0" } else { "cpu" };
     let device = named(&config.workshop.device, usual);
     let python = named(&config.workshop.python, "python3");
-    let options = Options::new(python.into(), &device, program, vec![CHILD.into()]);
+    let mut options = Options::new(python.into(), &device, program, vec![CHILD.into()]);
+    options.headers = headers(&config.workshop.headers)?;
     Torch::new(options).map_err(|fault| {
         Trouble::machine(format!(
             "{fault}; name a Python that has torch with --python or as workshop.python in warpsmith.toml, \
              and a device with --device cpu or --device cuda:0"
         ))
     })
+}
+
+fn headers(named: &str) -> Result<Headers, Trouble> {
+    match named {
+        "slim" => Ok(Headers::Slim),
+        "stock" => Ok(Headers::Stock),
+        other => Err(Trouble::usage(format!("workshop.headers: expected \"slim\" or \"stock\", got \"{other}\""))),
+    }
 }
 
 /// Where builds and measurements are kept; made if need be.

@@ -3,7 +3,7 @@
 //! It is loaded and built again from its text in an empty folder, by a new process, checked on new seeds, and timed. What
 //! could not be looked at stands in the certificate too.
 
-use super::{CASE, Inner, Parked, check, steps::problem, time};
+use super::{CASE, Inner, Parked, check, headers::Headers, steps::problem, time};
 use crate::{
     candidate::Candidate,
     certificate::{Certificate, Checked, Verdict},
@@ -47,9 +47,10 @@ fn examine(
 ) -> Attempt<Timed> {
     let mut session = inner.open(problem(task)?)?;
     session.audit(&task.tolerance, &mut inner.rng())?;
-    let runner = inner.load_beside(&session, candidate)?;
+    let runner = inner.load_beside(&session, candidate, Headers::Stock)?;
     let mut parked = Parked { runner, labels: vec![] };
-    checked.push(done("rebuilt from its source alone", "in an empty folder, by new processes, with the stock headers"));
+    checked
+        .push(done("rebuilt from its source alone", "in an empty folder, by new processes, with torch's own headers"));
     session.introduce(&mut parked.runner)?;
     let (trials, floor) = (inner.options.trials, inner.options.deadline_floor);
     let rng = &mut inner.rng();

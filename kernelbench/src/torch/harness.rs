@@ -1,5 +1,6 @@
 //! Which Python runs, and on which text of the harness?
 
+use super::slim;
 use crate::{failure::Fault, hash::Hash};
 use std::{
     fs,
@@ -7,10 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     ("candidate.py", include_str!("../../harness/candidate.py")),
     ("compare.py", include_str!("../../harness/compare.py")),
     ("draw.py", include_str!("../../harness/draw.py")),
+    ("extension.py", include_str!("../../harness/extension.py")),
     ("memory.py", include_str!("../../harness/memory.py")),
     ("outputs.py", include_str!("../../harness/outputs.py")),
     ("profile.py", include_str!("../../harness/profile.py")),
@@ -32,14 +34,15 @@ impl Harness {
         let failed = |e: std::io::Error| Fault(format!("cannot write the harness into {}: {e}", folder.display()));
         fs::create_dir_all(&folder).map_err(failed)?;
         let mut whole = String::new();
-        for (name, text) in FILES {
-            let path = folder.join(name);
-            fs::write(&path, text).map_err(failed)?;
+        for (name, text) in files() {
+            let path = folder.join(&name);
+            fs::create_dir_all(path.parent().unwrap_or(&folder)).map_err(failed)?;
+            fs::write(&path, &text).map_err(failed)?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).map_err(failed)?;
-            whole.push_str(name);
-            whole.push_str(text);
+            whole.push_str(&name);
+            whole.push_str(&text);
         }
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o555)).map_err(failed)?;
+        close(&folder).map_err(failed)?;
         Ok(Self { folder, hash: Hash::of(whole.as_bytes()) })
     }
 
@@ -67,4 +70,21 @@ impl Harness {
     pub(crate) fn candidate(&self) -> PathBuf {
         self.folder.join("candidate.py")
     }
+}
+
+/// Every file of the harness, the slim headers in a folder of their own.
+fn files() -> impl Iterator<Item = (String, String)> {
+    let scripts = FILES.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+    scripts.chain(slim::files().into_iter().map(|(name, text)| (format!("slim/{name}"), text)))
+}
+
+/// Leaves a folder and those in it to be read alone.
+fn close(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            close(&path)?;
+        }
+    }
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o555))
 }

@@ -8,6 +8,7 @@ mod certify;
 mod check;
 mod company;
 mod harness;
+mod headers;
 mod judge;
 mod launch;
 mod machine;
@@ -19,10 +20,12 @@ mod profile;
 mod python;
 mod runner;
 mod session;
+mod slim;
 mod steps;
 mod time;
 mod verify;
 
+pub use headers::Headers;
 pub use options::Options;
 pub use python::Facts;
 

@@ -1,5 +1,6 @@
 //! How is a workshop for problems set up?
 
+use super::headers::Headers;
 use metrics::Machine;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -26,6 +27,8 @@ pub struct Options {
     pub memory_mib: u64,
     /// Whether each candidate runs as a user of its own, where the program is root.
     pub own_user: bool,
+    /// Which headers candidates are built with until one is certified.
+    pub headers: Headers,
     /// What a build may take.
     pub build_deadline: Duration,
     /// What every deadline has beside twenty times the reference's time.
@@ -52,6 +55,7 @@ impl Options {
             arena_mib: if on_cpu { 64 } else { 4096 },
             memory_mib: 8192,
             own_user: true,
+            headers: Headers::Slim,
             build_deadline: Duration::from_secs(300),
             deadline_floor: Duration::from_secs(5),
             seed: None,

@@ -4,12 +4,12 @@
 //! the timing and the roofline alone, with the reason.
 
 use super::{
-    CASE, ENTRY,
+    CASE,
     harness::Harness,
     ncu::{self, MetricSet},
     python::{Facts, Python, Scene},
     runner::Runner,
-    session::{Session, source_of},
+    session::{Session, candidate_module, source_of},
 };
 use crate::native::trouble::Attempt;
 use metrics::{Profile, Rung};
@@ -35,7 +35,7 @@ pub(crate) fn profile(
     session.draw(1, false, rng)?;
     let source = source_of(candidate.folder());
     let job = json!({
-        "load": {"path": source, "module": "candidate", "entry": ENTRY},
+        "load": candidate_module(&source).to_load(candidate.headers),
         "construct": {"init": session.init, "dtype": session.dtype},
         "arena": session.candidate_arena(candidate),
         "inputs": session.inputs,

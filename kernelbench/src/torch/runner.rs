@@ -2,6 +2,7 @@
 
 use super::{
     CASE,
+    headers::{self, Extension, Headers},
     peer::{Peer, Reply},
     python::raised,
 };
@@ -27,15 +28,37 @@ pub(crate) struct Ran {
     pub(crate) outputs: Vec<Value>,
 }
 
+/// What a process is to load.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Module<'a> {
+    /// The file.
+    pub(crate) path: &'a Path,
+    /// What the module is called.
+    pub(crate) name: &'a str,
+    /// What it must define.
+    pub(crate) entry: &'a str,
+}
+
+impl Module<'_> {
+    /// As the harness reads it.
+    pub(crate) fn to_load(self, headers: Headers) -> Value {
+        json!({"path": self.path, "module": self.name, "entry": self.entry, "headers": headers.word()})
+    }
+}
+
 /// A process that runs the reference's or a candidate's module.
 pub(crate) struct Runner {
     pub(crate) peer: Peer,
     folder: tempfile::TempDir,
+    /// Which headers its extensions were to be built with.
+    pub(crate) headers: Headers,
+    /// How they were, as its process tells it.
+    pub(crate) extensions: Vec<Extension>,
 }
 
 impl Runner {
     pub(crate) fn new(peer: Peer, folder: tempfile::TempDir) -> Self {
-        Self { peer, folder }
+        Self { peer, folder, headers: Headers::Stock, extensions: vec![] }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -43,9 +66,12 @@ impl Runner {
     }
 
     /// Loads the module, which builds what it builds, and looks for its entry.
-    pub(crate) fn load(&mut self, path: &Path, module: &str, entry: &str, deadline: Duration) -> Attempt<()> {
-        let message = json!({"do": "load", "path": path, "module": module, "entry": entry});
+    pub(crate) fn load(&mut self, module: &Module<'_>, headers: Headers, deadline: Duration) -> Attempt<()> {
+        let mut message = module.to_load(headers);
+        message["do"] = json!("load");
+        self.headers = headers;
         let reply = self.ask(message, "import", deadline)?;
+        self.extensions = headers::extensions(&reply.said);
         self.peer.be_alone()?;
         match reply.said.get("missing").and_then(Value::as_str) {
             Some(missing) => Err(Failure::Interface { log: missing.to_owned() }.into()),

@@ -6,11 +6,12 @@
 use super::{
     ENTRY, Options, SEED,
     harness::Harness,
+    headers::Headers,
     judge::{PATIENCE, ask, ask_about},
     launch,
     peer::Peer,
     python::{Facts, Python},
-    runner::{Ran, Runner, trusted},
+    runner::{Module, Ran, Runner, trusted},
 };
 use crate::{
     failure::Fault,
@@ -78,7 +79,8 @@ impl Session {
         let number = |name: &str| said[name].as_u64().unwrap_or(0);
         let mut reference = start(python, harness, facts, &arenas[0], &problem.source)?;
         let source = reference.folder().join(SOURCE);
-        trusted(reference.load(&source, "reference", "Model", PATIENCE))?;
+        let module = Module { path: &source, name: "reference", entry: "Model" };
+        trusted(reference.load(&module, Headers::Stock, PATIENCE))?;
         trusted(reference.construct(&init, dtype))?;
         trusted(reference.map(&specs[0]))?;
         Ok(Self {
@@ -108,11 +110,12 @@ impl Session {
         facts: &Facts,
         arena: &OwnedFd,
         source: &str,
+        headers: Headers,
         deadline: Duration,
     ) -> Attempt<Runner> {
         let mut runner = start(python, harness, facts, arena, source)?;
         let path = runner.folder().join(SOURCE);
-        runner.load(&path, "candidate", ENTRY, deadline)?;
+        runner.load(&candidate_module(&path), headers, deadline)?;
         Ok(runner)
     }
 
@@ -225,4 +228,9 @@ pub(crate) fn with(one: &Value, other: &Value) -> Value {
 /// Where a folder of this workshop is.
 pub(crate) fn source_of(folder: &Path) -> std::path::PathBuf {
     folder.join(SOURCE)
+}
+
+/// A candidate's file as a module.
+pub(crate) fn candidate_module(path: &Path) -> Module<'_> {
+    Module { path, name: "candidate", entry: ENTRY }
 }

@@ -1,7 +1,9 @@
 //! What does a workshop do in each step of a candidate, from its text to its time?
 
 use super::{
-    CASE, Inner, Parked, check, lock,
+    CASE, Inner, Parked, check,
+    headers::{self, Headers},
+    lock,
     options::Options,
     profile,
     python::Facts,
@@ -84,16 +86,17 @@ impl Inner {
 
     pub(super) fn load(&self, task: &Task, candidate: &Candidate) -> Attempt<Runner> {
         let arena = lock(&*self.session(task)?).arena()?;
-        self.load_into(&arena, candidate)
+        self.load_into(&arena, candidate, self.options.headers)
     }
 
-    pub(super) fn load_beside(&self, session: &Session, candidate: &Candidate) -> Attempt<Runner> {
-        self.load_into(&session.arena()?, candidate)
+    /// As `load`, for a session that nobody else has, and with these headers.
+    pub(super) fn load_beside(&self, session: &Session, candidate: &Candidate, headers: Headers) -> Attempt<Runner> {
+        self.load_into(&session.arena()?, candidate, headers)
     }
 
-    pub(super) fn load_into(&self, arena: &std::os::fd::OwnedFd, candidate: &Candidate) -> Attempt<Runner> {
+    fn load_into(&self, arena: &std::os::fd::OwnedFd, candidate: &Candidate, headers: Headers) -> Attempt<Runner> {
         let deadline = self.options.build_deadline;
-        Session::load(&self.python, &self.harness, &self.facts, arena, candidate.source(), deadline)
+        Session::load(&self.python, &self.harness, &self.facts, arena, candidate.source(), headers, deadline)
     }
 
     pub(super) fn build(&self, task: &Task, candidate: Candidate) -> Attempt<Built> {
@@ -122,6 +125,7 @@ impl Inner {
         });
         session.forget()?;
         parked.labels = checked?;
+        parked.labels.extend(parked.runner.extensions.iter().map(headers::label));
         self.built().insert(built.candidate.id(), parked);
         Ok(Verified { built })
     }

@@ -1,0 +1,224 @@
+// How does Python see an extension's functions?
+//
+// A module is a plain Python module, which holds a built-in function for each name; the loader asks for it by one exported
+// function. What pybind11 does for an extension, of which this offers `PYBIND11_MODULE`, `m.def` and `py::arg`.
+#pragma once
+#pragma GCC visibility push(hidden)
+
+namespace slim {
+
+// The inside of Python's PyMethodDef, which its stable interface fixes.
+struct MethodDefinition {
+  const char* name;
+  PyCFunction function;
+  int flags;
+  const char* doc;
+};
+constexpr int fast_call_with_names = 0x80 | 0x02;
+
+struct Parameter {
+  std::string name;
+  Ref otherwise;
+};
+
+// One C++ function under a Python name, and further ones of the same name that are tried when it does not fit.
+struct Function {
+  std::string name, doc;
+  size_t arity = 0;
+  std::vector<Parameter> parameters;
+  void* target = nullptr;
+  bool (*call)(const Function&, PyObject* const* arguments, Ref& result) = nullptr;
+  Function* next = nullptr;
+  MethodDefinition definition{};
+
+  // The arguments in order, from those given by position and by name and those that have a default.
+  bool arrange(PyObject* const* given, size_t count, PyObject* names, std::vector<PyObject*>& slots) const {
+    if (count > arity) return false;
+    for (size_t i = 0; i < count; i++) slots[i] = given[i];
+    const size_t named = names ? static_cast<size_t>(PyTuple_Size(names)) : 0;
+    for (size_t i = 0; i < named; i++) {
+      const size_t at = place(PyTuple_GetItem(names, static_cast<ssize_t>(i)));
+      if (at == arity || slots[at]) return false;
+      slots[at] = given[count + i];
+    }
+    for (size_t i = 0; i < arity; i++) {
+      if (!slots[i] && i < parameters.size()) slots[i] = parameters[i].otherwise.get();
+      if (!slots[i]) return false;
+    }
+    return true;
+  }
+  size_t place(PyObject* name) const {
+    for (size_t i = 0; i < parameters.size(); i++)
+      if (PyUnicode_CompareWithASCIIString(name, parameters[i].name.c_str()) == 0) return i;
+    return arity;
+  }
+};
+
+// What an argument of type T is kept in while the function runs.
+template <class T>
+struct Held {
+  T value{};
+  bool read(PyObject* object) { return Value<T>::from(object, value); }
+  T& give() { return value; }
+};
+template <class T>
+struct Held<c10::ArrayRef<T>> {
+  std::vector<T> all;
+  c10::ArrayRef<T> value;
+  bool read(PyObject* object) { return Value<std::vector<T>>::from(object, all); }
+  c10::ArrayRef<T>& give() { return value = c10::ArrayRef<T>(all); }
+};
+
+template <class R, class... A>
+struct Caller {
+  template <size_t... I>
+  static bool call(const Function& function, PyObject* const* arguments, Ref& result, std::index_sequence<I...>) {
+    std::tuple<Held<std::decay_t<A>>...> held;
+    if (!(std::get<I>(held).read(arguments[I]) && ...)) return false;
+    const auto target = reinterpret_cast<R (*)(A...)>(function.target);
+    if constexpr (std::is_void<R>::value) {
+      target(static_cast<A&&>(std::get<I>(held).give())...);
+      result = none();
+    } else {
+      result = to_python(target(static_cast<A&&>(std::get<I>(held).give())...));
+    }
+    return true;
+  }
+  static bool call_with(const Function& function, PyObject* const* arguments, Ref& result) {
+    return call(function, arguments, result, std::index_sequence_for<A...>());
+  }
+};
+
+inline void raise(const std::exception& error) {
+  PyObject* type = PyExc_RuntimeError;
+  if (dynamic_cast<const std::bad_alloc*>(&error)) type = PyExc_MemoryError;
+  if (dynamic_cast<const std::out_of_range*>(&error)) type = PyExc_IndexError;
+  if (dynamic_cast<const std::invalid_argument*>(&error)) type = PyExc_ValueError;
+  PyErr_SetString(type, error.what());
+}
+
+inline PyObject* call_any(const Function* first, PyObject* const* given, ssize_t count, PyObject* names) {
+  for (const Function* function = first; function; function = function->next) {
+    std::vector<PyObject*> slots(function->arity);
+    Ref result;
+    if (!function->arrange(given, static_cast<size_t>(count), names, slots)) continue;
+    if (function->call(*function, slots.data(), result)) return result.release();
+  }
+  const std::string said = first->name + "(): incompatible function arguments";
+  PyErr_SetString(PyExc_TypeError, said.c_str());
+  return nullptr;
+}
+
+// The entry of every function of every extension.
+inline PyObject* enter(PyObject* self, PyObject* const* given, ssize_t count, PyObject* names) {
+  try {
+    return call_any(static_cast<const Function*>(PyCapsule_GetPointer(self, nullptr)), given, count, names);
+  } catch (const Raised& raised) {
+    raised.restore();
+  } catch (const std::exception& error) {
+    raise(error);
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "Caught an unknown exception!");
+  }
+  return nullptr;
+}
+
+}  // namespace slim
+
+namespace pybind11 {
+
+// `py::arg("name")`, and `py::arg("name") = value`.
+struct arg {
+  slim::Parameter parameter;
+  explicit arg(const char* name) : parameter{name, slim::Ref()} {}
+  template <class T>
+  arg operator=(T&& value) const {
+    arg it = *this;
+    it.parameter.otherwise = slim::to_python(value);
+    return it;
+  }
+};
+namespace literals {
+inline arg operator""_a(const char* name, size_t) { return arg(name); }
+}  // namespace literals
+
+inline slim::Ref none() { return slim::none(); }
+struct gil_scoped_release {};
+template <class...>
+struct call_guard {};
+enum class return_value_policy { automatic, copy, move, reference, take_ownership };
+
+class module_ {
+ public:
+  explicit module_(PyObject* object) : object_(object) {}
+
+  template <class R, class... A, class... Extra>
+  module_& def(const char* name, R (*target)(A...), const Extra&... extra) {
+    slim::Function* function = new slim::Function;  // lives as long as the process, as modules do
+    function->name = name;
+    function->arity = sizeof...(A);
+    function->target = reinterpret_cast<void*>(target);
+    function->call = &slim::Caller<R, A...>::call_with;
+    (describe(*function, extra), ...);
+    return add(function);
+  }
+  template <class F, class... Extra, class = decltype(&F::operator())>
+  module_& def(const char* name, const F& lambda, const Extra&... extra) {
+    return def(name, +lambda, extra...);
+  }
+  const char*& doc() { return doc_; }
+
+ private:
+  PyObject* object_;
+  const char* doc_ = nullptr;
+  std::vector<slim::Function*> known_;
+
+  static void describe(slim::Function& function, const char* doc) { function.doc = doc; }
+  static void describe(slim::Function& function, const arg& given) { function.parameters.push_back(given.parameter); }
+  static void describe(slim::Function&, return_value_policy) {}
+  template <class... G>
+  static void describe(slim::Function&, call_guard<G...>) {}
+
+  module_& add(slim::Function* function) {
+    for (slim::Function* known : known_) {
+      if (known->name == function->name) {
+        while (known->next) known = known->next;
+        known->next = function;
+        return *this;
+      }
+    }
+    known_.push_back(function);
+    function->definition = {function->name.c_str(), reinterpret_cast<PyCFunction>(&slim::enter),
+                            slim::fast_call_with_names, function->doc.c_str()};
+    const slim::Ref self = slim::owned(PyCapsule_New(function, nullptr, nullptr));
+    const slim::Ref made = slim::owned(
+        PyCMethod_New(reinterpret_cast<PyMethodDef*>(&function->definition), self.get(), nullptr, nullptr));
+    PyObject_SetAttrString(object_, function->name.c_str(), made.get());
+    return *this;
+  }
+};
+using module = module_;
+
+}  // namespace pybind11
+namespace py = pybind11;
+#pragma GCC visibility pop
+
+// The exported function makes the module; the loader calls it by the name that the module was asked for.
+#define SLIM_TEXT_OF(name) #name
+#define SLIM_TEXT(name) SLIM_TEXT_OF(name)
+#define SLIM_JOIN_OF(a, b) a##b
+#define SLIM_JOIN(a, b) SLIM_JOIN_OF(a, b)
+#define PYBIND11_MODULE(name, variable)                                                                   \
+  static void SLIM_JOIN(slim_fill_, name)(::pybind11::module_&);                                          \
+  extern "C" __attribute__((visibility("default"))) PyObject* SLIM_JOIN(slim_module_, name)() {           \
+    try {                                                                                                 \
+      ::slim::Ref made = ::slim::owned(PyModule_New(SLIM_TEXT(name)));                                    \
+      ::pybind11::module_ filled(made.get());                                                             \
+      SLIM_JOIN(slim_fill_, name)(filled);                                                                \
+      return made.release();                                                                              \
+    } catch (const std::exception& error) {                                                               \
+      ::slim::raise(error);                                                                               \
+      return nullptr;                                                                                     \
+    }                                                                                                     \
+  }                                                                                                       \
+  static void SLIM_JOIN(slim_fill_, name)([[maybe_unused]] ::pybind11::module_ & variable)

@@ -1,0 +1,176 @@
+// Where does a tensor lie, and of what type are its elements?
+#pragma once
+
+namespace c10 {
+
+enum class DeviceType : int8_t { CPU = 0, CUDA = 1, Other = 127 };
+constexpr DeviceType kCPU = DeviceType::CPU;
+constexpr DeviceType kCUDA = DeviceType::CUDA;
+using DeviceIndex = int8_t;
+
+class Device {
+ public:
+  Device(DeviceType type = kCPU, DeviceIndex index = -1) : type_(type), index_(index) {}
+  Device(const std::string& name) {
+    const bool on_gpu = name.compare(0, 4, "cuda") == 0;
+    if (!on_gpu && name.compare(0, 3, "cpu") != 0) throw Error("this build knows the devices cpu and cuda, not " + name);
+    type_ = on_gpu ? kCUDA : kCPU;
+    const size_t colon = name.find(':');
+    if (colon != std::string::npos) index_ = static_cast<DeviceIndex>(std::stoi(name.substr(colon + 1)));
+  }
+  Device(const char* name) : Device(std::string(name)) {}
+  DeviceType type() const { return type_; }
+  DeviceIndex index() const { return index_; }
+  bool has_index() const { return index_ >= 0; }
+  bool is_cuda() const { return type_ == kCUDA; }
+  bool is_cpu() const { return type_ == kCPU; }
+  std::string str() const {
+    const char* name = is_cuda() ? "cuda" : is_cpu() ? "cpu" : "other";
+    return has_index() ? std::string(name) + ":" + std::to_string(static_cast<int>(index_)) : name;
+  }
+  bool operator==(const Device& other) const { return type_ == other.type_ && index_ == other.index_; }
+  bool operator!=(const Device& other) const { return !(*this == other); }
+
+ private:
+  DeviceType type_ = kCPU;
+  DeviceIndex index_ = -1;
+};
+
+// A number or a truth value that keeps which of them it is.
+class Scalar {
+ public:
+  Scalar() : Scalar(static_cast<int64_t>(0)) {}
+  template <class T, class = std::enable_if_t<std::is_arithmetic<T>::value>>
+  Scalar(T value)
+      : kind_(std::is_same<T, bool>::value ? kBool : std::is_floating_point<T>::value ? kDouble : kLong),
+        real_(static_cast<double>(value)),
+        whole_(static_cast<int64_t>(value)) {}
+  Scalar(Half value) : Scalar(static_cast<float>(value)) {}
+  Scalar(BFloat16 value) : Scalar(static_cast<float>(value)) {}
+  bool isFloatingPoint() const { return kind_ == kDouble; }
+  bool isBoolean() const { return kind_ == kBool; }
+  bool isIntegral(bool with_bool) const { return kind_ == kLong || (with_bool && isBoolean()); }
+  ScalarType type() const { return kind_; }
+  template <class T>
+  T to() const { return isFloatingPoint() ? static_cast<T>(real_) : static_cast<T>(whole_); }
+  float toFloat() const { return to<float>(); }
+  double toDouble() const { return to<double>(); }
+  int toInt() const { return to<int>(); }
+  int64_t toLong() const { return to<int64_t>(); }
+  bool toBool() const { return to<bool>(); }
+
+ private:
+  ScalarType kind_;
+  double real_;
+  int64_t whole_;
+};
+
+// What `x.dtype()` gives: as good as its ScalarType.
+class TypeMeta {
+ public:
+  TypeMeta(ScalarType type = ScalarType::Undefined) : type_(type) {}
+  operator ScalarType() const { return type_; }
+  ScalarType toScalarType() const { return type_; }
+  size_t itemsize() const { return elementSize(type_); }
+  std::string name() const { return toString(type_); }
+  friend bool operator==(TypeMeta a, TypeMeta b) { return a.type_ == b.type_; }
+  friend bool operator!=(TypeMeta a, TypeMeta b) { return a.type_ != b.type_; }
+  friend bool operator==(TypeMeta a, ScalarType b) { return a.type_ == b; }
+  friend bool operator!=(TypeMeta a, ScalarType b) { return a.type_ != b; }
+  friend bool operator==(ScalarType a, TypeMeta b) { return a == b.type_; }
+  friend bool operator!=(ScalarType a, TypeMeta b) { return a != b.type_; }
+
+ private:
+  ScalarType type_;
+};
+
+class TensorOptions {
+ public:
+  TensorOptions() = default;
+  TensorOptions(ScalarType type) : type_(type) {}
+  TensorOptions(TypeMeta type) : type_(type) {}
+  TensorOptions(Device device) : device_(device) {}
+  TensorOptions(DeviceType device) : device_(Device(device)) {}
+  TensorOptions dtype(ScalarType type) const { TensorOptions it = *this; it.type_ = type; return it; }
+  TensorOptions dtype(TypeMeta type) const { return dtype(type.toScalarType()); }
+  template <class T>
+  TensorOptions dtype() const { return dtype(CppTypeToScalarType<T>::value); }
+  TensorOptions device(Device device) const { TensorOptions it = *this; it.device_ = device; return it; }
+  TensorOptions device(DeviceType type, DeviceIndex index = -1) const { return device(Device(type, index)); }
+  TensorOptions device_index(DeviceIndex index) const { return device(kCUDA, index); }
+  TensorOptions requires_grad(bool yes) const { TensorOptions it = *this; it.requires_grad_ = yes; return it; }
+  TypeMeta dtype() const { return type_.value_or(kFloat); }
+  Device device() const { return device_.value_or(Device()); }
+  bool has_dtype() const { return type_.has_value(); }
+  bool has_device() const { return device_.has_value(); }
+  bool requires_grad() const { return requires_grad_; }
+
+ private:
+  std::optional<ScalarType> type_;
+  std::optional<Device> device_;
+  bool requires_grad_ = false;
+};
+
+inline TensorOptions dtype(ScalarType type) { return TensorOptions(type); }
+inline TensorOptions dtype(TypeMeta type) { return TensorOptions(type); }
+inline TensorOptions device(Device device) { return TensorOptions(device); }
+
+inline void append_to(std::string& text, const Device& more) { text += more.str(); }
+inline void append_to(std::string& text, DeviceType more) { text += Device(more).str(); }
+inline void append_to(std::string& text, TypeMeta more) { text += more.name(); }
+
+enum class MemoryFormat : int8_t { Contiguous, Preserve, ChannelsLast, ChannelsLast3d };
+
+}  // namespace c10
+
+namespace slim {
+
+template <>
+struct Value<c10::Scalar> {
+  static Ref to(const c10::Scalar& value) {
+    if (value.isFloatingPoint()) return to_python(value.toDouble());
+    return value.isBoolean() ? to_python(value.toBool()) : to_python(value.toLong());
+  }
+  static bool from(PyObject* object, c10::Scalar& value) {
+    bool truth = false;
+    int64_t whole = 0;
+    double real = 0;
+    if (Value<bool>::from(object, truth)) return value = truth, true;
+    if (is_a(object, PyFloat_Type) && Value<double>::from(object, real)) return value = real, true;
+    return Value<int64_t>::from(object, whole) && (value = whole, true);
+  }
+};
+
+template <>
+struct Value<c10::TypeMeta> : Value<c10::ScalarType> {};
+
+// A device's name is read by torch at every use, so the objects are kept.
+template <>
+struct Value<c10::Device> {
+  static Ref to(const c10::Device& value) {
+    static PyObject* known[2][65] = {};
+    const int index = value.index() + 1;
+    if (!(value.is_cpu() || value.is_cuda()) || index > 64) throw c10::Error("a device that this build does not know");
+    PyObject*& object = known[value.is_cuda()][index];
+    if (!object) object = method(torch_module(), SLIM_NAME("device"), value.str()).release();
+    return Ref::borrowed(object);
+  }
+  static bool from(PyObject* object, c10::Device& value) {
+    const Ref said(PyObject_Str(object));
+    std::string name;
+    if (!said || !Value<std::string>::from(said.get(), name)) return PyErr_Clear(), false;
+    if (name.compare(0, 3, "cpu") != 0 && name.compare(0, 4, "cuda") != 0) return false;
+    value = c10::Device(name);
+    return true;
+  }
+};
+
+template <>
+struct Value<c10::MemoryFormat> {
+  static Ref to(c10::MemoryFormat value) {
+    const char* names[] = {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
+    return owned(PyObject_GetAttrString(torch_module(), names[static_cast<int>(value)]));
+  }
+};
+
+}  // namespace slim
