@@ -3,7 +3,8 @@
 //!
 //! `verdicts PYTHON DEVICE FOLDER-OF-PROBLEMS... -- CANDIDATE.py|FOLDER...`, with these variables: `TRIALS`, `WARMUP`,
 //! `REPETITIONS`, `FLOOR_S` (what deadlines have beside the reference's time), `BUILD_S` (what a build may take), `AHEAD`
-//! (how many builds are begun ahead), `GATE` (a file that is waited for once the builds are begun), `PROFILE`.
+//! (how many builds are begun ahead; those that run a compiler are begun at once), `GATE` (a file that is waited for before
+//! the first candidate that is right), `PROFILE`.
 #![expect(clippy::print_stdout, reason = "a program")]
 
 #[path = "../tests/file/mod.rs"]
@@ -73,17 +74,18 @@ type Build = JoinHandle<Outcome<Built>>;
 
 async fn all(workshop: &Torch, jobs: Vec<Job>) -> Result<bool, Box<dyn Error>> {
     let ahead = setting("AHEAD", 1)? as usize;
-    let mut builds: Vec<Build> = vec![];
+    let mut builds: Vec<Option<Build>> =
+        jobs.iter().map(|job| job.file.source.contains("load_inline").then(|| begin(workshop, job))).collect();
     let mut all_as_said = true;
-    for at in 0..jobs.len() {
-        while builds.len() < jobs.len().min(at + ahead.max(1)) {
-            builds.push(begin(workshop, &jobs[builds.len()]));
+    for (at, job) in jobs.iter().enumerate() {
+        for (build, job) in builds.iter_mut().zip(&jobs).skip(at).take(ahead.max(1)) {
+            build.get_or_insert_with(|| begin(workshop, job));
         }
-        if at == 0 {
+        if job.file.line("right").is_some() {
             gate().await;
         }
-        let job = &jobs[at];
-        let said = one(workshop, job, &mut builds[at]).await?;
+        let Some(build) = &mut builds[at] else { continue };
+        let said = one(workshop, job, build).await?;
         all_as_said &= said["as said"] == true;
         println!("{said}");
         workshop.let_go(&job.candidate.id());
@@ -123,8 +125,8 @@ async fn one(workshop: &Torch, job: &Job, build: &mut Build) -> Result<Value, Bo
         Err(failure) => json!({"failed": failure, "in words": failure.to_string()}),
     };
     Ok(json!({
-        "file": job.file.path, "problem": job.task.name, "ours": job.file.word(&outcome), "said": job.file.line("ours"),
-        "as said": job.file.as_said(&outcome), "outcome": what, "labels": labels, "profile": profile,
+        "file": job.file.path, "problem": job.task.name, "ours": job.file.word(&outcome, &labels), "said": job.file.line("ours"),
+        "as said": job.file.as_said(&outcome, &labels), "outcome": what, "labels": labels, "profile": profile,
         "seconds": start.elapsed().as_secs_f64(),
     }))
 }

@@ -80,7 +80,7 @@ fn limits(launch: &Launch) -> Result<(), String> {
     }
     limit(libc::RLIMIT_CORE, 0)?;
     limit(libc::RLIMIT_FSIZE, 4 << 30)?;
-    limit(libc::RLIMIT_NPROC, 4096)?;
+    limit(libc::RLIMIT_NPROC, 1024)?;
     limit(libc::RLIMIT_NOFILE, 4096)
 }
 

@@ -1,5 +1,5 @@
 # wrong: it resets the device
-# ours: crash or raised or interface
+# ours: crash or raised or interface or exit or hang
 # where: GPU
 import ctypes
 

@@ -1,5 +1,5 @@
 # wrong: it puts out a million numbers in a list
-# ours: exit or interface or raised
+# ours: exit or interface or raised or hang
 # where: by hand or GPU
 import torch.nn as nn
 
