@@ -58,13 +58,31 @@ def describe(tensor, arena):
         "bytes": extent * tensor.element_size() if tensor.numel() else 0,
     }
     if tensor.device.type == "cuda" and tensor.numel():
-        base, _ = cuda().range_of(tensor.data_ptr())
+        base, room = cuda().range_of(tensor.data_ptr())
         if base == arena.whole.data_ptr():
             spec["inside"] = tensor.data_ptr() - base
             return spec
         spec["handle"] = cuda().handle_of(base)
         spec["at"] = tensor.data_ptr() - base
+        spec["room"] = room
     return spec
+
+
+def addresses(value):
+    """Where the tensors of an output begin, in the order in which they are written down."""
+    if isinstance(value, torch.Tensor):
+        return [value.data_ptr()]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    found = []
+    for item in value:
+        if type(item) is torch.Tensor:
+            found.append(item.data_ptr())
+        else:
+            found.extend(addresses(item))
+    return found
 
 
 def refuse(_):

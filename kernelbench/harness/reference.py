@@ -23,6 +23,7 @@ import wire  # noqa: E402
 from draw import mapped_tensors, padded, signed, tensors  # noqa: E402
 
 HOARD = 24 << 30
+MOST_TENSORS = 1024  # of all inputs of one side: a message names each
 CONTRACT = ("Model", "get_inputs", "get_init_inputs")
 
 
@@ -58,8 +59,11 @@ class Judge(outputs.Outputs):
             self.no_oracle = f"{type(error).__name__}: {error}"[:300]
         drawn = self.generate(0)
         self.slot_bytes = sum(padded(t) for t in tensors(drawn))
-        self.slots = max(1, min(message["most_slots"], message["budget"] // max(self.slot_bytes, 1)))
+        many = sum(1 for _ in tensors(drawn))
+        fit = message["budget"] // max(self.slot_bytes, 1)
+        self.slots = max(1, min(message["most_slots"], fit, MOST_TENSORS // max(many, 1)))
         self.arenas = [self.new_arena(at) for at in range(2)]
+        self.specs = None
         return {
             "init": wire.encode(self.init, memory.refuse),
             "parameter_bytes": parameters,
@@ -82,7 +86,8 @@ class Judge(outputs.Outputs):
         return memory.Arena(torch.frombuffer(mapped, dtype=torch.uint8), mapped), {"bytes": length}
 
     def draw(self, message):
-        """Fresh contents for the first slots, the same for both sides; the seeds stay here."""
+        """Fresh contents for the first slots, the same for both sides; the seeds stay here. Where they lie is said if it is
+        not where the last ones lay."""
         specs = []
         if self.device.type == "cuda" and torch.cuda.memory_reserved() > HOARD:
             torch.cuda.empty_cache()
@@ -91,10 +96,12 @@ class Judge(outputs.Outputs):
             if message["signed"]:
                 drawn = signed(drawn)
             specs.append(self.place(slot, drawn))
+        same, self.specs = specs == self.specs, specs
+        self.sums = [[compare.bits(t).sum(dtype=torch.int64) for t in self.input_tensors(s)] for s in range(len(specs))]
         self.synchronize()
-        self.specs = specs
-        self.sums = [[int(compare.bits(t).sum(dtype=torch.int64)) for t in self.input_tensors(s)] for s in range(len(specs))]
-        return {"inputs": specs}
+        if message["flush"]:
+            self.flush(None)
+        return {} if same else {"inputs": specs}
 
     def place(self, slot, drawn):
         at = slot * self.slot_bytes
@@ -129,13 +136,19 @@ class Judge(outputs.Outputs):
     def cast(self, tensor):
         return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
 
+    def examine(self, message):
+        """Form, elements, and what changed late, where the outputs need not be copied first."""
+        found = self.want(message)
+        return found if "form" in found else {**self.compare(message), **self.late(None)}
+
     def compare(self, message):
         """Every element of every output of every slot."""
         right, got = self.fetch(message)
         result = {"changed": self.changed_input(message["slots"])}
         errors = []
+        same = compare.all_clearly_same(right, got, message["atol"], message["rtol"])
         for slot, ours, theirs in zip(message["slots"], right, got):
-            found = compare.slot(ours, theirs, message["atol"], message["rtol"])
+            found = None if same else compare.slot(ours, theirs, message["atol"], message["rtol"])
             if found:
                 result["mismatch"] = found
                 result["passed_inputs"] = compare.is_an_input(theirs, self.input_tensors(slot))
@@ -166,7 +179,7 @@ class Judge(outputs.Outputs):
         """What passes for right that is not: the problem's own weakness, at the tolerance in use."""
         ours, _ = self.fetch(message)
         size = sum(t.numel() * t.element_size() for _, t in ours[0] if isinstance(t, torch.Tensor))
-        return {"output_bytes": size, "labels": compare.audit(ours, [self.input_tensors(s) for s in range(len(ours))], message["atol"], message["rtol"])}
+        return {"output_bytes": size, "tensors": len(ours[0]), "labels": compare.audit(ours, [self.input_tensors(s) for s in range(len(ours))], message["atol"], message["rtol"])}
 
     def errors(self, slot, ours, theirs):
         """Root mean square error of both against double precision, relative to the oracle's own."""
@@ -187,11 +200,14 @@ class Judge(outputs.Outputs):
 
     def changed_input(self, slots):
         """An input that the candidate changed and the reference did not."""
+        sides = [[compare.bits(t) for slot in slots for t in self.input_tensors(slot, side)] for side in range(2)]
+        if compare.no_differences(ours != theirs for ours, theirs in zip(*sides)):
+            return None
         for slot in slots:
             pairs = zip(*(self.input_tensors(slot, side) for side in range(2)))
             for index, (ours, theirs) in enumerate(pairs):
                 same = torch.equal(compare.bits(ours), compare.bits(theirs))
-                if not same and int(compare.bits(ours).sum(dtype=torch.int64)) == self.sums[slot][index]:
+                if not same and int(compare.bits(ours).sum(dtype=torch.int64)) == int(self.sums[slot][index]):
                     return index
         return None
 

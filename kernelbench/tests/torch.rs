@@ -39,6 +39,9 @@ fn a_wrong_candidate_is_shown_where_it_is_wrong() {
         }
         other => panic!("{other:?}"),
     }
+    let source = with_forward("return torch.full_like(x, float('inf'))");
+    let failure = evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().unwrap_err();
+    assert!(matches!(failure, Failure::Mismatch { wrong: 524_288, .. }), "infinity is near nothing: {failure:?}");
 }
 
 #[test]

@@ -1,18 +1,47 @@
 //! Who else runs in a candidate's name?
 
 use super::launch;
-use std::fs;
+use std::{
+    fs,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// All processes of a candidate beside the one that was started: those of its user, or where it shares ours, of its session.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Company {
     /// The process that was started.
     pub(crate) leader: i32,
     /// The user that is this candidate's alone.
     pub(crate) user: Option<u32>,
+    /// The last process that this system had started when nobody else was there; 0 for never.
+    alone_at: AtomicU64,
+}
+
+impl Clone for Company {
+    fn clone(&self) -> Self {
+        Self::of(self.leader, self.user)
+    }
 }
 
 impl Company {
+    /// Those of a process, and of the user that is its own.
+    pub(crate) fn of(leader: i32, user: Option<u32>) -> Self {
+        Self { leader, user, alone_at: AtomicU64::new(0) }
+    }
+
+    /// Whether there are no others. To look at all processes takes milliseconds: where none was started since nobody else
+    /// was there, there is nobody now.
+    pub(crate) fn is_alone(&self) -> bool {
+        let newest = newest();
+        if newest.is_some_and(|newest| newest == self.alone_at.load(Ordering::Relaxed)) {
+            return true;
+        }
+        let alone = self.others().is_empty();
+        let of_this_system = newest.filter(|newest| *newest >= u64::from(self.leader.unsigned_abs()));
+        self.alone_at.store(of_this_system.filter(|_| alone).unwrap_or(0), Ordering::Relaxed);
+        alone
+    }
+
     /// The others that are alive.
     pub(crate) fn others(&self) -> Vec<i32> {
         let Ok(entries) = fs::read_dir("/proc") else { return vec![] };
@@ -50,4 +79,10 @@ impl Company {
         };
         self.user.map_or_else(of_session, of_user).unwrap_or(false)
     }
+}
+
+/// The process or thread that this system started last, by its number; `None` where it does not say.
+fn newest() -> Option<u64> {
+    let load = fs::read_to_string("/proc/loadavg").ok()?;
+    load.trim().rsplit(' ').next()?.parse().ok().filter(|id| *id > 0)
 }

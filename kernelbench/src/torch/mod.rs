@@ -16,9 +16,11 @@ pub mod ncu;
 mod nursery;
 mod options;
 mod peer;
+mod places;
 mod profile;
 mod python;
 mod runner;
+mod sample;
 mod session;
 mod slim;
 mod steps;
@@ -28,6 +30,7 @@ mod verify;
 pub use headers::Headers;
 pub use options::Options;
 pub use python::Facts;
+pub use time::Clocks;
 
 use crate::{
     candidate::{Built, Candidate, CandidateId, Verified},
@@ -75,6 +78,13 @@ struct Inner {
 struct Parked {
     runner: Runner,
     labels: Vec<String>,
+    clocks: Option<Clocks>,
+}
+
+impl Parked {
+    fn new(runner: Runner) -> Self {
+        Self { runner, labels: vec![], clocks: None }
+    }
 }
 
 impl Torch {
@@ -127,6 +137,12 @@ impl Torch {
     #[must_use]
     pub fn labels(&self, candidate: &CandidateId) -> Vec<String> {
         self.0.built().get(candidate).map(|parked| parked.labels.clone()).unwrap_or_default()
+    }
+
+    /// How a candidate's time came about, where it was timed.
+    #[must_use]
+    pub fn clocks(&self, candidate: &CandidateId) -> Option<Clocks> {
+        self.0.built().get(candidate)?.clocks
     }
 
     /// What is known against a problem: its task's labels, and what its reference was measured to let pass.

@@ -27,6 +27,10 @@ const LONGEST: usize = 160 << 10;
 const PRINT_KIB: u64 = 1024;
 /// How long the program waits without sleeping.
 const SPIN: Duration = Duration::from_millis(2);
+/// The same while something is timed, where a core is left for it.
+const SPIN_TIMED: Duration = Duration::from_millis(500);
+/// The first byte of an answer to "go"; an answer in words begins otherwise.
+const WENT: u8 = 0;
 
 /// Whose code it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +49,21 @@ pub(crate) struct Reply {
     pub(crate) outside: Duration,
 }
 
+/// An answer to "go".
+pub(crate) enum Went {
+    /// It has made its calls.
+    Done {
+        /// From before the process was let go until it had answered, by our clock.
+        outside: Duration,
+        /// By its own, in nanoseconds.
+        inside_ns: u64,
+        /// Where the outputs begin.
+        addresses: Vec<u64>,
+    },
+    /// It raised something.
+    Raised(Value),
+}
+
 /// A Python process.
 pub(crate) struct Peer {
     process: Process,
@@ -52,6 +71,7 @@ pub(crate) struct Peer {
     control: OwnedFd,
     output: std::io::PipeReader,
     printed: Vec<u8>,
+    packet: Vec<u8>,
     trust: Trust,
     /// What it works on, for failures.
     pub(crate) case: String,
@@ -70,7 +90,7 @@ impl Peer {
         user: Option<u32>,
     ) -> Self {
         process::do_not_block(&output);
-        let company = Company { leader: child.id().cast_signed(), user };
+        let company = Company::of(child.id().cast_signed(), user);
         let process = Process::of(child);
         let case = super::CASE.to_owned();
         Self {
@@ -79,6 +99,7 @@ impl Peer {
             control,
             output,
             printed: vec![],
+            packet: vec![0; LONGEST],
             trust,
             case,
             memory_mib: 0,
@@ -91,12 +112,12 @@ impl Peer {
     pub(crate) fn greet(&mut self, setup: &Value, deadline: Duration) -> Attempt<()> {
         let start = Instant::now();
         if self.trust == Trust::Stranger {
-            let layers = self.hear(start, deadline)?;
-            self.layers = serde_json::from_slice(&layers).map_err(|e| Fault(e.to_string()))?;
+            let length = self.hear(start, deadline, SPIN)?;
+            self.layers = serde_json::from_slice(&self.packet[..length]).map_err(|e| Fault(e.to_string()))?;
         }
         self.send(setup)?;
-        let ready = self.hear(start, deadline)?;
-        let ready: Value = serde_json::from_slice(&ready).map_err(|e| Fault(e.to_string()))?;
+        let length = self.hear(start, deadline, SPIN)?;
+        let ready: Value = serde_json::from_slice(&self.packet[..length]).map_err(|e| Fault(e.to_string()))?;
         if ready.get("ready").is_none() {
             return Err(self.meddled());
         }
@@ -112,14 +133,41 @@ impl Peer {
         if self.trust == Trust::Stranger {
             self.process.resume();
         }
-        let reply = self.hear(start, deadline)?;
+        let length = self.hear(start, deadline, SPIN)?;
         let outside = start.elapsed();
         self.stand_still()?;
-        let said: Value = serde_json::from_slice(&reply).map_err(|_| self.meddled())?;
-        if said["nonce"] != json!(nonce) {
+        Ok(Reply { said: self.said(length, nonce)?, outside })
+    }
+
+    /// Has it do what it is prepared for, and times that: from before it is let go until it has answered. Nothing else
+    /// lies between.
+    pub(crate) fn go(&mut self, deadline: Duration) -> Attempt<Went> {
+        let nonce = rand::rng().random::<u64>() >> 12;
+        let spin = if spare_cores() { SPIN_TIMED } else { SPIN };
+        process::send(&self.control, &nonce.to_le_bytes()).map_err(fault("cannot reach the Python process"))?;
+        let start = Instant::now();
+        self.process.resume();
+        let length = self.hear(start, deadline, spin)?;
+        let outside = start.elapsed();
+        self.stand_still()?;
+        if self.packet[0] != WENT || length < 17 {
+            return Ok(Went::Raised(self.said(length, nonce)?));
+        }
+        let mut numbers = self.packet[1..length]
+            .chunks_exact(8)
+            .map(|chunk| chunk.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte)));
+        if numbers.next() != Some(nonce) {
             return Err(self.meddled());
         }
-        Ok(Reply { said, outside })
+        let inside_ns = numbers.next().unwrap_or(0);
+        let addresses = numbers.collect();
+        Ok(Went::Done { outside, inside_ns, addresses })
+    }
+
+    /// The answer in words that was heard last, if it answers what was asked.
+    fn said(&mut self, length: usize, nonce: u64) -> Attempt<Value> {
+        let said: Value = serde_json::from_slice(&self.packet[..length]).map_err(|_| self.meddled())?;
+        if said["nonce"] == json!(nonce) { Ok(said) } else { Err(self.meddled()) }
     }
 
     /// Reads bytes of its memory while it stands still.
@@ -129,7 +177,7 @@ impl Peer {
 
     /// All that run in its name.
     pub(crate) fn company(&self) -> Company {
-        self.company
+        self.company.clone()
     }
 
     /// What it printed last.
@@ -166,29 +214,26 @@ impl Peer {
 
     /// Looks who else is there, once it stands still.
     pub(crate) fn be_alone(&mut self) -> Attempt<()> {
-        if self.company.others().is_empty() {
+        if self.company.is_alone() {
             return Ok(());
         }
         self.end();
         Err(self.forbidden("leave another process running"))
     }
 
-    fn hear(&mut self, start: Instant, deadline: Duration) -> Attempt<Vec<u8>> {
-        let mut message = vec![0; LONGEST];
+    /// Waits for a message, without sleeping at first, and says how long it is.
+    fn hear(&mut self, start: Instant, deadline: Duration, spin: Duration) -> Attempt<usize> {
         loop {
-            match process::receive(&self.control, &mut message).map_err(fault("cannot hear the Python process"))? {
+            match process::receive(&self.control, &mut self.packet).map_err(fault("cannot hear the Python process"))? {
                 Some(0) => return Err(self.blame_end()),
-                Some(length) => {
-                    message.truncate(length);
-                    return Ok(message);
-                }
+                Some(length) => return Ok(length),
                 None => {}
             }
             let elapsed = start.elapsed();
             if elapsed > deadline {
                 return Err(self.blame_hang(deadline));
             }
-            if elapsed > SPIN {
+            if elapsed > spin {
                 let rest = deadline.saturating_sub(elapsed);
                 process::wait_for_either(&self.control, &self.output, rest).map_err(fault("cannot poll"))?;
                 self.drain()?;
@@ -244,6 +289,11 @@ impl Peer {
         self.end();
         self.forbidden("meddle with the line between its process and the workshop")
     }
+}
+
+/// Whether this program can wait on a core of its own, however others use the machine.
+fn spare_cores() -> bool {
+    std::thread::available_parallelism().is_ok_and(|cores| cores.get() >= 4)
 }
 
 impl Drop for Peer {

@@ -3,7 +3,8 @@
 use super::{
     CASE,
     headers::{self, Extension, Headers},
-    peer::{Peer, Reply},
+    peer::{Peer, Reply, Went},
+    places::Places,
     python::raised,
 };
 use crate::{
@@ -54,11 +55,15 @@ pub(crate) struct Runner {
     pub(crate) headers: Headers,
     /// How they were, as its process tells it.
     pub(crate) extensions: Vec<Extension>,
+    /// Where its inputs lie, as it was told last.
+    inputs: Value,
+    places: Places,
 }
 
 impl Runner {
     pub(crate) fn new(peer: Peer, folder: tempfile::TempDir) -> Self {
-        Self { peer, folder, headers: Headers::Stock, extensions: vec![] }
+        let (inputs, places) = (Value::Null, Places::default());
+        Self { peer, folder, headers: Headers::Stock, extensions: vec![], inputs, places }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -88,22 +93,48 @@ impl Runner {
 
     /// Opens the arena.
     pub(crate) fn map(&mut self, arena: &Value) -> Attempt<()> {
+        self.inputs = Value::Null;
         self.ask(json!({"do": "map", "arena": arena}), "mapping of the inputs", PATIENCE).map(|_| ())
     }
 
-    /// Says where the inputs of each slot lie.
-    pub(crate) fn inputs(&mut self, inputs: &Value) -> Attempt<()> {
-        self.ask(json!({"do": "inputs_of", "inputs": inputs}), "mapping of the inputs", PATIENCE).map(|_| ())
+    /// Says where the inputs of each slot lie, where it does not know; whether it had to be told.
+    pub(crate) fn inputs(&mut self, inputs: &Value) -> Attempt<bool> {
+        if self.inputs == *inputs {
+            return Ok(false);
+        }
+        self.ask(json!({"do": "inputs_of", "inputs": inputs}), "mapping of the inputs", PATIENCE)?;
+        self.inputs = inputs.clone();
+        Ok(true)
     }
 
-    /// Calls the model on each of these slots, once.
+    /// Calls the model on each of these slots, once; its answer describes the outputs, and is slower for it.
     pub(crate) fn run(&mut self, slots: &[usize], deadline: Duration) -> Attempt<Ran> {
         let Reply { said, outside } = self.ask(json!({"do": "run", "slots": slots}), "forward", deadline)?;
         let meddled = || self.peer.forbidden("meddle with the line between its process and the workshop");
         let outputs = said["outputs"].as_array().filter(|outputs| outputs.len() == slots.len());
         let outputs = outputs.ok_or_else(meddled)?.clone();
         let inside_ns = said["inside_ns"].as_u64().ok_or_else(meddled)?;
+        let addresses = said["addresses"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+        self.places.learn(slots, &outputs, addresses);
         Ok(Ran { outside, inside_ns, outputs })
+    }
+
+    /// Does all of a request that comes before the calls.
+    pub(crate) fn prepare(&mut self, slots: &[usize]) -> Attempt<()> {
+        self.ask(json!({"do": "prepare", "slots": slots}), "release of its outputs", PATIENCE).map(|_| ())
+    }
+
+    /// Calls the model on each of the slots that it is prepared for; `None` where its outputs lie where none has lain.
+    pub(crate) fn go(&mut self, slots: &[usize], deadline: Duration) -> Attempt<Option<Ran>> {
+        match self.peer.go(deadline)? {
+            Went::Done { outside, inside_ns, addresses } => {
+                Ok(self.places.at(slots, &addresses).map(|outputs| Ran { outside, inside_ns, outputs }))
+            }
+            Went::Raised(said) => Err(match raised(&said) {
+                Some((error, traceback, memory)) => self.blame("forward", error, traceback, memory),
+                None => self.peer.forbidden("meddle with the line between its process and the workshop"),
+            }),
+        }
     }
 
     /// Lets go of what the last run put out.

@@ -23,7 +23,9 @@ use serde_json::{Value, json};
 use std::{fs, os::fd::OwnedFd, path::Path, time::Duration};
 
 /// The most calls in one request.
-pub(crate) const MOST_SLOTS: usize = 64;
+pub(crate) const MOST_SLOTS: usize = 128;
+/// The most tensors in the answer to one request.
+const MOST_TENSORS: usize = 200;
 
 /// A problem that is open.
 pub(crate) struct Session {
@@ -40,8 +42,8 @@ pub(crate) struct Session {
     pub(crate) input_bytes: u64,
     pub(crate) output_bytes: u64,
     pub(crate) labels: Vec<String>,
-    /// What the reference's call takes, roughly.
-    pub(crate) typical: Duration,
+    /// What all inputs of one side may take, and all of its outputs, in bytes.
+    budget: u64,
     pub(crate) inputs: Value,
     _problem: tempfile::TempDir,
 }
@@ -97,7 +99,7 @@ impl Session {
             input_bytes: number("input_bytes"),
             output_bytes: 0,
             labels: problem.labels.clone(),
-            typical: Duration::ZERO,
+            budget,
             inputs: Value::Null,
             _problem: folder,
         })
@@ -132,6 +134,7 @@ impl Session {
         trusted(self.reference.construct(&self.init, self.dtype))
     }
 
+    /// The arena of candidates, as its process knows it.
     pub(crate) fn candidate_arena(&self, candidate: &Runner) -> Value {
         let mut spec = self.specs[1].clone();
         spec["descriptor"] = json!(candidate.peer.arena);
@@ -140,14 +143,30 @@ impl Session {
 
     /// Draws fresh inputs into the first slots, for both.
     pub(crate) fn draw(&mut self, count: usize, signed: bool, rng: &mut StdRng) -> Attempt<()> {
+        self.draw_and(count, signed, false, rng)?;
+        trusted(self.reference.inputs(&self.inputs)).map(|_| ())
+    }
+
+    /// Draws fresh inputs into the first slots, and empties the device's cache where that is asked for. They lie where the
+    /// last ones lay, unless `inputs` says otherwise afterwards.
+    pub(crate) fn draw_and(&mut self, count: usize, signed: bool, flush: bool, rng: &mut StdRng) -> Attempt<()> {
         let seeds: Vec<u64> = (0..count).map(|_| rng.random::<u64>() >> 12).collect();
-        self.inputs = ask(&mut self.judge, json!({"do": "draw", "seeds": seeds, "signed": signed}))?["inputs"].take();
-        trusted(self.reference.inputs(&self.inputs))
+        let message = json!({"do": "draw", "seeds": seeds, "signed": signed, "flush": flush});
+        let mut said = ask(&mut self.judge, message)?;
+        if let Some(inputs) = said.get_mut("inputs") {
+            self.inputs = inputs.take();
+        }
+        Ok(())
     }
 
     /// Has the reference run.
     pub(crate) fn run_reference(&mut self, slots: &[usize]) -> Attempt<Ran> {
         trusted(self.reference.run(slots, PATIENCE))
+    }
+
+    /// Has the reference make the calls that it is prepared for, and times them alone.
+    pub(crate) fn time_reference(&mut self, slots: &[usize]) -> Attempt<Option<Ran>> {
+        trusted(self.reference.go(slots, PATIENCE))
     }
 
     /// Has the candidate run; on a GPU, looks at once at places of its output that nobody else knows.
@@ -159,22 +178,23 @@ impl Session {
         rng: &mut StdRng,
     ) -> Attempt<Ran> {
         let ran = candidate.run(slots, deadline)?;
+        self.witness(candidate, &ran, rng)?;
+        Ok(ran)
+    }
+
+    /// Looks at once, on a GPU, at places of a candidate's output that nobody else knows, and who else is there.
+    pub(crate) fn witness(&mut self, candidate: &mut Runner, ran: &Ran, rng: &mut StdRng) -> Attempt<()> {
         if self.on_gpu {
             let seed = rng.random::<u64>() >> 12;
             ask_about(&mut self.judge, json!({"do": "witness", "seed": seed, "candidate": ran.outputs}))?;
         }
-        candidate.peer.be_alone()?;
-        Ok(ran)
+        candidate.peer.be_alone()
     }
 
     /// Looks for what would pass for the reference's output and is not.
     pub(crate) fn audit(&mut self, tolerance: &Tolerance, rng: &mut StdRng) -> Attempt<()> {
         let count = self.slots.min(2);
-        let mut runs = vec![];
         self.draw(count, false, rng)?;
-        for slot in 0..count {
-            runs.push(self.run_reference(&[slot])?);
-        }
         let slots: Vec<usize> = (0..count).collect();
         let ran = self.run_reference(&slots)?;
         let outputs = json!({"reference": ran.outputs, "candidate": [], "slots": slots});
@@ -185,7 +205,9 @@ impl Session {
         self.output_bytes = said["output_bytes"].as_u64().unwrap_or(0);
         self.labels
             .extend(said["labels"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
-        self.typical = runs.iter().map(|run| run.outside).min().unwrap_or_default();
+        let tensors = said["tensors"].as_u64().unwrap_or(1).max(1) as usize;
+        let fit = usize::try_from(self.budget / self.output_bytes.max(1)).unwrap_or(usize::MAX);
+        self.slots = self.slots.min(MOST_TENSORS / tensors).min(fit).max(1);
         trusted(self.reference.release())
     }
 

@@ -102,7 +102,7 @@ impl Inner {
     pub(super) fn build(&self, task: &Task, candidate: Candidate) -> Attempt<Built> {
         let runner = self.load(task, &candidate)?;
         let artifact = session::source_of(runner.folder());
-        self.built().insert(candidate.id(), Parked { runner, labels: vec![] });
+        self.built().insert(candidate.id(), Parked::new(runner));
         Ok(Built { candidate, artifact })
     }
 
@@ -111,7 +111,7 @@ impl Inner {
         let parked = self.built().remove(&candidate.id());
         match parked {
             Some(parked) => Ok(parked),
-            None => Ok(Parked { runner: self.load(task, candidate)?, labels: vec![] }),
+            None => Ok(Parked::new(self.load(task, candidate)?)),
         }
     }
 
@@ -150,7 +150,8 @@ impl Inner {
             .introduce(&mut parked.runner)
             .and_then(|()| time::time(&mut session, &mut parked.runner, &bench, &mut self.rng()));
         session.forget()?;
-        let timed = timed?;
+        let (timed, clocks) = timed?;
+        parked.clocks = Some(clocks);
         self.built().insert(verified.candidate().id(), parked);
         Ok(timed)
     }

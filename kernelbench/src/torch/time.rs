@@ -5,9 +5,9 @@
 
 use super::{
     CASE,
-    runner::{Ran, Runner},
+    runner::{Ran, Runner, trusted},
+    sample::{Sampler, overhead},
     session::Session,
-    verify::Look,
 };
 use crate::{
     evaluation::{CaseTiming, Timed},
@@ -17,17 +17,32 @@ use crate::{
     workshop::TimingPlan,
 };
 use metrics::{Interval, Machine, Speedup, Statistic, Timing};
-use rand::{Rng, rngs::StdRng};
+use rand::rngs::StdRng;
 use std::time::Duration;
 
 /// What the calls of a request last at least, where the arena allows.
-const REQUEST: Duration = Duration::from_millis(5);
-/// Empty requests that tell what a request costs.
-const CALIBRATION: usize = 15;
+const REQUEST: Duration = Duration::from_millis(20);
+/// Calls of the reference that tell how many make a request.
+const TRIED: usize = 3;
 /// What two clocks may disagree by on any machine, in nanoseconds.
-const CLOCK_FLOOR_NS: f64 = 100_000.0;
+const CLOCK_FLOOR_NS: f64 = 50_000.0;
+/// The same as a part of what was measured.
+const CLOCK_SHARE: f64 = 0.03;
 /// How far above the best bandwidth seen the physical limit may lie.
 const MARGIN: f64 = 1.15;
+
+/// How a time came about: what the clock outside says beside the one inside.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Clocks {
+    /// Calls in a request.
+    pub calls: usize,
+    /// What a request costs that calls nothing, in nanoseconds; it is taken off every sample.
+    pub overhead_ns: f64,
+    /// By what our clock exceeds the one inside, for a request: the reference's process and the candidate's, in nanoseconds.
+    pub gaps_ns: [f64; 2],
+    /// Samples that were lost because outputs lay where none had lain.
+    pub lost: usize,
+}
 
 /// What a timing needs to know.
 pub(crate) struct Bench<'a> {
@@ -43,96 +58,62 @@ pub(crate) fn time(
     candidate: &mut Runner,
     bench: &Bench<'_>,
     rng: &mut StdRng,
-) -> Attempt<Timed> {
+) -> Attempt<(Timed, Clocks)> {
     let overhead = overhead(session)?;
-    let calls = calls_in_a_request(session, overhead);
-    let deadline = bench.floor + session.typical * (calls as u32 * 20);
-    let mut round = Round { session, candidate, bench, slots: (0..calls).collect(), deadline };
+    let (calls, typical) = request(session, overhead, rng)?;
+    let slots = (0..calls).collect();
+    let deadline = bench.floor + typical * (calls as u32 * 20);
+    let mut both = Sampler { session, candidate, tolerance: bench.tolerance, slots, deadline, lost: 0 };
+    both.described_pair(rng)?;
     for _ in 0..bench.plan.warmup.max(1) {
-        round.warm_up(rng)?;
+        both.pair(rng)?;
     }
     let mut samples = vec![];
     for _ in 0..bench.plan.repetitions {
-        samples.push(round.sample(rng)?);
+        samples.push(both.pair(rng)?);
     }
+    let lost = both.lost;
     clocks_agree(&samples, overhead)?;
+    let clocks = Clocks { calls, overhead_ns: overhead, gaps_ns: [gap(&samples, 0), gap(&samples, 1)], lost };
     let floors = floors(session, bench.machine);
-    timed(&samples, overhead, calls, floors, bench.plan.statistic)
+    Ok((timed(&samples, &clocks, floors, bench.plan.statistic)?, clocks))
 }
 
 /// Times the reference alone, by the same clock.
 pub(crate) fn time_reference(session: &mut Session, plan: &TimingPlan, rng: &mut StdRng) -> Attempt<Timing> {
     let overhead = overhead(session)?;
-    let calls = calls_in_a_request(session, overhead);
+    let (calls, _) = request(session, overhead, rng)?;
     let slots: Vec<usize> = (0..calls).collect();
     let mut times = vec![];
     for round in 0..plan.warmup.max(1) + plan.repetitions {
-        session.draw(calls, false, rng)?;
-        session.flush()?;
-        let ran = session.run_reference(&slots)?;
-        session.reference.release()?;
+        let ran = reference_alone(session, &slots, rng)?;
         if round >= plan.warmup.max(1) {
             times.push(counted(&ran, overhead) / calls as f64);
         }
     }
+    trusted(session.reference.release())?;
     Ok(Timing::of(times))
 }
 
-fn calls_in_a_request(session: &Session, overhead: f64) -> usize {
-    let typical = session.typical.as_nanos() as f64;
-    let one = (typical - overhead).max(typical / 20.0).max(1.0);
-    ((REQUEST.as_nanos() as f64 / one) as usize + 1).clamp(1, session.slots)
+fn reference_alone(session: &mut Session, slots: &[usize], rng: &mut StdRng) -> Attempt<Ran> {
+    session.draw_and(slots.len(), false, false, rng)?;
+    trusted(session.reference.inputs(&session.inputs))?;
+    trusted(session.reference.prepare(slots))?;
+    session.flush()?;
+    match session.time_reference(slots)? {
+        Some(ran) => Ok(ran),
+        None => session.run_reference(slots),
+    }
 }
 
-/// What a request costs that calls nothing, in nanoseconds: asked of the reference's process, which has no cause to lie.
-fn overhead(session: &mut Session) -> Attempt<f64> {
-    let mut costs = vec![];
-    for _ in 0..CALIBRATION {
-        costs.push(session.run_reference(&[])?.outside.as_nanos() as f64);
+/// How many calls make a request, and what one takes.
+fn request(session: &mut Session, overhead: f64, rng: &mut StdRng) -> Attempt<(usize, Duration)> {
+    let mut least = f64::INFINITY;
+    for _ in 0..TRIED {
+        least = least.min(counted(&reference_alone(session, &[0], rng)?, overhead));
     }
-    Ok(Statistic::Median.of(&costs))
-}
-
-struct Round<'a> {
-    session: &'a mut Session,
-    candidate: &'a mut Runner,
-    bench: &'a Bench<'a>,
-    slots: Vec<usize>,
-    deadline: Duration,
-}
-
-impl Round<'_> {
-    fn warm_up(&mut self, rng: &mut StdRng) -> Attempt<()> {
-        self.sample(rng).map(|_| ())
-    }
-
-    /// Runs both on fresh contents, in random order, and compares all outputs.
-    fn sample(&mut self, rng: &mut StdRng) -> Attempt<[Ran; 2]> {
-        self.session.draw(self.slots.len(), false, rng)?;
-        self.candidate.inputs(&self.session.inputs)?;
-        let [reference, got] = if rng.random() {
-            let reference = self.reference()?;
-            [reference, self.candidate(rng)?]
-        } else {
-            let got = self.candidate(rng)?;
-            [self.reference()?, got]
-        };
-        let look = Look { tolerance: self.bench.tolerance, case: CASE, oracle: false, while_timed: true };
-        self.session.verify(self.candidate, &reference, &got, &self.slots, &look)?;
-        self.candidate.release()?;
-        self.session.reference.release()?;
-        Ok([reference, got])
-    }
-
-    fn reference(&mut self) -> Attempt<Ran> {
-        self.session.flush()?;
-        self.session.run_reference(&self.slots)
-    }
-
-    fn candidate(&mut self, rng: &mut StdRng) -> Attempt<Ran> {
-        self.session.flush()?;
-        self.session.run_candidate(self.candidate, &self.slots, self.deadline, rng)
-    }
+    let calls = (REQUEST.as_nanos() as f64 / least.max(1.0)) as usize + 1;
+    Ok((calls.clamp(1, session.slots), Duration::from_nanos(least as u64)))
 }
 
 /// The time that counts, in nanoseconds: ours, less what any request costs, but never less than half of it.
@@ -143,12 +124,12 @@ fn counted(ran: &Ran, overhead: f64) -> f64 {
 
 fn timed(
     samples: &[[Ran; 2]],
-    overhead: f64,
-    calls: usize,
+    clocks: &Clocks,
     [refused_below, floor]: [Option<f64>; 2],
     statistic: Statistic,
 ) -> Attempt<Timed> {
-    let times = |side: usize| Timing::of(samples.iter().map(|pair| counted(&pair[side], overhead) / calls as f64));
+    let calls = clocks.calls as f64;
+    let times = |side: usize| Timing::of(samples.iter().map(|pair| counted(&pair[side], clocks.overhead_ns) / calls));
     let (reference, candidate) = (times(0), times(1));
     let measured = candidate.typical_ns(statistic);
     if let Some(floor) = refused_below.filter(|floor| measured < *floor) {
@@ -157,20 +138,18 @@ fn timed(
     }
     let speedup = Speedup::over(&[(&reference, &candidate)], statistic)
         .ok_or_else(|| Fault("no samples were taken: the timing plan's repetitions are 0".to_owned()))?;
-    let speedup = doubted(speedup, candidate.typical_ns(statistic), apart(samples) / calls as f64);
+    let apart = (clocks.gaps_ns[0] - clocks.gaps_ns[1]).abs() / calls;
+    let speedup = doubted(speedup, candidate.typical_ns(statistic), apart);
     let case = CaseTiming { case: CASE.to_owned(), reference, candidate, speedup, floor_ns: floor };
     Ok(Timed { cases: vec![case], speedup, statistic })
 }
 
-/// By how much the two sides' clocks differ from one another, in nanoseconds a request: what reaching one process costs more
-/// than reaching the other. A candidate's own clock may lie; then the doubt grows, or is what it was.
-fn apart(samples: &[[Ran; 2]]) -> f64 {
-    let gap = |side: usize| {
-        let gaps: Vec<f64> =
-            samples.iter().map(|pair| pair[side].outside.as_nanos() as f64 - pair[side].inside_ns as f64).collect();
-        Statistic::Median.of(&gaps)
-    };
-    (gap(0) - gap(1)).abs()
+/// By how much our clock exceeds the one inside, in nanoseconds a request. The difference of both sides is what reaching one
+/// process costs more than reaching the other. A candidate's own clock may lie; then the doubt grows, or is what it was.
+fn gap(samples: &[[Ran; 2]], side: usize) -> f64 {
+    let gaps: Vec<f64> =
+        samples.iter().map(|pair| pair[side].outside.as_nanos() as f64 - pair[side].inside_ns as f64).collect();
+    Statistic::Median.of(&gaps)
 }
 
 /// The interval, widened by a doubt about the candidate's time.
@@ -194,7 +173,7 @@ fn clocks_agree(samples: &[[Ran; 2]], overhead: f64) -> Attempt<()> {
     let gap = |ran: &Ran| ran.outside.as_nanos() as f64 - ran.inside_ns as f64;
     let least = |side: usize| samples.iter().map(|pair| gap(&pair[side])).fold(f64::INFINITY, f64::min);
     let ours = overhead.max(least(0));
-    let allowed = |ran: &Ran| 2.0 * ours + 0.1 * ran.outside.as_nanos() as f64 + CLOCK_FLOOR_NS;
+    let allowed = |ran: &Ran| 2.0 * ours + CLOCK_SHARE * ran.outside.as_nanos() as f64 + CLOCK_FLOOR_NS;
     let apart = samples.iter().all(|[_, ran]| gap(ran) > allowed(ran));
     if samples.is_empty() || !(apart || least(1) < -CLOCK_FLOOR_NS) {
         return Ok(());
@@ -220,7 +199,9 @@ mod tests {
     #[test]
     fn a_process_that_is_only_harder_to_reach_is_not_called_slower() {
         let samples: Vec<_> = (0..20).map(|n| [ran(3300 + n, 3000 + n), ran(3500 + n % 3, 3000)]).collect();
-        let timed = timed(&samples, 300_000.0, 1, [None, None], Statistic::Median);
+        let gaps_ns = [gap(&samples, 0), gap(&samples, 1)];
+        let clocks = Clocks { calls: 1, overhead_ns: 300_000.0, gaps_ns, lost: 0 };
+        let timed = timed(&samples, &clocks, [None, None], Statistic::Median);
         let Ok(timed) = timed else { panic!("it was timed") };
         let Interval { low, high } = timed.speedup.interval;
         assert!(low < 1.0 && 1.0 < high, "{low} {high}");

@@ -46,19 +46,18 @@ impl Session {
         look: &Look<'_>,
     ) -> Attempt<Found> {
         let outputs = json!({"reference": reference.outputs, "candidate": got.outputs, "slots": slots});
-        let said = ask_about(&mut self.judge, with(&outputs, &json!({"do": "want"})))?;
-        if let Some(form) = said["form"].as_str() {
-            return Err(Failure::Interface { log: form.to_owned() }.into());
-        }
-        self.copy(&said["reads"], candidate)?;
         let Tolerance { atol, rtol, .. } = *look.tolerance;
-        let how = json!({"do": "compare", "atol": atol, "rtol": rtol, "oracle": look.oracle, "inputs": true});
+        let mut how = json!({"do": "examine", "atol": atol, "rtol": rtol, "oracle": look.oracle});
+        if !self.on_gpu {
+            let said = ask_about(&mut self.judge, with(&outputs, &json!({"do": "want"})))?;
+            formed(&said)?;
+            self.copy(&said["reads"], candidate)?;
+            how["do"] = json!("compare");
+        }
         let said = ask_about(&mut self.judge, with(&outputs, &how))?;
-        if self.on_gpu {
-            let late = ask_about(&mut self.judge, json!({"do": "late"}))?;
-            if !late["late"].is_null() {
-                return Err(candidate.peer.forbidden("go on writing its output after it had returned"));
-            }
+        formed(&said)?;
+        if said["late"].is_string() {
+            return Err(candidate.peer.forbidden("go on writing its output after it had returned"));
         }
         judged(&said, look)
     }
@@ -87,6 +86,13 @@ impl Session {
 
 fn unreadable(error: &std::io::Error) -> Trouble {
     Failure::Interface { log: format!("its output is not where it says it is: {error}") }.into()
+}
+
+fn formed(said: &Value) -> Attempt<()> {
+    match said["form"].as_str() {
+        Some(form) => Err(Failure::Interface { log: form.to_owned() }.into()),
+        None => Ok(()),
+    }
 }
 
 fn judged(said: &Value, look: &Look<'_>) -> Attempt<Found> {
