@@ -171,11 +171,12 @@ fn floors(session: &Session, machine: &Machine) -> [Option<f64>; 2] {
 /// The candidate's clock against ours, as the reference's stands against ours.
 fn clocks_agree(samples: &[[Ran; 2]], overhead: f64) -> Attempt<()> {
     let gap = |ran: &Ran| ran.outside.as_nanos() as f64 - ran.inside_ns as f64;
-    let least = |side: usize| samples.iter().map(|pair| gap(&pair[side])).fold(f64::INFINITY, f64::min);
-    let ours = overhead.max(least(0));
+    let gaps = |side: usize| samples.iter().map(move |pair| gap(&pair[side]));
+    let ours = gaps(0).fold(overhead, f64::max);
     let allowed = |ran: &Ran| 2.0 * ours + CLOCK_SHARE * ran.outside.as_nanos() as f64 + CLOCK_FLOOR_NS;
     let apart = samples.iter().all(|[_, ran]| gap(ran) > allowed(ran));
-    if samples.is_empty() || !(apart || least(1) < -CLOCK_FLOOR_NS) {
+    let least = gaps(1).fold(f64::INFINITY, f64::min);
+    if samples.is_empty() || !(apart || least < -CLOCK_FLOOR_NS) {
         return Ok(());
     }
     let median =
