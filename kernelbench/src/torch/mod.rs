@@ -14,6 +14,7 @@ mod launch;
 mod machine;
 pub mod ncu;
 mod nursery;
+mod open;
 mod options;
 mod peer;
 mod places;
@@ -28,6 +29,7 @@ mod time;
 mod verify;
 
 pub use headers::Headers;
+pub use open::{OPEN, Open};
 pub use options::Options;
 pub use python::Facts;
 pub use time::Clocks;

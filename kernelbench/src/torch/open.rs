@@ -1,0 +1,43 @@
+//! Which kinds of cheat does this workshop not exclude?
+//!
+//! Those that `docs/BIAS-kernelbench.md` calls open, by their numbers there. Every certificate names them.
+
+/// Kinds that are not excluded.
+#[derive(Clone, Copy, Debug)]
+pub struct Open {
+    /// Their numbers in the catalogue.
+    pub kinds: &'static [u32],
+    /// What they are.
+    pub what: &'static str,
+    /// What was done against them, and how far it reaches.
+    pub how: &'static str,
+}
+
+/// All of them.
+pub const OPEN: [Open; 5] = [
+    Open {
+        kinds: &[7],
+        what: "work of several calls done in one",
+        how: "calls much shorter than 20 ms are timed several to a request",
+    },
+    Open {
+        kinds: &[8],
+        what: "inputs that are kept in the second-level cache",
+        how: "it is overwritten before each sample, which may not reach what a candidate keeps there on purpose",
+    },
+    Open {
+        kinds: &[20, 21, 23],
+        what: "another kernel than it seems does the work",
+        how: "its time counts, whatever makes it; a profile names the kernels",
+    },
+    Open {
+        kinds: &[27, 34],
+        what: "a result that rests on the default weights or on the range of the inputs",
+        how: "weights are those of the constructor; inputs are tried once between -3 and 3",
+    },
+    Open {
+        kinds: &[49],
+        what: "a candidate that tells tests from use",
+        how: "it was seen on what get_inputs() draws, and once on a wider range",
+    },
+];
