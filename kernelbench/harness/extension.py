@@ -81,6 +81,7 @@ def install(built):
             return module
         except Exception as error:
             why = str(error) if isinstance(error, Fails) else f"{type(error).__name__}: {error}"
+            why = why.replace(job.arguments["build_directory"] + os.sep, "")
         module = stock(*args, **kwargs)
         seconds = time.perf_counter() - start
         built.append({"name": job.arguments["name"], "headers": "stock", "seconds": seconds, "why": why[-2000:]})
@@ -122,7 +123,7 @@ def command(tools, job, with_cuda, source, target):
     flags += ["-isystem", python] if python else []
     if with_cuda and tools._is_cuda_file(source):
         extra = split(job["extra_cuda_cflags"])
-        flags += tools.COMMON_NVCC_FLAGS + architecture(tools, job, extra) + ["--compiler-options", "-fPIC", *extra]
+        flags += tools.COMMON_NVCC_FLAGS + architecture(extra) + ["--compiler-options", "-fPIC", *extra]
         flags += [] if any(flag.startswith(("-std=", "--std")) for flag in extra) else ["-std=c++17"]
         host = ["-ccbin", os.environ["CC"]] if os.environ.get("CC") else []
         return [nvcc(tools), *host, *flags, "-c", source, "-o", target]
@@ -137,7 +138,8 @@ def linking(tools, job, with_cuda, objects, library):
     flags = split(job["extra_ldflags"])
     if with_cuda:
         folder = next((f for f in ("lib64", "lib") if os.path.isdir(os.path.join(home(tools), f))), "lib64")
-        flags += [f"-L{os.path.join(home(tools), folder)}", "-lcudart"]
+        folder = os.path.join(home(tools), folder)
+        flags += [f"-L{folder}", f"-Wl,-rpath,{folder}", "-lcudart"]
     return [*shlex.split(os.environ.get("CXX", "c++")), *objects, "-shared", *flags, "-o", library]
 
 
@@ -146,11 +148,19 @@ def split(flags):
     return [part for flag in flags or [] for part in shlex.split(flag)]
 
 
-def architecture(tools, job, extra):
-    """For which GPU: torch's own answer."""
-    if torch.cuda.is_available() or os.environ.get("TORCH_CUDA_ARCH_LIST"):
-        return tools._get_cuda_arch_flags(extra)
-    raise Fails("there is no GPU to build for")
+def architecture(extra):
+    """For which GPUs: those that the candidate's flags name, else those of TORCH_CUDA_ARCH_LIST, as torch has it."""
+    if any("arch" in flag for flag in extra):
+        return []
+    flags = []
+    for named in re.split("[ ;]+", os.environ.get("TORCH_CUDA_ARCH_LIST", "").strip(" ;")):
+        found = re.fullmatch(r"(\d+)\.(\d+[af]?)(\+PTX)?", named)
+        if not found:
+            raise Fails(f"for which GPU? TORCH_CUDA_ARCH_LIST names {named!r}")
+        number = found[1] + found[2]
+        codes = [f"sm_{number}", f"compute_{number}"] if found[3] else [f"sm_{number}"]
+        flags += [f"-gencode=arch=compute_{number},code={code}" for code in codes]
+    return flags
 
 
 def home(tools):

@@ -5,7 +5,7 @@ mod python;
 
 use python::{evaluate, problem, workshop};
 use std::{fs, path::Path};
-use warpsmith_kernelbench::{Candidate, Failure};
+use warpsmith_kernelbench::{Candidate, Failure, torch::Torch};
 
 fn candidate(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extensions").join(name);
@@ -45,4 +45,29 @@ fn only_the_errors_of_torchs_own_build_are_shown() {
         Failure::Build { log } => assert!(!log.contains("slim"), "{log}"),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn cuda_is_compiled_linked_and_loaded_with_the_slim_headers() {
+    let Some(workshop) = workshop_with_nvcc() else { return };
+    for name in ["softplus", "matmul", "layernorm", "reduction", "cumsum", "batchnorm"] {
+        // Built as it is; called is what needs no GPU.
+        let source = candidate(&format!("{name}_cuda.py"))
+            + "\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return nn.functional.softplus(x)\n";
+        evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().unwrap();
+        let labels = workshop.labels(&Candidate::new(source).id());
+        assert!(labels.iter().any(|label| label.contains("was built with the slim headers")), "{name}: {labels:?}");
+    }
+}
+
+/// The workshop, where `NVCC` names a compiler of CUDA, whose toolkit candidates then find.
+fn workshop_with_nvcc() -> Option<Torch> {
+    if std::env::var_os("NVCC").is_none() {
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), b"skipped: NVCC names no compiler of CUDA\n");
+        return None;
+    }
+    for (name, value) in [("CUDA_HOME", "the folder of that toolkit"), ("TORCH_CUDA_ARCH_LIST", "9.0")] {
+        assert!(std::env::var_os(name).is_some(), "NVCC is set: set {name} too, to {value}");
+    }
+    workshop()
 }

@@ -287,6 +287,7 @@ fn readable(facts: &Facts, harness: &Harness) -> Vec<PathBuf> {
     let mut readable: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
     readable.extend(facts.folders.iter().cloned());
     readable.push(harness.folder().to_owned());
+    readable.extend(["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from));
     readable
 }
 

@@ -110,13 +110,14 @@ extension = load_inline(
 
 
 class ModelNew(nn.Module):
-    def __init__(self, features=64):
+    def __init__(self, inside, outside):
         super().__init__()
-        self.norm = nn.BatchNorm2d(features)
+        self.linear = nn.Linear(inside, outside)
+        self.norm = nn.BatchNorm1d(outside)
 
     def forward(self, x):
         norm = self.norm
         y, _, _ = extension.batch_norm(
-            x, norm.weight, norm.bias, running_mean=norm.running_mean, running_var=norm.running_var, training=norm.training
+            self.linear(x), norm.weight, norm.bias, running_mean=norm.running_mean, running_var=norm.running_var, training=norm.training
         )
         return y

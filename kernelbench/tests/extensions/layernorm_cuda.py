@@ -99,10 +99,9 @@ extension = load_inline(
 
 
 class ModelNew(nn.Module):
-    def __init__(self, features=1024):
+    def __init__(self, shape, eps):
         super().__init__()
-        shape = (features,) if isinstance(features, int) else tuple(features)
-        self.norm = nn.LayerNorm(shape)
+        self.norm = nn.LayerNorm(shape, eps=eps)
 
     def forward(self, x):
         norm = self.norm
