@@ -3,5 +3,5 @@
 mod machine;
 mod model;
 
-pub use machine::{CHILD, cache_folder, is_problem, native, torch};
+pub use machine::{CHILD, cache_folder, cuda, is_cuda, is_problem, native, torch};
 pub use model::{Answering, Spec};

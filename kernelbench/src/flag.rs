@@ -9,6 +9,18 @@ pub(crate) const DEFAULT: [&str; 2] = ["-O3", "-march=native"];
 pub(crate) const EXPECTED: &str = "expected flags that steer optimization, warnings or macros: -O…, -m…, -f…, -W…, -g…, -D… or -U…, without paths, \
      plugins or linker options (the language sets -std)";
 
+/// The flags of a task in CUDA that names none; the architecture is the GPU's.
+pub(crate) const CUDA_DEFAULT: [&str; 1] = ["-O3"];
+
+/// What is allowed in CUDA, for people.
+pub(crate) const CUDA_EXPECTED: &str = "expected flags of nvcc that steer optimization or macros: -O…, -D…, -U…, --use_fast_math, --maxrregcount=…, \
+     --fmad=…, --ftz=…, --prec-div=…, --prec-sqrt=…, --extended-lambda, --expt-relaxed-constexpr or -lineinfo (the \
+     workshop sets -std and -arch)";
+
+const CUDA_ALLOWED: [&str; 8] =
+    ["-O", "-D", "-U", "--maxrregcount=", "--fmad=", "--ftz=", "--prec-div=", "--prec-sqrt="];
+const CUDA_WORDS: [&str; 4] = ["--use_fast_math", "--extended-lambda", "--expt-relaxed-constexpr", "-lineinfo"];
+
 const ALLOWED: [&str; 7] = ["-O", "-m", "-f", "-W", "-g", "-D", "-U"];
 
 /// Of these, the ones that read or write a file, run a program, or hand a flag to one.
@@ -41,6 +53,12 @@ pub(crate) fn is_harmless(flag: &str) -> bool {
     plain && starts(&ALLOWED) && !starts(&REFUSED)
 }
 
+/// The same of nvcc, which spells options in its own way.
+pub(crate) fn is_harmless_in_cuda(flag: &str) -> bool {
+    let plain = flag.chars().all(|c| c.is_ascii_graphic() && !"/@,\\'\"`$;&|<>".contains(c));
+    plain && (CUDA_WORDS.contains(&flag) || CUDA_ALLOWED.iter().any(|prefix| flag.starts_with(prefix)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +88,15 @@ mod tests {
             assert!(is_harmless(flag), "{flag}");
         }
         assert!(DEFAULT.into_iter().all(is_harmless));
+    }
+
+    #[test]
+    fn nor_can_a_task_in_cuda() {
+        for flag in ["-Xcompiler=-fplugin=x.so", "-ccbin=x", "--dryrun", "-O3,-x", "-I.", "-odir", "--options-file=x"] {
+            assert!(!is_harmless_in_cuda(flag), "{flag}");
+        }
+        for flag in ["-O3", "--use_fast_math", "--maxrregcount=64", "-DN=4", "--fmad=false"] {
+            assert!(is_harmless_in_cuda(flag), "{flag}");
+        }
     }
 }

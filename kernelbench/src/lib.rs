@@ -6,6 +6,7 @@ mod candidate;
 mod certificate;
 mod compare;
 pub mod cpu;
+pub mod cuda;
 mod evaluation;
 mod failure;
 mod fill;

@@ -15,10 +15,10 @@ pub use problem::problem;
 
 use crate::{
     flag,
-    task::{KernelContext, Precision, Source, Task, Tolerance},
+    task::{KernelContext, Language, Precision, Source, Task, Tolerance},
 };
 use error::Document;
-use file::TaskFile;
+use file::{Backend, TaskFile};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -79,8 +79,8 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
     let timed = cases::timed(document, file.timing.as_ref(), &cases)?;
     let tolerance = tolerance(document, &file.tolerance)?;
     let context = KernelContext {
-        language: file.language,
-        flags: flags(document, file.flags.as_deref())?,
+        language: *file.language.get_ref(),
+        flags: flags(document, file.flags.as_deref(), *file.language.get_ref())?,
         reference: reference::beside(document, &file.reference, file.entry.get_ref())?,
         tuning: tuning(document, file.tuning)?,
         entry: file.entry.into_inner(),
@@ -109,7 +109,26 @@ fn check_heading(document: &Document<'_>, file: &TaskFile) -> Result<(), TaskErr
         let help = "say in a sentence or two what the kernel computes: the model reads it";
         return document.error(&file.summary, "the summary is empty", help);
     }
+    check_backend(document, file)?;
     arguments::check_identifier(document, &file.entry, "the entry point")
+}
+
+fn check_backend(document: &Document<'_>, file: &TaskFile) -> Result<(), TaskError> {
+    let runs_on = match file.language.get_ref() {
+        Language::Cuda => Backend::Cuda,
+        Language::C | Language::Cpp => Backend::Cpu,
+        Language::Python => {
+            let help = "a kernel context is written in \"c11\", \"c++17\" or \"cuda\"; a problem in Python is a file of its own";
+            return document.error(&file.language, "a task folder cannot be in Python", help);
+        }
+    };
+    match &file.backend {
+        Some(backend) if *backend.get_ref() != runs_on => {
+            let help = "expected backend = \"cuda\" with language = \"cuda\", and backend = \"cpu\" with any other";
+            document.error(backend, "this backend does not run this language", help)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn is_plain_name(name: &str) -> bool {
@@ -133,11 +152,19 @@ fn tolerance(document: &Document<'_>, file: &file::ToleranceFile) -> Result<Tole
     }
 }
 
-fn flags(document: &Document<'_>, flags: Option<&[Spanned<String>]>) -> Result<Vec<String>, TaskError> {
-    let Some(flags) = flags else { return Ok(flag::DEFAULT.map(str::to_owned).to_vec()) };
+fn flags(
+    document: &Document<'_>,
+    flags: Option<&[Spanned<String>]>,
+    language: Language,
+) -> Result<Vec<String>, TaskError> {
+    let cuda = language == Language::Cuda;
+    let usual: &[&str] = if cuda { &flag::CUDA_DEFAULT } else { &flag::DEFAULT };
+    let Some(flags) = flags else { return Ok(usual.iter().map(ToString::to_string).collect()) };
     for flag in flags {
-        if !flag::is_harmless(flag.get_ref()) {
-            return document.error(flag, "this flag is not allowed", flag::EXPECTED);
+        let harmless = if cuda { flag::is_harmless_in_cuda } else { flag::is_harmless };
+        if !harmless(flag.get_ref()) {
+            let help = if cuda { flag::CUDA_EXPECTED } else { flag::EXPECTED };
+            return document.error(flag, "this flag is not allowed", help);
         }
     }
     Ok(flags.iter().map(|flag| flag.get_ref().clone()).collect())

@@ -122,6 +122,12 @@ impl Task {
         }
     }
 
+    /// Whether its kernels are for an NVIDIA GPU, without Python.
+    #[must_use]
+    pub fn is_cuda(&self) -> bool {
+        self.context().is_some_and(|context| context.language == Language::Cuda)
+    }
+
     /// The problem, where the task is one.
     #[must_use]
     pub fn problem(&self) -> Option<&Problem> {
@@ -174,9 +180,20 @@ pub enum Language {
     /// C++17.
     #[serde(rename = "c++17")]
     Cpp,
+    /// CUDA C++17, for an NVIDIA GPU: the entry runs on the host and launches kernels; arrays are in the GPU's memory.
+    #[serde(rename = "cuda")]
+    Cuda,
     /// Python, with PyTorch and what it builds: the language of problems.
     #[serde(rename = "python")]
     Python,
+}
+
+impl Language {
+    /// Whether it is C++, whose entries need C linkage.
+    #[must_use]
+    pub fn is_cpp(self) -> bool {
+        matches!(self, Self::Cpp | Self::Cuda)
+    }
 }
 
 /// One argument of the entry point.
@@ -227,9 +244,9 @@ pub enum Dtype {
     F32,
     /// IEEE double.
     F64,
-    /// IEEE half; in C a `uint16_t` that holds its bits.
+    /// IEEE half; in C and C++ a `uint16_t` that holds its bits, in CUDA `__half`.
     F16,
-    /// bfloat16; in C a `uint16_t` that holds its bits.
+    /// bfloat16; in C and C++ a `uint16_t` that holds its bits, in CUDA `__nv_bfloat16`.
     Bf16,
     /// 32-bit signed.
     I32,
@@ -248,10 +265,12 @@ impl Dtype {
         }
     }
 
-    /// The type in C and C++.
+    /// The type in a language that kernels are written in.
     #[must_use]
-    pub fn c_name(self) -> &'static str {
+    pub fn name_in(self, language: Language) -> &'static str {
         match self {
+            Self::F16 if language == Language::Cuda => "__half",
+            Self::Bf16 if language == Language::Cuda => "__nv_bfloat16",
             Self::F32 => "float",
             Self::F64 => "double",
             Self::F16 | Self::Bf16 => "uint16_t",

@@ -103,6 +103,7 @@ fn no_block(seen: Option<&str>) -> Unreadable {
 fn check_language(block: &Block<'_>, language: Language) -> Result<(), Unreadable> {
     let asked = match language {
         Language::C => "C11",
+        Language::Cuda => "CUDA C++17",
         Language::Cpp | Language::Python => "C++17",
     };
     let lines = code_lines(block.text);
@@ -110,7 +111,8 @@ fn check_language(block: &Block<'_>, language: Language) -> Result<(), Unreadabl
         return Err(Unreadable("its code block is empty".into()));
     }
     let by_info = OTHER_LANGUAGES.iter().find(|(info, _)| *info == block.info).map(|(_, name)| *name);
-    if let Some(other) = by_info.or_else(|| other_language(&lines)) {
+    let other = by_info.or_else(|| other_language(&lines));
+    if let Some(other) = other.filter(|other| !(*other == "CUDA" && language == Language::Cuda)) {
         return Err(Unreadable(format!("its code block is {other}; {asked} was asked for")));
     }
     let is_code = block.text.contains('(') && block.text.contains('{');

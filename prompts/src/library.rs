@@ -19,13 +19,16 @@ pub(crate) const PAGES: [(&str, &str); 11] = [
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 13] = [
+pub(crate) const BLOCKS: [(&str, &str); 16] = [
     ("again", include_str!("../templates/again.md")),
     ("code", include_str!("../templates/code.md")),
     ("coder", include_str!("../templates/coder.md")),
     ("context/kernel", include_str!("../templates/context/kernel.md")),
     ("context/reference", include_str!("../templates/context/reference.md")),
     ("context/rules", include_str!("../templates/context/rules.md")),
+    ("cuda/kernel", include_str!("../templates/context/kernel.md")),
+    ("cuda/reference", include_str!("../templates/context/reference.md")),
+    ("cuda/rules", include_str!("../templates/cuda/rules.md")),
     ("failure", include_str!("../templates/failure.md")),
     ("machine", include_str!("../templates/machine.md")),
     ("problem/kernel", include_str!("../templates/problem/kernel.md")),

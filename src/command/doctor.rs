@@ -9,7 +9,12 @@ use crate::{
     progress::plain,
     wiring,
 };
-use kernelbench::{native::Layer, profiler};
+use kernelbench::{
+    cuda,
+    gpu::{Gpu, Look},
+    native::Layer,
+    profiler,
+};
 use metrics::Machine;
 use serde::Serialize;
 use std::process::Command;
@@ -36,7 +41,7 @@ struct Findings {
     profilers: Vec<Finding>,
     confinement: Vec<Finding>,
     model: Vec<Finding>,
-    gpu: Finding,
+    gpu: Vec<Finding>,
 }
 
 /// Looks, and says what it found.
@@ -49,7 +54,7 @@ pub(super) fn doctor(arguments: &JsonArgs, layers: &Layers, environment: &Enviro
         profilers: profilers(),
         confinement: confinement(&workshop.confinement()?),
         model: model(&layers.config, environment),
-        gpu: gpu(),
+        gpu: vec![gpu(), nvcc(), ncu()],
     };
     let able = findings.compilers.first().is_some_and(|compiler| compiler.found);
     if arguments.json {
@@ -78,13 +83,12 @@ fn tell(findings: &Findings) {
         ("profilers", &findings.profilers),
         ("confinement of candidates", &findings.confinement),
         ("model", &findings.model),
+        ("GPU, for problems and for kernels in CUDA", &findings.gpu),
     ];
     for (title, section) in sections {
         say(&format!("{title}:"));
         section.iter().for_each(tell_one);
     }
-    say("GPU:");
-    tell_one(&findings.gpu);
 }
 
 fn tell_one(finding: &Finding) {
@@ -172,12 +176,47 @@ fn model(config: &Config, environment: &Environment) -> Vec<Finding> {
     ]
 }
 
+/// What the driver's management library says.
 fn gpu() -> Finding {
-    Finding {
-        what: "GPU".into(),
-        found: false,
-        detail: "this command does not look for one: kernel contexts run on the processor; `evaluate` and `run` find it for problems".into(),
-        advice: None,
+    let what = "GPU (NVML)".to_owned();
+    let advice = "without one, problems in KernelBench's format run with --device cpu, and kernels in CUDA not at all";
+    match Gpu::at(0) {
+        Ok(gpu) => Finding { what, found: true, detail: described(&gpu), advice: None },
+        Err(why) => Finding { what, found: false, detail: why, advice: Some(advice.into()) },
+    }
+}
+
+fn described(gpu: &Gpu) -> String {
+    let facts = gpu.facts().into_iter().take(6).map(|fact| format!("{} {}", fact.name, fact.value));
+    let Look { sm_mhz, celsius, slowed_by, processes, .. } = gpu.look();
+    let now = [
+        sm_mhz.map(|mhz| format!("now at {mhz} MHz")),
+        celsius.map(|celsius| format!("{celsius} °C")),
+        (!slowed_by.is_empty()).then(|| format!("held down by {}", slowed_by.join(" and "))),
+        (!processes.is_empty()).then(|| format!("{} processes compute on it", processes.len())),
+    ];
+    let name = gpu.name().unwrap_or_else(|| "an NVIDIA GPU".to_owned());
+    [name].into_iter().chain(facts).chain(now.into_iter().flatten()).collect::<Vec<_>>().join(", ")
+}
+
+fn nvcc() -> Finding {
+    let what = "CUDA C++ (nvcc)".to_owned();
+    let advice =
+        "without it no kernel in CUDA can be built; install the CUDA toolkit, or name one in NVCC or CUDA_HOME";
+    let version = cuda::find_nvcc().ok_or_else(|| "it is neither on the PATH nor where it is usually put".to_owned());
+    match version.and_then(|program| Ok(format!("{} ({})", cuda::nvcc_version(&program)?, program.display()))) {
+        Ok(version) => Finding { what, found: true, detail: version, advice: None },
+        Err(why) => Finding { what, found: false, detail: why, advice: Some(advice.into()) },
+    }
+}
+
+fn ncu() -> Finding {
+    let what = "hardware counters of the GPU (ncu)".to_owned();
+    let advice = "without it the Judge sees no metrics of the GPU; install Nsight Compute, and allow counters to all users \
+                  (NVreg_RestrictProfilingToAdminUsers=0) where this program is not root";
+    match first_line("ncu", &["--version"]) {
+        Ok(version) => Finding { what, found: true, detail: version, advice: None },
+        Err(why) => Finding { what, found: false, detail: why, advice: Some(advice.into()) },
     }
 }
 

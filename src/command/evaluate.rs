@@ -56,6 +56,10 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
         examine(&torch, arguments, &layers.config, &labels, start)
     } else if arguments.simulate {
         examine(&Simulated::new(), arguments, &layers.config, &none, start)
+    } else if wiring::is_cuda(&arguments.task) {
+        let cuda = wiring::cuda(&layers.config)?;
+        let labels = |_: &Task, candidate: &CandidateId| cuda.labels(candidate);
+        examine(&cuda, arguments, &layers.config, &labels, start)
     } else {
         examine(&wiring::native(&layers.config)?, arguments, &layers.config, &none, start)
     }

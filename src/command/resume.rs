@@ -21,6 +21,7 @@ use agents::{
     trajectory::{Round, Trajectory},
 };
 use kernelbench::{Hash, Simulated, Task, Workshop};
+use metrics::MachineKind;
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 /// Goes on.
@@ -32,6 +33,8 @@ pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Envi
         go_on(wiring::torch(&config)?, arguments, &folder, &header, &config, environment)
     } else if header.simulated {
         go_on(Simulated::new(), arguments, &folder, &header, &config, environment)
+    } else if header.machine.kind == MachineKind::Gpu {
+        go_on(wiring::cuda(&config)?, arguments, &folder, &header, &config, environment)
     } else {
         go_on(wiring::native(&config)?, arguments, &folder, &header, &config, environment)
     }

@@ -27,6 +27,8 @@ pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environ
         begin(wiring::torch(&layers.config)?, &plan, arguments, &layers.config, environment)
     } else if arguments.simulate {
         begin(Simulated::new(), &plan, arguments, &layers.config, environment)
+    } else if plan.task.is_cuda() {
+        begin(wiring::cuda(&layers.config)?, &plan, arguments, &layers.config, environment)
     } else {
         begin(wiring::native(&layers.config)?, &plan, arguments, &layers.config, environment)
     }

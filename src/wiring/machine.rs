@@ -3,6 +3,8 @@
 use crate::{config::Config, exit::Trouble};
 use kernelbench::{
     cpu,
+    cuda::{self, Cuda},
+    load,
     native::{Native, NativeOptions},
     torch::{Headers, Options, Torch},
 };
@@ -33,6 +35,31 @@ pub fn native(config: &Config) -> Result<Native, Trouble> {
 #[must_use]
 pub fn is_problem(task: &Path) -> bool {
     task.extension().is_some_and(|extension| extension == "py")
+}
+
+/// Whether a task is a folder of a kernel in CUDA.
+#[must_use]
+pub fn is_cuda(task: &Path) -> bool {
+    load::task(task).is_ok_and(|task| task.is_cuda())
+}
+
+/// The workshop for kernels in CUDA, on the GPU that the settings name, else on the first.
+///
+/// # Errors
+///
+/// If there is no GPU, no driver, no nvcc, or the program does not know where it lies.
+pub fn cuda(config: &Config) -> Result<Cuda, Trouble> {
+    let cache = cache_folder(config)?;
+    let program =
+        std::env::current_exe().map_err(|e| Trouble::machine(format!("cannot find this program's own file: {e}")))?;
+    let device = config.workshop.device.as_str();
+    let ordinal = device.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+    let ordinal = ordinal.or(["", "cuda"].contains(&device).then_some(0)).ok_or_else(|| {
+        Trouble::usage(format!("kernels in CUDA run on a GPU: expected --device cuda:0 or the like, found {device:?}"))
+    })?;
+    let usual = cuda::Options::new(program, vec![CHILD.into()], cache.join("builds"));
+    Cuda::new(cuda::Options { ordinal, ..usual })
+        .map_err(|fault| Trouble::machine(format!("{fault}; `warpsmith doctor` says what is there")))
 }
 
 /// The workshop for problems in `KernelBench`'s format, on the device that the settings name, else on the first NVIDIA

@@ -12,7 +12,8 @@ pub(super) struct TaskFile {
     pub(super) schema: Spanned<i64>,
     pub(super) name: Spanned<String>,
     pub(super) summary: Spanned<String>,
-    pub(super) language: Language,
+    pub(super) backend: Option<Spanned<Backend>>,
+    pub(super) language: Spanned<Language>,
     pub(super) entry: Spanned<String>,
     pub(super) reference: Spanned<String>,
     pub(super) flags: Option<Vec<Spanned<String>>>,
@@ -26,6 +27,14 @@ pub(super) struct TaskFile {
     pub(super) final_case: Vec<CaseFile>,
     #[serde(default)]
     pub(super) tuning: BTreeMap<Spanned<String>, Spanned<Vec<i64>>>,
+}
+
+/// Where a kernel runs. The language says it too; a task may say both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Backend {
+    Cpu,
+    Cuda,
 }
 
 /// An argument; without a size it is a scalar.

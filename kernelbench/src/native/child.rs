@@ -34,6 +34,7 @@ static CONTROL: AtomicI32 = AtomicI32::new(-1);
 ///
 /// The same sub-command starts confined Python processes.
 pub fn child_main() -> ! {
+    crate::cuda::run_if_asked();
     if let Some(launch) = crate::torch::launch_asked_for() {
         crate::torch::launch(&launch);
     }

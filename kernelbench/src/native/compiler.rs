@@ -37,7 +37,7 @@ const MEMORY: u64 = 8 << 30;
 const LOG_LINES: usize = 150;
 
 /// What a compiler reads beside the system's libraries.
-const READABLE: [&str; 5] = ["/usr", "/bin", "/sbin", "/etc/alternatives", "/proc/cpuinfo"];
+pub(crate) const READABLE: [&str; 5] = ["/usr", "/bin", "/sbin", "/etc/alternatives", "/proc/cpuinfo"];
 
 /// The system's compilers and the builds they have made.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Compiler {
         let standard = match context.language {
             Language::C => "-std=c11",
             Language::Cpp => "-std=c++17",
-            Language::Python => return Err(no_compiler()),
+            Language::Cuda | Language::Python => return Err(no_compiler()),
         };
         // A task from a run's folder has not been through the reader of task files.
         if let Some(flag) = context.flags.iter().find(|flag| !flag::is_harmless(flag)) {
@@ -116,7 +116,7 @@ impl Compiler {
         let (variable, default) = match language {
             Language::C => ("CC", "gcc"),
             Language::Cpp => ("CXX", "g++"),
-            Language::Python => return Err(no_compiler()),
+            Language::Cuda | Language::Python => return Err(no_compiler()),
         };
         let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(toolchain) = known.get(default) {
@@ -270,5 +270,5 @@ fn missing(program: &OsString, variable: &str) -> Fault {
 }
 
 fn no_compiler() -> Fault {
-    Fault("this workshop builds C and C++ alone: a kernel context in Python cannot be built".to_owned())
+    Fault("this workshop builds C and C++ alone: a kernel context in CUDA or Python cannot be built".to_owned())
 }

@@ -4,25 +4,25 @@
 //! text alone, it runs in a confined process of its own that holds neither the reference nor the expected outputs nor the
 //! clock that counts, and nothing that it says is believed.
 
-mod calls;
+pub(crate) mod calls;
 mod certify;
 mod check;
 mod child;
-mod compiler;
-mod confine;
-mod cores;
-mod enclosure;
-mod plan;
+pub(crate) mod compiler;
+pub(crate) mod confine;
+pub(crate) mod cores;
+pub(crate) mod enclosure;
+pub(crate) mod plan;
 pub(crate) mod process;
 mod sanitizer;
 mod segment;
 mod standalone;
 mod time;
-mod trial;
+pub(crate) mod trial;
 pub(crate) mod trouble;
-mod unit;
+pub(crate) mod unit;
 mod wire;
-mod worker;
+pub(crate) mod worker;
 
 pub use child::child_main;
 pub use wire::Layer;

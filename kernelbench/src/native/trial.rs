@@ -164,7 +164,7 @@ pub(crate) fn trusted<T>(attempt: Attempt<T>, when: &str) -> Attempt<T> {
     })
 }
 
-fn mismatch(case: String, array: &Array, found: &Comparison, while_timed: bool) -> Failure {
+pub(crate) fn mismatch(case: String, array: &Array, found: &Comparison, while_timed: bool) -> Failure {
     Failure::Mismatch {
         case,
         argument: array.name.clone(),
@@ -180,7 +180,7 @@ fn mismatch(case: String, array: &Array, found: &Comparison, while_timed: bool) 
 }
 
 /// The element that outputs hold before a call: a NaN with a random payload, or a random whole number.
-fn poison(dtype: Dtype, noise: [u8; 8]) -> [u8; 8] {
+pub(crate) fn poison(dtype: Dtype, noise: [u8; 8]) -> [u8; 8] {
     let word = u64::from_ne_bytes(noise);
     let narrow = |bits: u16| {
         let mut bytes = [0; 8];

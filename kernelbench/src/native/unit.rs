@@ -14,20 +14,24 @@ pub(crate) fn ending(language: Language) -> &'static str {
     match language {
         Language::C => "c",
         Language::Cpp => "cpp",
+        Language::Cuda => "cu",
         Language::Python => "py",
     }
 }
 
 /// The declaration of the entry point.
 pub(crate) fn prototype(context: &KernelContext) -> String {
-    let parameters: Vec<String> = context.arguments.iter().map(parameter).collect();
-    let linkage = if context.language == Language::Cpp { "extern \"C\" " } else { "" };
+    let mut parameters: Vec<String> = context.arguments.iter().map(|a| parameter(a, context.language)).collect();
+    if context.language == Language::Cuda {
+        parameters.push("cudaStream_t stream".to_owned());
+    }
+    let linkage = if context.language.is_cpp() { "extern \"C\" " } else { "" };
     let parameters = if parameters.is_empty() { "void".to_owned() } else { parameters.join(", ") };
     format!("{linkage}void {}({parameters});", context.entry)
 }
 
-fn parameter(argument: &Argument) -> String {
-    let (c, name) = (argument.dtype.c_name(), &argument.name);
+fn parameter(argument: &Argument, language: Language) -> String {
+    let (c, name) = (argument.dtype.name_in(language), &argument.name);
     match &argument.kind {
         ArgumentKind::Scalar => format!("{c} {name}"),
         ArgumentKind::Array { transfer: Transfer::In, .. } => format!("const {c} *{name}"),
@@ -62,7 +66,7 @@ pub(crate) fn caller(context: &KernelContext) -> String {
 /// The arguments of a call, taken from an array of pointers called `arguments`.
 pub(crate) fn passed(context: &KernelContext) -> String {
     let unpack = |(at, argument): (usize, &Argument)| {
-        let c = argument.dtype.c_name();
+        let c = argument.dtype.name_in(context.language);
         match argument.kind {
             ArgumentKind::Scalar => format!("*({c} *)arguments[{at}]"),
             ArgumentKind::Array { .. } => format!("({c} *)arguments[{at}]"),

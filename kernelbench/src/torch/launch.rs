@@ -59,7 +59,8 @@ pub(crate) fn main(json: &str) -> ! {
     std::process::exit(127)
 }
 
-fn confine(launch: &Launch) -> Vec<Layer> {
+/// Applies every layer, and says how each came out.
+pub(crate) fn confine(launch: &Launch) -> Vec<Layer> {
     vec![
         layer("resource limits", "files, processes and memory are limited", limits(launch)),
         layer("namespaces", "it has no network", namespaces()),

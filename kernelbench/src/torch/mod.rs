@@ -6,20 +6,20 @@
 
 mod certify;
 mod check;
-mod company;
+pub(crate) mod company;
 mod harness;
 mod headers;
 mod judge;
-mod launch;
+pub(crate) mod launch;
 mod machine;
 pub mod ncu;
-mod nursery;
+pub(crate) mod nursery;
 mod open;
 mod options;
-mod peer;
+pub(crate) mod peer;
 mod places;
 mod profile;
-mod python;
+pub(crate) mod python;
 mod runner;
 mod sample;
 mod session;

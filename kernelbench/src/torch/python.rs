@@ -29,7 +29,7 @@ const MOST_PRINTED: u64 = 32 << 20;
 /// How long a process may take to import torch and find its device.
 const START: Duration = Duration::from_secs(120);
 /// What both sides may read beside Python's own folders.
-const SYSTEM: [&str; 11] =
+pub(crate) const SYSTEM: [&str; 11] =
     ["/bin", "/sbin", "/usr", "/lib", "/lib64", "/lib32", "/etc", "/opt", "/proc", "/sys", "/nix/store"];
 /// Variables of ours that a Python process keeps: where compilers and libraries are, and nothing else.
 const KEPT: [&str; 10] = [
@@ -292,7 +292,7 @@ fn readable(facts: &Facts, harness: &Harness) -> Vec<PathBuf> {
 }
 
 /// A user that is nobody else's.
-fn own_user() -> u32 {
+pub(crate) fn own_user() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     let free = |user: &u32| Company::of(0, Some(*user)).others().is_empty();
@@ -300,7 +300,7 @@ fn own_user() -> u32 {
     users.into_iter().find(free).unwrap_or(65534)
 }
 
-fn give(folder: &Path, user: u32) -> std::io::Result<()> {
+pub(crate) fn give(folder: &Path, user: u32) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {

@@ -1,7 +1,7 @@
 //! How does a machine read?
 
 use super::text::one_line;
-use metrics::Machine;
+use metrics::{Machine, MachineKind};
 use minijinja::{Value, context};
 
 /// The values that `machine.md` names.
@@ -13,6 +13,7 @@ pub(crate) fn machine(machine: &Machine) -> Value {
     context! {
         name => one_line(&machine.name),
         arch => one_line(&machine.arch),
+        gpu => machine.kind == MachineKind::Gpu,
         facts => machine.facts.iter().map(fact).collect::<Vec<_>>(),
         bandwidths => machine.bandwidths.iter().map(bandwidth).collect::<Vec<_>>(),
         peak => machine.peak_flops.map(|flops| rate(flops, "FLOP/s")),

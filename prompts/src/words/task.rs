@@ -14,12 +14,12 @@ pub(crate) fn task(task: &Task) -> Value {
         Source::Problem(problem) => return self::problem(task, problem),
     };
     context! {
-        kind => "context",
+        kind => if task.is_cuda() { "cuda" } else { "context" },
         name => one_line(&task.name),
         summary => clean(task.summary.trim()),
         language => language_name(kernel.language),
         fence => fence(kernel.language),
-        cpp => kernel.language == Language::Cpp,
+        cpp => kernel.language.is_cpp(),
         entry => kernel.entry.as_str(),
         prototype => prototype(kernel),
         arguments => kernel.arguments.iter().map(argument).collect::<Vec<_>>(),
@@ -70,6 +70,7 @@ fn language_name(language: Language) -> &'static str {
     match language {
         Language::C => "C11",
         Language::Cpp => "C++17",
+        Language::Cuda => "CUDA C++17",
         Language::Python => "Python",
     }
 }
@@ -78,18 +79,22 @@ fn fence(language: Language) -> &'static str {
     match language {
         Language::C => "c",
         Language::Cpp => "cpp",
+        Language::Cuda => "cuda",
         Language::Python => "python",
     }
 }
 
 fn prototype(kernel: &KernelContext) -> String {
-    let linkage = if kernel.language == Language::Cpp { "extern \"C\" " } else { "" };
-    let arguments: Vec<String> = kernel.arguments.iter().map(parameter).collect();
+    let linkage = if kernel.language.is_cpp() { "extern \"C\" " } else { "" };
+    let mut arguments: Vec<String> = kernel.arguments.iter().map(|a| parameter(a, kernel.language)).collect();
+    if kernel.language == Language::Cuda {
+        arguments.push("cudaStream_t stream".to_owned());
+    }
     format!("{linkage}void {}({});", kernel.entry, arguments.join(", "))
 }
 
-fn parameter(argument: &Argument) -> String {
-    let (c_type, name) = (argument.dtype.c_name(), &argument.name);
+fn parameter(argument: &Argument, language: Language) -> String {
+    let (c_type, name) = (argument.dtype.name_in(language), &argument.name);
     match &argument.kind {
         ArgumentKind::Scalar => format!("{c_type} {name}"),
         ArgumentKind::Array { transfer: Transfer::In, .. } => format!("const {c_type}* {name}"),
@@ -137,6 +142,10 @@ fn fill_name(fill: &Fill) -> String {
 fn dtype_notes(kernel: &KernelContext) -> Vec<&'static str> {
     let has = |dtype| kernel.arguments.iter().any(|a| a.dtype == dtype);
     let mut notes = Vec::new();
+    if kernel.language == Language::Cuda {
+        notes.push("Arrays are pointers to the GPU's memory; scalars are passed by value on the host.");
+        return notes;
+    }
     if has(Dtype::F16) {
         notes.push("f16 is IEEE half precision; a `uint16_t` holds its bits.");
     }

@@ -1,0 +1,138 @@
+//! What exactly can be claimed of the best candidate?
+//!
+//! It is built again from its text, runs in new processes on new inputs, on the task's own cases and on those that the loop
+//! never saw. What could not be looked at stands in the certificate too.
+
+use super::{
+    Inner,
+    check::{self, Pair},
+    context,
+    judge::Side,
+    runner::Runner,
+    time::{self, Around},
+};
+use crate::{
+    candidate::Candidate,
+    certificate::{Certificate, Checked, Verdict},
+    evaluation::Timed,
+    failure::Fault,
+    native::{
+        compiler::private_folder,
+        trial::trusted,
+        trouble::{Attempt, outcome},
+    },
+    suite::Suite,
+    task::{Case, Task},
+    workshop::TimingPlan,
+};
+
+/// What this workshop cannot exclude on any machine.
+const NOT_EXCLUDED: [(&str, &str); 5] = [
+    (
+        "out-of-bounds reads and races on the GPU",
+        "compute-sanitizer is not run yet; writes are seen a page around each argument",
+    ),
+    ("work of several calls done in one", "a timed request holds many calls, each on arguments of its own"),
+    (
+        "an end that is told some microseconds too early",
+        "its outputs are read at once, last written first; what is done by then counts as done",
+    ),
+    (
+        "a candidate that tells tests from use",
+        "it was seen on random contents of the task's shapes, and on nothing else",
+    ),
+    ("another machine's times", "one process on this GPU was measured, with the data out of the cache"),
+];
+
+pub(super) fn certify(
+    inner: &Inner,
+    task: &Task,
+    candidate: &Candidate,
+    plan: &TimingPlan,
+) -> Result<Certificate, Fault> {
+    let mut checked = vec![];
+    let verdict = match outcome(examine(inner, task, candidate, plan, &mut checked))? {
+        Ok(timed) => Verdict::Certified(timed),
+        Err(failure) => Verdict::Refused(failure),
+    };
+    let build = inner.nvcc.command_line(context(task))?;
+    Ok(Certificate { candidate: candidate.id(), verdict, checked, build, machine: inner.machine.name.clone() })
+}
+
+fn examine(
+    inner: &Inner,
+    task: &Task,
+    candidate: &Candidate,
+    plan: &TimingPlan,
+    checked: &mut Vec<Checked>,
+) -> Attempt<Timed> {
+    let place = std::env::temp_dir();
+    let (ours, theirs) = (private_folder(&place)?, private_folder(&place)?);
+    let context = context(task);
+    let reference = trusted(inner.nvcc.compile(context, &context.reference, ours.path()), "while it was built")?;
+    let object = inner.nvcc.compile(context, candidate.source(), theirs.path())?;
+    checked.push(done("rebuilt from its source alone", "in an empty folder, without the cache of builds"));
+    let mut bench = inner.bench();
+    bench.reference = None;
+    inner.spare.settle();
+    let mut one = inner.launcher.start(bench.judge.handle(Side::Reference).map_err(super::judge::broken)?)?;
+    trusted(one.load(&reference), "while it was loaded")?;
+    let mut two = inner.launcher.start(bench.judge.handle(Side::Candidate).map_err(super::judge::broken)?)?;
+    two.load(&object)?;
+    let ours = [&one, &two].map(Runner::id);
+    let mut pair = Pair {
+        judge: &bench.judge,
+        reference: &mut one,
+        candidate: &mut two,
+        context,
+        tolerance: &task.tolerance,
+        floor: inner.options.deadline_floor,
+        memory_mib: inner.options.memory_mib,
+    };
+    let mut rng = inner.rng();
+    let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
+    check::check(&mut pair, &cases, &mut rng)?;
+    let what = format!("outputs on {} shapes, {} of them new to it", cases.len(), task.final_cases.len());
+    checked.push(done(&what, "fresh processes and fresh inputs, twice each; every element beside the reference's"));
+    checked.push(done("its surroundings", "inputs unchanged, nothing written beside an argument"));
+    let suite = Suite::of_task(task);
+    let around = Around {
+        timing: plan,
+        machine: &inner.machine,
+        gpu: inner.gpu.as_ref(),
+        ours: &inner.everyone(&ours),
+        trusted: false,
+    };
+    let (timed, disturbed) = time::time(&mut pair, &suite, &around, &mut rng)?;
+    let how = format!(
+        "{} pairs of requests a shape in random order, new inputs each; outputs compared too",
+        plan.repetitions
+    );
+    checked.push(done(&format!("times beside the reference's, on {} shapes", suite.timed.len()), &how));
+    checked.push(done("two clocks agree", "events in its process and the clock outside, which counts"));
+    checked.push(done("no faster than the GPU moves the data", "the best bandwidth measured here"));
+    checked.push(undisturbed(inner, &disturbed));
+    for layer in &two.peer.layers {
+        checked.push(Checked {
+            what: format!("confined: {}", layer.name),
+            done: layer.in_force,
+            how: layer.why.clone(),
+        });
+    }
+    checked.extend(NOT_EXCLUDED.map(|(what, how)| Checked { what: what.into(), done: false, how: how.into() }));
+    Ok(timed)
+}
+
+/// Whether the GPU was left alone at its full clocks, as far as it says.
+fn undisturbed(inner: &Inner, disturbed: &[String]) -> Checked {
+    let what = "a GPU left alone at its full clocks".to_owned();
+    match (inner.gpu, disturbed) {
+        (None, _) => Checked { what, done: false, how: "NVML could not be asked".to_owned() },
+        (_, []) => Checked { what, done: true, how: "NVML was asked before and after each shape".to_owned() },
+        (_, told) => Checked { what, done: false, how: told.join("; ") },
+    }
+}
+
+fn done(what: &str, how: &str) -> Checked {
+    Checked { what: what.to_owned(), done: true, how: how.to_owned() }
+}

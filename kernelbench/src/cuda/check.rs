@@ -1,0 +1,108 @@
+//! Is it right on every case?
+
+use super::{
+    judge::{Draw, Judge, MOST_ARRAYS, MOST_SLOTS, Side, broken},
+    runner::{Ran, Runner},
+};
+use crate::{
+    failure::Fault,
+    native::{
+        plan::Plan,
+        trial::{self, deadline, trusted},
+        trouble::Attempt,
+    },
+    task::{Case, KernelContext, Tolerance},
+};
+use rand::rngs::StdRng;
+use std::time::Duration;
+
+/// The reference's own deadline.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Draws on which each case is checked: the second lies at the same addresses as the first.
+const DRAWS: usize = 2;
+
+/// Both children at one GPU, and what decides about them.
+pub(crate) struct Pair<'a> {
+    pub(crate) judge: &'a Judge,
+    pub(crate) reference: &'a mut Runner,
+    pub(crate) candidate: &'a mut Runner,
+    pub(crate) context: &'a KernelContext,
+    pub(crate) tolerance: &'a Tolerance,
+    /// What every deadline has beside twenty times the reference's time.
+    pub(crate) floor: Duration,
+    /// Memory that a kernel may take beyond its arguments, in MiB.
+    pub(crate) memory_mib: u64,
+}
+
+/// Compares with the reference on every case.
+pub(crate) fn check(pair: &mut Pair<'_>, cases: &[Case], rng: &mut StdRng) -> Attempt<()> {
+    let before = pair.free()?;
+    for case in cases {
+        let plan = trial::plan(pair.context, case)?;
+        pair.prepare(&plan, 1)?;
+        for _ in 0..DRAWS {
+            let draw = Draw::new(&plan, rng);
+            pair.fill(&plan, 1, &draw)?;
+            let reference = pair.call_reference(1)?;
+            pair.call_candidate(1, deadline(reference.outside, pair.floor))?;
+            pair.judge.verify(&plan, 1, &draw, pair.tolerance, false)?;
+        }
+        if before.saturating_sub(pair.free()?) > pair.memory_mib << 20 {
+            return Err(pair.candidate.too_much_memory());
+        }
+    }
+    pair.candidate.be_alone()
+}
+
+/// How many slots of a case an arena holds.
+///
+/// # Errors
+/// In words, where not one fits.
+pub(crate) fn slots(judge_bytes: usize, plan: &Plan) -> Result<usize, String> {
+    if plan.arrays.len() > MOST_ARRAYS {
+        return Err(format!("case `{}` has {} arrays, the limit is {MOST_ARRAYS}", plan.case, plan.arrays.len()));
+    }
+    match judge_bytes / plan.slot_bytes.max(1) {
+        0 => Err(format!(
+            "case `{}` takes {} MiB, the limit is {} MiB",
+            plan.case,
+            plan.slot_bytes >> 20,
+            judge_bytes >> 20
+        )),
+        slots => Ok(slots.min(MOST_SLOTS)),
+    }
+}
+
+impl Pair<'_> {
+    /// Tells both which case is called.
+    pub(crate) fn prepare(&mut self, plan: &Plan, slots: usize) -> Attempt<()> {
+        self::slots(self.judge.arena_bytes(), plan).map_err(Fault)?;
+        trusted(self.reference.case(plan, slots), "before it was called")?;
+        self.candidate.case(plan, slots)
+    }
+
+    /// Writes the same inputs for both.
+    pub(crate) fn fill(&self, plan: &Plan, slots: usize, draw: &Draw) -> Attempt<()> {
+        let filled = self.judge.fill(Side::Reference, plan, slots, draw);
+        let filled = filled.and_then(|()| self.judge.fill(Side::Candidate, plan, slots, draw));
+        Ok(filled.map_err(broken)?)
+    }
+
+    /// Has the reference called, with the cache emptied before; its failure is the machine's or the task's fault.
+    pub(crate) fn call_reference(&mut self, count: usize) -> Attempt<Ran> {
+        self.judge.flush().map_err(broken)?;
+        trusted(self.reference.call(count, PATIENCE), "in its own process")
+    }
+
+    /// Has the candidate called, with the cache emptied before.
+    pub(crate) fn call_candidate(&mut self, count: usize, deadline: Duration) -> Attempt<Ran> {
+        self.judge.flush().map_err(broken)?;
+        self.candidate.call(count, deadline)
+    }
+
+    /// Bytes of the GPU's memory that are free.
+    fn free(&self) -> Result<u64, Fault> {
+        let memory = self.judge.device.enter().and_then(|()| self.judge.device.memory());
+        memory.map(|[free, _]| free).map_err(broken)
+    }
+}

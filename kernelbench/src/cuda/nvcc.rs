@@ -1,0 +1,215 @@
+//! How does a source in CUDA become a shared object?
+//!
+//! By nvcc in a private folder, confined as the system's compiler is for C++: it gets the candidate's text after a
+//! declaration of the entry, and beside it a file of ours that calls the entry. What was built once under the same text,
+//! flags, compiler and architecture is not built again.
+
+use super::unit;
+use crate::{
+    failure::{Failure, Fault},
+    flag,
+    hash::Hash,
+    native::{
+        compiler::{self, READABLE, private_folder},
+        confine::Limits,
+        enclosure::Enclosure,
+        trouble::{Attempt, fault},
+        worker::Launch,
+    },
+    task::KernelContext,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// How long one compilation may take, in seconds of the processor's.
+const SECONDS: u64 = 240;
+/// What one file of it may hold, in bytes.
+const LARGEST_FILE: u64 = 256 << 20;
+/// Its address space, in bytes.
+const MEMORY: u64 = 16 << 30;
+
+/// The CUDA compiler of this machine, for one architecture.
+#[derive(Clone, Debug)]
+pub(crate) struct Nvcc {
+    program: PathBuf,
+    version: String,
+    arch: String,
+    launch: Launch,
+    cache: PathBuf,
+}
+
+/// Where nvcc is: what `NVCC` names, else in `CUDA_HOME` or `CUDA_PATH`, else on the `PATH`, else where its installer puts
+/// it.
+#[must_use]
+pub fn find() -> Option<PathBuf> {
+    let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(named) = given("NVCC") {
+        return Some(named);
+    }
+    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(given).map(|home| home.join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = homes.chain(std::env::split_paths(&path)).chain(["/usr/local/cuda/bin".into()]);
+    folders.map(|folder| folder.join("nvcc")).find(|program| program.is_file())
+}
+
+/// What nvcc says of its version: `release 13.0, V13.0.88`.
+///
+/// # Errors
+/// In words, where it cannot be started.
+pub fn version(program: &Path) -> Result<String, String> {
+    let output = Command::new(program).arg("--version").env_clear().env("PATH", path()).output();
+    let output = output.map_err(|e| format!("{} cannot be started: {e}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find(|line| line.contains("release")).or(text.lines().next());
+    line.map(str::to_owned).ok_or_else(|| format!("{} says nothing of its version", program.display()))
+}
+
+fn path() -> std::ffi::OsString {
+    std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
+}
+
+impl Nvcc {
+    /// nvcc for a GPU of this compute capability, with a cache of builds in this folder.
+    pub(crate) fn new(launch: Launch, cache: PathBuf, capability: &str) -> Result<Self, Fault> {
+        let program = find().ok_or_else(|| {
+            Fault(
+                "there is no nvcc, which builds kernels in CUDA: install the CUDA toolkit, or name one in NVCC or \
+                 CUDA_HOME"
+                    .to_owned(),
+            )
+        })?;
+        let program = program.canonicalize().unwrap_or(program);
+        let version = version(&program).map_err(Fault)?;
+        Ok(Self { program, version, arch: architecture(capability), launch, cache })
+    }
+
+    /// What it says of its version.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Builds a source, or finds it built, and returns its shared object.
+    pub(crate) fn build(&self, context: &KernelContext, source: &str) -> Attempt<PathBuf> {
+        let flags = self.flags(context)?;
+        let texts = [unit::candidate(context, source), unit::caller(context)];
+        self.cached(&[&texts[0], &texts[1], &flags.join("\n")], "so", |folder| self.compile(context, source, folder))
+    }
+
+    /// Builds a source in a folder of the caller's, whatever the cache holds.
+    pub(crate) fn compile(&self, context: &KernelContext, source: &str, folder: &Path) -> Attempt<PathBuf> {
+        let write = |name: &str, text: &str| {
+            fs::write(folder.join(name), text).map_err(fault("cannot write the source to be built"))
+        };
+        write(unit::FILE, &unit::candidate(context, source))?;
+        write(unit::CALLER, &unit::caller(context))?;
+        let mut command = self.command(folder);
+        command.args(self.flags(context)?).args(["-shared", "-Xcompiler=-fPIC", "-Xlinker=-zdefs", "-Xlinker=-znow"]);
+        command.args(["-o", "kernel.so", unit::FILE, unit::CALLER]);
+        match compiler::run(&mut command, folder)? {
+            None => Ok(folder.join("kernel.so")),
+            Some(log) => Err(blame(&context.entry, log).into()),
+        }
+    }
+
+    /// Builds the trusted side's kernels, or finds them built, and returns their image.
+    pub(crate) fn image(&self, source: &str) -> Attempt<Vec<u8>> {
+        let built = self.cached(&[source], "cubin", |folder| {
+            fs::write(folder.join("judge.cu"), source).map_err(fault("cannot write the judge's kernels"))?;
+            let mut command = self.command(folder);
+            command.args(["-std=c++17", "-O3", "-cubin", "-o", "judge.cubin", "judge.cu"]);
+            match compiler::run(&mut command, folder)? {
+                None => Ok(folder.join("judge.cubin")),
+                Some(log) => {
+                    Err(Fault(format!("the workshop's own kernels do not build with this nvcc:\n{log}")).into())
+                }
+            }
+        })?;
+        Ok(fs::read(&built).map_err(fault(format_args!("cannot read {}", built.display())))?)
+    }
+
+    /// The command that builds, for people.
+    pub(crate) fn command_line(&self, context: &KernelContext) -> Result<String, Fault> {
+        let flags = self.flags(context)?.join(" ");
+        Ok(format!("nvcc -arch={} {flags} -shared ({})", self.arch, self.version))
+    }
+
+    fn flags(&self, context: &KernelContext) -> Result<Vec<String>, Fault> {
+        // A task from a run's folder has not been through the reader of task files.
+        if let Some(flag) = context.flags.iter().find(|flag| !flag::is_harmless_in_cuda(flag)) {
+            return Err(Fault(format!("flag `{flag}` is not allowed in a task: {}", flag::CUDA_EXPECTED)));
+        }
+        Ok([&["-std=c++17".to_owned()], &context.flags[..]].concat())
+    }
+
+    fn cached(&self, texts: &[&str], ending: &str, make: impl FnOnce(&Path) -> Attempt<PathBuf>) -> Attempt<PathBuf> {
+        let parts = texts.iter().copied().chain([self.version.as_str(), self.arch.as_str()]);
+        let key = Hash::of(parts.map(|part| format!("{}\n{part}\n", part.len())).collect::<String>().as_bytes());
+        let kept = self.cache.join(format!("{key}.{ending}"));
+        if kept.is_file() {
+            return Ok(kept);
+        }
+        fs::create_dir_all(&self.cache).map_err(fault(format_args!("cannot make {}", self.cache.display())))?;
+        let folder = private_folder(&self.cache)?;
+        let made = make(folder.path())?;
+        fs::rename(&made, &kept).map_err(fault(format_args!("cannot write {}", kept.display())))?;
+        Ok(kept)
+    }
+
+    /// nvcc, ready to be run in a folder: it reads the system's files, its own and that folder, and writes there alone.
+    fn command(&self, folder: &Path) -> Command {
+        let home = self.home();
+        let mut read: Vec<PathBuf> = READABLE.iter().map(PathBuf::from).collect();
+        read.extend(home.map(Path::to_owned));
+        let limits = Limits {
+            address_space: Some(MEMORY),
+            cpu_seconds: SECONDS,
+            file_bytes: LARGEST_FILE,
+            processes: true,
+            files: 256,
+        };
+        let write = vec![folder.to_owned(), "/dev/null".into()];
+        let enclosure = Enclosure { read, write, nobody: false, limits };
+        let mut command = enclosure.command(&self.launch, self.program.as_os_str());
+        command.current_dir(folder).env("TMPDIR", folder).arg(format!("-arch={}", self.arch));
+        // Wheels keep libraries in `lib`, where nvcc does not look by itself.
+        if let Some(libraries) = home.map(|home| home.join("lib")).filter(|lib| lib.join("libcudart_static.a").exists())
+        {
+            command.arg(format!("-L{}", libraries.display()));
+        }
+        command
+    }
+
+    /// Its toolkit's folder.
+    fn home(&self) -> Option<&Path> {
+        self.program.parent()?.parent()
+    }
+}
+
+/// The architecture that is compiled for: from 9.0 on with what only that very one has.
+fn architecture(capability: &str) -> String {
+    let own = capability.split('.').next().and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 9);
+    metrics::gpu::arch(capability) + if own { "a" } else { "" }
+}
+
+/// Whether the text does not compile, or is not what was asked for.
+fn blame(entry: &str, log: String) -> Failure {
+    let other = |line: &str| {
+        let said = ["incompatible with previous", "undefined reference", "has \"C\" linkage", "undefined symbol"];
+        line.contains(entry) && said.iter().any(|said| line.contains(said))
+    };
+    if log.lines().any(other) { Failure::Interface { log } } else { Failure::Build { log } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn from_hopper_on_the_architecture_s_own_instructions_are_allowed() {
+        assert_eq!((architecture("9.0"), architecture("8.9")), ("sm_90a".to_owned(), "sm_89".to_owned()));
+        assert_eq!(architecture("10.0"), "sm_100a");
+    }
+}

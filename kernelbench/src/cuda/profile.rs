@@ -1,0 +1,163 @@
+//! Where does a candidate spend its time on the GPU?
+//!
+//! Nsight Compute over one call in a process that does nothing else, started before it is needed: it waits, with a context,
+//! for the folder to say what to call. Where ncu is out of reach, only the timing is left, with the reason.
+
+use super::{
+    child::{Case, ONCE, Once},
+    runner::{Launcher, dress, private_folder},
+};
+use crate::{
+    failure::Fault,
+    native::{plan::Plan, process, trouble::fault},
+    torch::{
+        company::Company,
+        launch::{self, ARGUMENT},
+        ncu::{self, MetricSet},
+        python::{give, own_user},
+    },
+};
+use metrics::{Profile, Rung};
+use std::{
+    fs,
+    io::Read,
+    path::Path,
+    process::{Child, Command},
+    sync::mpsc,
+    time::Duration,
+};
+
+/// What a profile may take.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// What a profiler may print, in bytes.
+const MOST_PRINTED: u64 = 32 << 20;
+/// Calls before the one that is looked at.
+const WARM_UP: u32 = 3;
+
+/// A process under Nsight Compute that waits to be told what to call.
+pub(crate) struct Waiting {
+    child: Child,
+    printed: mpsc::Receiver<String>,
+    folder: tempfile::TempDir,
+    user: Option<u32>,
+}
+
+impl Waiting {
+    /// Starts it. A tool that does not start says so in what it prints.
+    pub(crate) fn start(launcher: &Launcher) -> Result<Self, Fault> {
+        let set = MetricSet::cudaforge24();
+        Self::under(launcher, &set.command())
+    }
+
+    /// Starts a process under this tool.
+    pub(crate) fn under(launcher: &Launcher, tool: &[String]) -> Result<Self, Fault> {
+        let folder = private_folder()?;
+        // The process runs as a user who may not reach where this program lies: it gets a copy.
+        let program = folder.path().join("warpsmith");
+        fs::copy(&launcher.program, &program).map_err(fault("cannot copy this program"))?;
+        let user = launch::is_root().then(own_user);
+        if let Some(user) = user {
+            give(folder.path(), user).map_err(fault("cannot give a folder away"))?;
+        }
+        let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
+        let mut line = tool.to_vec();
+        line.push(program.display().to_string());
+        line.extend(launcher.program_args.iter().map(|argument| argument.to_string_lossy().into_owned()));
+        line.extend([ONCE.to_owned(), folder.path().display().to_string()]);
+        let mut confinement = launcher.confinement(user, folder.path(), launch::number(&theirs), line);
+        confinement.writable.push("/proc".into());
+        let json = serde_json::to_string(&confinement).map_err(|e| Fault(e.to_string()))?;
+        let mut command = Command::new(&launcher.program);
+        command.args(&launcher.program_args).arg(ARGUMENT).arg(json);
+        let output = dress(&mut command, folder.path())?;
+        process::detach(&mut command, vec![launch::number(&theirs)]);
+        let child = launcher.nursery.spawn(command)?;
+        drop((control, theirs));
+        let (done, printed) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut text = vec![];
+            let _ = output.take(MOST_PRINTED).read_to_end(&mut text);
+            let _ = done.send(String::from_utf8_lossy(&text).into_owned());
+        });
+        Ok(Self { child, printed, folder, user })
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Has it call a built object on one slot's content; what it printed, or in words why not.
+    pub(crate) fn call(&mut self, plan: &Plan, object: &Path, slot: &[u8]) -> Result<Result<String, String>, Fault> {
+        let place = |name: &str| self.folder.path().join(name);
+        let case = Case { passed: plan.passed.clone(), slot_bytes: plan.slot_bytes, slots: 1 };
+        let job = Once { case, object: place("kernel.so"), slot: place("slot"), warm_up: WARM_UP };
+        let json = serde_json::to_vec(&job).map_err(|e| Fault(e.to_string()))?;
+        let write = || {
+            fs::copy(object, &job.object)?;
+            fs::write(&job.slot, slot)?;
+            fs::write(place("job.part"), json)?;
+            if let Some(user) = self.user {
+                give(self.folder.path(), user)?;
+            }
+            fs::rename(place("job.part"), place("job.json"))
+        };
+        write().map_err(fault("cannot write what is to be profiled"))?;
+        let printed = self.printed.recv_timeout(DEADLINE);
+        self.end();
+        Ok(printed.map_err(|_| format!("it did not end within {} s", DEADLINE.as_secs())))
+    }
+
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        if self.user.is_some() {
+            Company { leader: 0, user: self.user }.end();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What Nsight Compute reads of one call on this slot's content. A second try is made without landlock where the first
+/// reads nothing.
+pub(crate) fn profile(
+    waiting: Option<Waiting>,
+    launcher: &Launcher,
+    plan: &Plan,
+    object: &Path,
+    slot: &[u8],
+) -> Result<Profile, Fault> {
+    use std::sync::atomic::Ordering;
+    let set = MetricSet::cudaforge24();
+    let look = |waiting: Option<Waiting>| -> Result<Result<Profile, String>, Fault> {
+        let mut waiting = waiting.map_or_else(|| Waiting::start(launcher), Ok)?;
+        let said = waiting.call(plan, object, slot)?;
+        Ok(said.and_then(|printed| ncu::read(&printed)).map(|launches| set.profile(&plan.case, &launches)))
+    };
+    let first = match look(waiting)? {
+        Ok(profile) => return Ok(profile),
+        Err(why) => why,
+    };
+    if launcher.open_files.swap(true, Ordering::Relaxed) {
+        return Ok(timing_only(&plan.case, &first));
+    }
+    let second = look(None);
+    launcher.open_files.store(false, Ordering::Relaxed);
+    Ok(match second? {
+        Ok(mut profile) => {
+            profile.notes.push(format!("the profiler ran without landlock; behind it: {first}"));
+            profile
+        }
+        Err(why) => timing_only(&plan.case, &format!("{first}; without landlock: {why}")),
+    })
+}
+
+fn timing_only(case: &str, why: &str) -> Profile {
+    let notes = vec![format!("no hardware counters (ncu): {why}")];
+    Profile { rung: Rung::TimingOnly, case: case.to_owned(), readings: vec![], notes }
+}

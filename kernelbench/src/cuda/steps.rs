@@ -1,0 +1,192 @@
+//! What does each step of an evaluation do?
+
+use super::{
+    Bench, Inner,
+    check::{self, Pair, slots},
+    context,
+    judge::{Draw, Side, broken},
+    lock,
+    profile::{self, Waiting},
+    runner::Runner,
+    time::{self, Around},
+};
+use crate::{
+    candidate::{Built, Candidate, Verified},
+    evaluation::Timed,
+    failure::{Failure, Fault},
+    native::{
+        plan::Plan,
+        trial::{self, trusted},
+        trouble::{Attempt, outcome},
+    },
+    suite::Suite,
+    task::{Case, Task},
+    workshop::{Baseline, TimingPlan},
+};
+use metrics::Profile;
+use std::path::Path;
+
+impl Bench {
+    /// The reference's process, and the candidate's, each started where it is not there.
+    fn pair<'a>(
+        &'a mut self,
+        inner: &'a Inner,
+        task: &'a Task,
+        [reference, candidate]: [&Path; 2],
+    ) -> Attempt<Pair<'a>> {
+        if self.reference.as_ref().is_none_or(|(object, _)| object != reference) {
+            let arena = self.judge.handle(Side::Reference).map_err(broken)?;
+            let mut runner = inner.launcher.start(arena)?;
+            trusted(runner.load(reference), "while it was loaded")?;
+            self.reference = Some((reference.to_owned(), runner));
+        }
+        if self.candidate.as_ref().is_none_or(|(object, _)| object != candidate) {
+            self.candidate = None;
+            let mut runner = inner.spare.take()?;
+            runner.load(candidate)?;
+            self.candidate = Some((candidate.to_owned(), runner));
+        }
+        let (Some((_, reference)), Some((_, candidate))) = (&mut self.reference, &mut self.candidate) else {
+            return Err(Fault("both processes were just started, and one is gone".to_owned()).into());
+        };
+        let (floor, memory_mib) = (inner.options.deadline_floor, inner.options.memory_mib);
+        let (context, tolerance) = (context(task), &task.tolerance);
+        Ok(Pair { judge: &self.judge, reference, candidate, context, tolerance, floor, memory_mib })
+    }
+}
+
+impl Inner {
+    pub(super) fn fits(&self, task: &Task, case: &Case) -> Result<u64, String> {
+        let plan = Plan::of(context(task), case)?;
+        slots(self.bench().judge.arena_bytes(), &plan)?;
+        match plan.array_bytes() {
+            0 => Err(format!("case `{}` has no data", case.name)),
+            bytes => Ok(bytes),
+        }
+    }
+
+    fn reference(&self, task: &Task) -> Result<std::path::PathBuf, Fault> {
+        let context = context(task);
+        outcome(self.nvcc.build(context, &context.reference))?.map_err(|failure| no_reference(task, &failure))
+    }
+
+    /// The reference stands in for a candidate: it must agree with itself in another process.
+    pub(super) fn prepare(&self, task: &Task, suite: &Suite, plan: &TimingPlan) -> Result<Baseline, Fault> {
+        self.spare.prepare();
+        let object = self.reference(task)?;
+        let mut bench = self.bench();
+        let timed = self.examined(&mut bench, task, &object, suite, plan);
+        bench.candidate = None;
+        let (timed, _) = outcome(timed)?.map_err(|failure| no_reference(task, &failure))?;
+        self.get_ready();
+        let timings = timed.cases.into_iter().map(|case| (case.case, case.reference)).collect();
+        Ok(Baseline { timings, build: self.nvcc.command_line(context(task))? })
+    }
+
+    fn examined(
+        &self,
+        bench: &mut Bench,
+        task: &Task,
+        object: &Path,
+        suite: &Suite,
+        plan: &TimingPlan,
+    ) -> Attempt<(Timed, Vec<String>)> {
+        let rng = &mut self.rng();
+        let mut pair = bench.pair(self, task, [object, object])?;
+        check::check(&mut pair, &suite.cases, rng)?;
+        let ours = self.everyone(&[pair.reference.id(), pair.candidate.id()]);
+        let around =
+            Around { timing: plan, machine: &self.machine, gpu: self.gpu.as_ref(), ours: &ours, trusted: true };
+        time::time(&mut pair, suite, &around, rng)
+    }
+
+    /// Starts what the next candidate will need.
+    fn get_ready(&self) {
+        self.spare.prepare();
+        let mut profiler = lock(&self.profiler);
+        if profiler.is_none() {
+            *profiler = Waiting::start(&self.launcher).ok();
+        }
+    }
+
+    /// The processes that may compute on the GPU.
+    pub(super) fn everyone(&self, runners: &[u32]) -> Vec<u32> {
+        let mut all = vec![std::process::id()];
+        all.extend(runners);
+        all.extend(self.spare.id());
+        all.extend(lock(&self.profiler).iter().map(Waiting::id));
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    pub(super) fn build(&self, task: &Task, candidate: Candidate) -> Attempt<Built> {
+        let artifact = self.nvcc.build(context(task), candidate.source())?;
+        Ok(Built { candidate, artifact })
+    }
+
+    pub(super) fn check(&self, task: &Task, built: Built, suite: &Suite) -> Attempt<Verified> {
+        let reference = self.reference(task)?;
+        let mut bench = self.bench();
+        let pair = bench.pair(self, task, [&reference, &built.artifact]);
+        let checked = pair.and_then(|mut pair| check::check(&mut pair, &suite.cases, &mut self.rng()));
+        if checked.is_err() {
+            bench.candidate = None;
+            self.spare.prepare();
+        }
+        checked?;
+        Ok(Verified { built })
+    }
+
+    pub(super) fn time(&self, task: &Task, verified: &Verified, suite: &Suite, plan: &TimingPlan) -> Attempt<Timed> {
+        let reference = self.reference(task)?;
+        let mut bench = self.bench();
+        self.spare.settle();
+        let timed = bench.pair(self, task, [&reference, &verified.built.artifact]).and_then(|mut pair| {
+            let ours = self.everyone(&[pair.reference.id(), pair.candidate.id()]);
+            let around =
+                Around { timing: plan, machine: &self.machine, gpu: self.gpu.as_ref(), ours: &ours, trusted: false };
+            time::time(&mut pair, suite, &around, &mut self.rng())
+        });
+        if timed.is_err() {
+            bench.candidate = None;
+        }
+        self.spare.prepare();
+        let (timed, disturbed) = timed?;
+        lock(&self.notes).insert(verified.candidate().id(), disturbed);
+        Ok(timed)
+    }
+
+    pub(super) fn profile(&self, task: &Task, verified: &Verified, suite: &Suite) -> Result<Profile, Fault> {
+        let case = suite.cases.iter().filter(|case| suite.timed.contains(&case.name));
+        let case = case.max_by_key(|case| context(task).bytes(case).unwrap_or(0));
+        let case = case.ok_or_else(|| Fault("the suite times no case, so there is none to profile".to_owned()))?;
+        let plan = trial::plan(context(task), case)?;
+        let slot = {
+            let bench = self.bench();
+            let draw = Draw::new(&plan, &mut self.rng());
+            bench.judge.fill(Side::Candidate, &plan, 1, &draw).map_err(broken)?;
+            bench.judge.first_slot(&plan).map_err(broken)?
+        };
+        let waiting = lock(&self.profiler).take();
+        let profile = profile::profile(waiting, &self.launcher, &plan, verified.built.artifact(), &slot)?;
+        self.get_ready();
+        Ok(profile)
+    }
+}
+
+fn no_reference(task: &Task, failure: &Failure) -> Fault {
+    let log = match failure {
+        Failure::Build { log } | Failure::Interface { log } => format!("\n{log}"),
+        Failure::Crash { stderr, .. } | Failure::Exit { stderr, .. } => format!("\n{stderr}"),
+        _ => String::new(),
+    };
+    Fault(format!("the reference of task `{}` is no reference: {failure}{log}", task.name))
+}
+
+impl Runner {
+    /// The number of its process.
+    pub(super) fn id(&self) -> u32 {
+        self.peer.company().leader.unsigned_abs()
+    }
+}
