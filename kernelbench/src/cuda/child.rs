@@ -75,15 +75,15 @@ pub(crate) fn run_if_asked() {
         arguments.get(at + 1)
     };
     if let Some(json) = after(SERVE) {
-        end(serve(json));
+        end(&serve(json));
     }
     if let Some(folder) = after(ONCE) {
-        end(once(Path::new(folder)));
+        end(&once(Path::new(folder)));
     }
 }
 
-fn end(ran: Result<(), String>) -> ! {
-    if let Err(why) = &ran {
+fn end(ran: &Result<(), String>) -> ! {
+    if let Err(why) = ran {
         let _ = writeln!(std::io::stderr(), "{why}");
     }
     std::process::exit(if ran.is_ok() { 0 } else { 3 })

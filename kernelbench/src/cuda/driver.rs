@@ -62,7 +62,7 @@ pub(crate) fn is_there() -> bool {
 /// A GPU with this process's context on it, and one stream.
 #[derive(Debug)]
 pub(crate) struct Device {
-    device: sys::CUdevice,
+    number: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
 }
@@ -123,7 +123,7 @@ impl Device {
             let context = ask(|place| sys::cuDevicePrimaryCtxRetain(place, device))?;
             done(sys::cuCtxSetCurrent(context))?;
             let stream = ask(|place| sys::cuStreamCreate(place, sys::CUstream_flags::CU_STREAM_DEFAULT as u32))?;
-            Ok(Self { device, context, stream })
+            Ok(Self { number: device, context, stream })
         }
     }
 
@@ -138,14 +138,14 @@ impl Device {
         let mut text = [0; 256];
         // SAFETY: the length is that of the array, and the driver ends the text with a zero.
         unsafe {
-            let _ = sys::cuDeviceGetName(text.as_mut_ptr(), 256, self.device);
+            let _ = sys::cuDeviceGetName(text.as_mut_ptr(), 256, self.number);
             CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned()
         }
     }
 
     fn attribute(&self, which: Attribute) -> Asked<u64> {
         // SAFETY: a place of ours.
-        ask(|place| unsafe { sys::cuDeviceGetAttribute(place, which, self.device) }).map(|value: i32| value as u64)
+        ask(|place| unsafe { sys::cuDeviceGetAttribute(place, which, self.number) }).map(|value: i32| value as u64)
     }
 
     /// Its compute capability, such as `9.0`.
@@ -167,6 +167,7 @@ impl Device {
 
     /// Bytes of its memory that are free, and all.
     pub(crate) fn memory(&self) -> Asked<[u64; 2]> {
+        self.enter()?;
         let (mut free, mut all) = (0, 0);
         // SAFETY: two places of ours.
         done(unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut all) })?;
@@ -175,6 +176,7 @@ impl Device {
 
     /// Allocates.
     pub(crate) fn allocate(&self, bytes: usize) -> Asked<Memory> {
+        self.enter()?;
         // SAFETY: a place of ours.
         let address = ask(|place| unsafe { sys::cuMemAlloc_v2(place, bytes) })?;
         Ok(Memory { address, bytes })
@@ -182,14 +184,16 @@ impl Device {
 
     /// The handle by which another process opens an allocation.
     pub(crate) fn handle(&self, memory: &Memory) -> Asked<[u8; HANDLE]> {
+        self.enter()?;
         // SAFETY: a place of ours, and an address that was allocated as a whole.
         let handle = ask(|place| unsafe { sys::cuIpcGetMemHandle(place, memory.address) })?;
-        Ok(handle.reserved.map(|byte| byte as u8))
+        Ok(handle.reserved.map(|byte| u8::from_ne_bytes(byte.to_ne_bytes())))
     }
 
     /// The address here of another process's allocation, for the life of this process.
     pub(crate) fn open_handle(&self, handle: [u8; HANDLE]) -> Asked<u64> {
-        let handle = sys::CUipcMemHandle { reserved: handle.map(|byte| byte as std::ffi::c_char) };
+        self.enter()?;
+        let handle = sys::CUipcMemHandle { reserved: handle.map(|byte| std::ffi::c_char::from_ne_bytes([byte])) };
         let flags = sys::CUipcMem_flags_enum::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
         // SAFETY: a place of ours, and plain bytes.
         ask(|place| unsafe { sys::cuIpcOpenMemHandle_v2(place, handle, flags) })
@@ -204,6 +208,7 @@ impl Device {
 
     /// Copies to the GPU, and waits for it.
     pub(crate) fn write(&self, address: u64, from: &[u8]) -> Asked<()> {
+        self.enter()?;
         // SAFETY: reads a slice.
         done(unsafe { sys::cuMemcpyHtoD_v2(address, from.as_ptr().cast(), from.len()) })?;
         self.wait()
@@ -223,6 +228,7 @@ impl Device {
 
     /// The kernels of these names in a compiled image, which stays loaded.
     pub(crate) fn kernels<const N: usize>(&self, image: &[u8], names: [&str; N]) -> Asked<[Kernel; N]> {
+        self.enter()?;
         // SAFETY: an image that our own compiler made of our own source, and places of ours.
         let module = ask(|place| unsafe { sys::cuModuleLoadData(place, image.as_ptr().cast()) })?;
         let mut kernels = [Kernel(null_mut()); N];
@@ -249,6 +255,7 @@ impl Device {
 
     /// Waits for all work of this process on the GPU.
     pub(crate) fn wait(&self) -> Asked<()> {
+        self.enter()?;
         // SAFETY: waits alone.
         done(unsafe { sys::cuCtxSynchronize() })
     }
@@ -260,6 +267,7 @@ impl Device {
 
     /// A new pair of events.
     pub(crate) fn stopwatch(&self) -> Asked<Stopwatch> {
+        self.enter()?;
         let flags = sys::CUevent_flags::CU_EVENT_DEFAULT as u32;
         // SAFETY: places of ours.
         let event = || ask(|place| unsafe { sys::cuEventCreate(place, flags) });
@@ -280,6 +288,7 @@ impl Device {
 
     /// What was measured, in nanoseconds, once the work is done.
     pub(crate) fn elapsed_ns(&self, watch: &Stopwatch) -> Asked<u64> {
+        self.enter()?;
         // SAFETY: our own events and a place of ours.
         let milliseconds: f32 = ask(|place| unsafe { sys::cuEventElapsedTime_v2(place, watch.start, watch.end) })?;
         Ok((f64::from(milliseconds) * 1e6) as u64)

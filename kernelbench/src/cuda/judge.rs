@@ -69,6 +69,7 @@ pub(crate) struct Judge {
 }
 
 /// A failure of the driver on the trusted side is the machine's.
+#[expect(clippy::needless_pass_by_value, reason = "as map_err hands it over")]
 pub(crate) fn broken(error: CudaError) -> Fault {
     Fault(format!("the workshop's own work on the GPU failed: {error}"))
 }

@@ -93,7 +93,7 @@ impl Nvcc {
 
     /// Builds a source, or finds it built, and returns its shared object.
     pub(crate) fn build(&self, context: &KernelContext, source: &str) -> Attempt<PathBuf> {
-        let flags = self.flags(context)?;
+        let flags = Self::flags(context)?;
         let texts = [unit::candidate(context, source), unit::caller(context)];
         self.cached(&[&texts[0], &texts[1], &flags.join("\n")], "so", |folder| self.compile(context, source, folder))
     }
@@ -106,7 +106,7 @@ impl Nvcc {
         write(unit::FILE, &unit::candidate(context, source))?;
         write(unit::CALLER, &unit::caller(context))?;
         let mut command = self.command(folder);
-        command.args(self.flags(context)?).args(["-shared", "-Xcompiler=-fPIC", "-Xlinker=-zdefs", "-Xlinker=-znow"]);
+        command.args(Self::flags(context)?).args(["-shared", "-Xcompiler=-fPIC", "-Xlinker=-zdefs", "-Xlinker=-znow"]);
         command.args(["-o", "kernel.so", unit::FILE, unit::CALLER]);
         match compiler::run(&mut command, folder)? {
             None => Ok(folder.join("kernel.so")),
@@ -132,11 +132,11 @@ impl Nvcc {
 
     /// The command that builds, for people.
     pub(crate) fn command_line(&self, context: &KernelContext) -> Result<String, Fault> {
-        let flags = self.flags(context)?.join(" ");
+        let flags = Self::flags(context)?.join(" ");
         Ok(format!("nvcc -arch={} {flags} -shared ({})", self.arch, self.version))
     }
 
-    fn flags(&self, context: &KernelContext) -> Result<Vec<String>, Fault> {
+    fn flags(context: &KernelContext) -> Result<Vec<String>, Fault> {
         // A task from a run's folder has not been through the reader of task files.
         if let Some(flag) = context.flags.iter().find(|flag| !flag::is_harmless_in_cuda(flag)) {
             return Err(Fault(format!("flag `{flag}` is not allowed in a task: {}", flag::CUDA_EXPECTED)));
@@ -144,17 +144,23 @@ impl Nvcc {
         Ok([&["-std=c++17".to_owned()], &context.flags[..]].concat())
     }
 
-    fn cached(&self, texts: &[&str], ending: &str, make: impl FnOnce(&Path) -> Attempt<PathBuf>) -> Attempt<PathBuf> {
+    fn cached(
+        &self,
+        texts: &[&str],
+        ending: &str,
+        compile: impl FnOnce(&Path) -> Attempt<PathBuf>,
+    ) -> Attempt<PathBuf> {
         let parts = texts.iter().copied().chain([self.version.as_str(), self.arch.as_str()]);
-        let key = Hash::of(parts.map(|part| format!("{}\n{part}\n", part.len())).collect::<String>().as_bytes());
+        let key =
+            Hash::of(parts.map(|part| format!("{}\n{part}\n", part.len())).collect::<Vec<_>>().concat().as_bytes());
         let kept = self.cache.join(format!("{key}.{ending}"));
         if kept.is_file() {
             return Ok(kept);
         }
         fs::create_dir_all(&self.cache).map_err(fault(format_args!("cannot make {}", self.cache.display())))?;
         let folder = private_folder(&self.cache)?;
-        let made = make(folder.path())?;
-        fs::rename(&made, &kept).map_err(fault(format_args!("cannot write {}", kept.display())))?;
+        let built = compile(folder.path())?;
+        fs::rename(&built, &kept).map_err(fault(format_args!("cannot write {}", kept.display())))?;
         Ok(kept)
     }
 

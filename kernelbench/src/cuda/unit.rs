@@ -29,7 +29,7 @@ pub(crate) fn candidate(context: &KernelContext, source: &str) -> String {
 /// linkage knows no types: halves go as the integers that hold their bits.
 pub(crate) fn caller(context: &KernelContext) -> String {
     let kinds: Vec<&str> = context.arguments.iter().map(kind).collect();
-    let declared = kinds.iter().map(|kind| format!("{kind}, ")).collect::<String>();
+    let declared = kinds.iter().map(|kind| format!("{kind}, ")).collect::<Vec<_>>().concat();
     let passed = kinds.iter().enumerate().map(|(at, kind)| match *kind {
         "void *" => format!("arguments[{at}], "),
         kind => format!("*({kind} *)arguments[{at}], "),
@@ -43,7 +43,7 @@ pub(crate) fn caller(context: &KernelContext) -> String {
          \x20   return cudaGetLastError();\n\
          }}\n",
         entry = context.entry,
-        passed = passed.collect::<String>(),
+        passed = passed.collect::<Vec<_>>().concat(),
     )
 }
 
