@@ -111,7 +111,7 @@ impl Waiting {
     fn end(&mut self) {
         let _ = self.child.kill();
         if self.user.is_some() {
-            Company { leader: 0, user: self.user }.end();
+            Company::of(0, self.user).end();
         }
         let _ = self.child.wait();
     }
