@@ -126,6 +126,10 @@ pub struct ProblemArgs {
     /// For a problem: the Python that has torch [default: python3].
     #[arg(long, value_name = "PATH")]
     pub python: Option<String>,
+    /// For a problem: the highest rung of the ladder of profilers that is tried, `ncu`, `torch`, `static` or `none`
+    /// [default: ncu].
+    #[arg(long, value_name = "RUNG")]
+    pub profiler: Option<String>,
 }
 
 /// Who chooses the shapes.

@@ -123,6 +123,8 @@ pub struct Workshop {
     pub device: String,
     /// What C++ and CUDA in candidates for problems is built with: `slim` or `stock` headers.
     pub headers: String,
+    /// The highest rung of the profilers that is tried for problems: `ncu`, `torch`, `static` or `none`; empty for `ncu`.
+    pub profiler: String,
 }
 
 /// `[prompts]`: what is said to models.
@@ -172,6 +174,7 @@ impl Default for Workshop {
             python: String::new(),
             device: String::new(),
             headers: "slim".into(),
+            profiler: String::new(),
         }
     }
 }

@@ -79,10 +79,10 @@ pub fn usd(dollars: f64) -> String {
     if dollars < 1.0 { format!("${dollars:.4}") } else { format!("${dollars:.2}") }
 }
 
-/// A profiler's reading with its unit; a dash where it could not be read.
+/// A profiler's reading with its unit, or that it is not available.
 #[must_use]
 pub fn reading(reading: &Reading) -> String {
-    let Some(value) = reading.value.filter(|value| value.is_finite()) else { return "–".into() };
+    let Some(value) = reading.value.filter(|value| value.is_finite()) else { return "not available".into() };
     if reading.unit == "ns" {
         return time(value);
     }

@@ -1,12 +1,15 @@
 //! What happened, as text for a terminal?
 
+mod profile;
+
+pub use profile::{kernel_heading, profile, reading_name};
+
 use crate::{diff, quantity, report};
 use agents::{
     event::Step,
     trajectory::{Round, Trajectory},
 };
 use kernelbench::{CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Hash, Task, Timed};
-use metrics::Profile;
 use std::fmt::Write;
 
 /// The text that was kept under a name; `None` where the record lacks it.
@@ -38,7 +41,7 @@ pub fn round(story: &Trajectory, fetch: Fetch, number: u32) -> Result<String, St
     for (n, item) in round.suggestions.iter().flat_map(|list| &list.items).enumerate() {
         let _ = writeln!(text, "suggestion {}: {item}", n + 1);
     }
-    text += &round.profile.as_ref().map(profile).unwrap_or_default();
+    text += &round.profile.as_ref().map(profiled).unwrap_or_default();
     text += &outcome(round);
     text += &remarks(round);
     if let Some(change) = change(story, fetch, round) {
@@ -111,16 +114,11 @@ fn heading(round: &Round) -> String {
     format!("round {}: {}{base}\n", round.number, round.step.name())
 }
 
-fn profile(profile: &Result<Profile, String>) -> String {
-    let profile = match profile {
-        Err(why) => return format!("profile: {why}\n"),
-        Ok(profile) => profile,
-    };
-    let rows = profile.readings.iter();
-    let rows: Vec<[String; 3]> =
-        rows.map(|r| [format!("  {}", r.name), quantity::reading(r), r.meaning.clone()]).collect();
-    let notes: Vec<[String; 1]> = profile.notes.iter().map(|note| [format!("  {note}")]).collect();
-    format!("profile on case {}: {}\n{}{}", profile.case, profile.rung.describe(), columns(&rows), columns(&notes))
+fn profiled(found: &Result<metrics::Profile, String>) -> String {
+    match found {
+        Ok(found) => profile(found),
+        Err(why) => format!("profile: {why}\n"),
+    }
 }
 
 fn outcome(round: &Round) -> String {

@@ -50,3 +50,13 @@ pub struct CaseTiming {
     /// The least time in which the best bandwidth measured here moves the inputs and outputs once, in nanoseconds.
     pub floor_ns: Option<f64>,
 }
+
+impl CaseTiming {
+    /// The candidate's share of the roofline: the floor over its time, near 1 where memory is all that bounds it. `None`
+    /// where no floor is known.
+    #[must_use]
+    pub fn roofline_share(&self, statistic: Statistic) -> Option<f64> {
+        let time = self.candidate.typical_ns(statistic);
+        self.floor_ns.filter(|_| time > 0.0).map(|floor| floor / time)
+    }
+}

@@ -78,7 +78,7 @@ pub fn profile(subject: &Subject<'_>, command: &MakeCommand<'_>, deadline: Durat
         Ok(mix) => readings.extend(mix),
         Err(why) => notes.push(format!("no instruction mix: {why}")),
     }
-    Profile { rung, case: subject.case.to_owned(), readings, notes }
+    Profile { rung, case: subject.case.to_owned(), readings, kernels: vec![], notes }
 }
 
 /// Whether this processor's counters can be read; in words why not. Waits ten seconds at most.
@@ -109,8 +109,7 @@ fn climb(
 }
 
 fn reading(name: &str, value: Option<f64>, unit: &str, meaning: &str) -> Reading {
-    let value = value.filter(|value| value.is_finite());
-    Reading { name: name.to_owned(), value, unit: unit.to_owned(), meaning: meaning.to_owned() }
+    Reading::new(name, value, unit, meaning)
 }
 
 /// The share of one count in another; `None` where either was not counted or there is nothing to share.

@@ -4,7 +4,7 @@
 mod python;
 
 use python::{PLAN, evaluate, problem, workshop};
-use warpsmith_kernelbench::{Failure, load};
+use warpsmith_kernelbench::{Candidate, Failure, Suite, Task, Workshop, load, torch::Torch};
 
 const RIGHT: &str = r"
 import torch
@@ -97,7 +97,7 @@ fn an_error_far_above_the_references_own_is_labelled() {
     let source = with_forward("return nn.functional.softplus(x) * (1 + 2e-5)");
     let task = problem("1_Softplus");
     evaluate(&workshop, &task, &source).unwrap().unwrap();
-    let labels = workshop.labels(&warpsmith_kernelbench::Candidate::new(source).id());
+    let labels = workshop.labels(&Candidate::new(source).id());
     assert!(labels.iter().any(|label| label.starts_with("lower precision")), "{labels:?}");
 }
 
@@ -110,4 +110,27 @@ fn a_candidate_may_name_its_threads_as_the_driver_of_a_gpu_does() {
          return nn.functional.softplus(x)",
     );
     assert!(evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().is_ok());
+}
+
+fn profile(workshop: &Torch, task: &Task, source: &str) -> metrics::Profile {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let suite = Suite::of_task(task);
+    runtime.block_on(async {
+        let built = workshop.build(task, &Candidate::new(source)).await.unwrap().unwrap();
+        let verified = workshop.check(task, built, &suite).await.unwrap().unwrap();
+        workshop.time(task, &verified, &suite, &PLAN).await.unwrap().unwrap();
+        workshop.profile(task, &verified, &suite).await.unwrap()
+    })
+}
+
+#[test]
+fn a_profile_says_which_operators_the_time_goes_to_and_why_it_says_no_more() {
+    let Some(workshop) = workshop() else { return };
+    let profile = profile(&workshop, &problem("1_Softplus"), RIGHT);
+    assert_eq!(profile.rung, metrics::Rung::TorchProfiler, "{:?}", profile.notes);
+    let share: f64 = profile.kernels.iter().filter_map(|kernel| kernel.share).sum();
+    assert!((0.5..=1.0).contains(&share), "{:?}", profile.kernels);
+    assert!(profile.kernels.iter().all(|kernel| kernel.name.starts_with("aten::")), "{:?}", profile.kernels);
+    assert!(profile.notes[0].contains("Nsight Compute looks at GPUs alone"), "{:?}", profile.notes);
+    assert!(profile.readings.iter().any(|reading| reading.name == "time" && reading.value.is_some()));
 }

@@ -10,6 +10,6 @@ mod timing;
 
 pub use gpu::Gpu;
 pub use machine::{Bandwidth, Fact, Machine, MachineKind};
-pub use profile::{Profile, Reading, Rung};
+pub use profile::{Kernel, Profile, Reading, Rung};
 pub use speedup::{Claim, Interval, Speedup};
 pub use timing::{Statistic, Timing};

@@ -173,21 +173,16 @@ pub(crate) fn timed() -> Timed {
 }
 
 pub(crate) fn profile() -> Profile {
-    let reading = |name: &str, value, unit: &str, meaning: &str| Reading {
-        name: name.into(),
-        value,
-        unit: unit.into(),
-        meaning: meaning.into(),
-    };
     Profile {
         rung: Rung::Perf,
         case: "16x4096".into(),
         readings: vec![
-            reading("instructions", Some(181_403.0), "", "instructions that retired"),
-            reading("ipc", Some(1.823_456_7), "", "instructions per cycle"),
-            reading("l1d-miss-rate", Some(12.5), "%", "loads that miss the first cache"),
-            reading("llc-misses", None, "", "loads that go to memory"),
+            Reading::new("instructions", Some(181_403.0), "", "instructions that retired"),
+            Reading::new("ipc", Some(1.823_456_7), "", "instructions per cycle"),
+            Reading::new("l1d-miss-rate", Some(12.5), "%", "loads that miss the first cache"),
+            Reading::new("llc-misses", None, "", "loads that go to memory"),
         ],
+        kernels: vec![],
         notes: vec!["llc-misses cannot be counted on this machine".into()],
     }
 }

@@ -11,8 +11,8 @@ use crate::{
 };
 use agents::policy::Policy;
 use kernelbench::{
-    Baseline, Candidate, CandidateId, Certificate, CertificateVerdict, Evaluation, Failure, Fault, Simulated, Suite,
-    Task, Verified, Workshop, load,
+    Baseline, Candidate, CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault,
+    Simulated, Suite, Task, Verified, Workshop, load,
 };
 use metrics::{Machine, Profile};
 use serde::Serialize;
@@ -33,6 +33,8 @@ struct Found {
     seconds: Vec<(&'static str, f64)>,
     baseline: Baseline,
     evaluation: Evaluation,
+    /// The least time over the candidate's, case by case, where it is known.
+    roofline: Vec<(String, f64)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<Profile>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +50,7 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     let start = Instant::now();
     let none = |_: &Task, _: &CandidateId| vec![];
     if wiring::is_problem(&arguments.task) {
-        let torch = wiring::torch(&layers.config)?;
+        let torch = wiring::torch(&layers.config, arguments.profile)?;
         let labels = |task: &Task, candidate: &CandidateId| {
             let audit = torch.audit(task).unwrap_or_default();
             audit.into_iter().chain(torch.labels(candidate)).collect()
@@ -125,6 +127,7 @@ impl<W: Workshop> Bench<'_, W> {
             labels: (self.labels)(task, &candidate.id()),
             seconds: vec![],
             baseline,
+            roofline: roofline(&evaluation),
             evaluation,
             profile: None,
             certificate: None,
@@ -153,6 +156,12 @@ impl<W: Workshop> Bench<'_, W> {
         seconds.note("check");
         Ok(verified)
     }
+}
+
+fn roofline(evaluation: &Evaluation) -> Vec<(String, f64)> {
+    let Some(timed) = evaluation.passed() else { return vec![] };
+    let share = |case: &CaseTiming| Some((case.case.clone(), case.roofline_share(timed.statistic)?));
+    timed.cases.iter().filter_map(share).collect()
 }
 
 /// What each stage took.
@@ -192,28 +201,22 @@ fn tell(found: &Found) {
                 quantity::time(reference),
                 quantity::speedup(&case.speedup)
             ));
+            if let Some(share) = case.roofline_share(timed.statistic) {
+                let floor = quantity::time(case.floor_ns.unwrap_or_default());
+                say(&format!(
+                    "           {:.0} % of the roofline: moving the data takes {floor} at best",
+                    share * 100.0
+                ));
+            }
         }
     }
     if let Evaluation::Failed(Failure::Build { log } | Failure::Interface { log }) = &found.evaluation {
         log.lines().for_each(|line| say(&format!("           {}", progress::plain(line))));
     }
     if let Some(profile) = &found.profile {
-        tell_profile(profile);
+        say(show::profile(profile).trim_end());
     }
     if let Some(certificate) = &found.certificate {
         say(show::certificate(certificate).trim_end());
     }
-}
-
-fn tell_profile(profile: &Profile) {
-    say(&format!("profile    {} on {}", profile.rung.describe(), progress::plain(&profile.case)));
-    for reading in &profile.readings {
-        let value = quantity::reading(reading);
-        say(&format!(
-            "           {:<28} {value:>20}  {}",
-            progress::plain(&reading.name),
-            progress::plain(&reading.meaning)
-        ));
-    }
-    profile.notes.iter().for_each(|note| say(&format!("           {}", progress::plain(note))));
 }

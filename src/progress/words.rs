@@ -118,12 +118,9 @@ fn proposed(proposal: &str, taken: bool) -> String {
 
 fn profiled(profile: &Result<Profile, String>) -> String {
     match profile {
-        Ok(profile) => format!(
-            "  profile: {}, {} readings on {}",
-            profile.rung.describe(),
-            profile.readings.len(),
-            plain(&profile.case)
-        ),
+        Ok(profile) => {
+            format!("  profile: {}, {} readings on {}", profile.rung.describe(), profile.count(), plain(&profile.case))
+        }
         Err(why) => format!("  profile: nothing was measured: {}", plain(why)),
     }
 }

@@ -3,14 +3,14 @@
 use super::ReportInput;
 use crate::{
     diff::{self, DiffLine},
-    quantity,
+    quantity, show,
 };
 use agents::{
     event::Step,
     trajectory::{Answered, Round},
 };
 use kernelbench::{CandidateId, Evaluation, Failure, Timed};
-use metrics::Profile;
+use metrics::{Profile, Reading};
 use prompts::Verdict;
 use serde::Serialize;
 
@@ -70,9 +70,14 @@ struct ProfileView {
     /// The rung, or why nothing was measured.
     rung: String,
     case: String,
-    readings: Vec<(String, String, String)>,
+    readings: Vec<ReadingView>,
+    /// Each kernel's heading and readings.
+    kernels: Vec<(String, Vec<ReadingView>)>,
     notes: Vec<String>,
 }
+
+/// Name, value with its unit, meaning.
+type ReadingView = (String, String, String);
 
 #[derive(Serialize)]
 struct CallView {
@@ -211,18 +216,28 @@ fn cases(timed: &Timed) -> Vec<CaseView> {
 
 fn profile(profile: &Result<Profile, String>) -> ProfileView {
     match profile {
-        Err(why) => ProfileView { rung: why.clone(), case: String::new(), readings: vec![], notes: vec![] },
+        Err(why) => {
+            ProfileView { rung: why.clone(), case: String::new(), readings: vec![], kernels: vec![], notes: vec![] }
+        }
         Ok(profile) => ProfileView {
             rung: profile.rung.describe().into(),
             case: profile.case.clone(),
-            readings: profile
-                .readings
+            readings: readings(&profile.readings),
+            kernels: profile
+                .kernels
                 .iter()
-                .map(|reading| (reading.name.clone(), quantity::reading(reading), reading.meaning.clone()))
+                .map(|kernel| (show::kernel_heading(kernel), readings(&kernel.readings)))
                 .collect(),
             notes: profile.notes.clone(),
         },
     }
+}
+
+fn readings(readings: &[Reading]) -> Vec<ReadingView> {
+    readings
+        .iter()
+        .map(|reading| (show::reading_name(reading), quantity::reading(reading), reading.meaning.clone()))
+        .collect()
 }
 
 fn call(answered: &Answered) -> CallView {

@@ -9,7 +9,9 @@ use kernelbench::{
     Baseline, Case, CaseTiming, Certificate, CertificateVerdict, Checked, Evaluation, Failure, Hash, KernelContext,
     Language, Provenance, Source, Suite, Task, Timed, TimedCases, Tolerance,
 };
-use metrics::{Bandwidth, Fact, Interval, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing};
+use metrics::{
+    Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
+};
 use prompts::{Fix, Optimization, Verdict};
 use std::collections::{BTreeMap, HashMap};
 
@@ -218,11 +220,8 @@ impl Sample {
     }
 
     fn profile(&self) -> Profile {
-        let reading = |name: &str, value, unit: &str, meaning: &str| Reading {
-            name: self.dirty(name),
-            value,
-            unit: self.dirty(unit),
-            meaning: self.dirty(meaning),
+        let reading = |name: &str, value, unit: &str, meaning: &str| {
+            Reading::new(&self.dirty(name), value, &self.dirty(unit), &self.dirty(meaning))
         };
         Profile {
             rung: Rung::Cachegrind,
@@ -233,6 +232,15 @@ impl Sample {
                 reading("bandwidth", Some(14.27), "GB/s", "bytes moved over time"),
                 reading("branch-misses", None, "", "not counted at this rung"),
             ],
+            kernels: vec![Kernel {
+                name: self.dirty("softmax_kernel"),
+                launches: Some(2),
+                share: Some(0.93),
+                readings: vec![
+                    reading("stalls", None, "", "warps that wait"),
+                    Reading { stands_for: Some(self.dirty("stalls")), ..reading("waits", Some(41.5), "%", "warps") },
+                ],
+            }],
             notes: vec![self.dirty("perf: not permitted (perf_event_paranoid is 3)")],
         }
     }

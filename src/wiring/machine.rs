@@ -6,7 +6,7 @@ use kernelbench::{
     cuda::{self, Cuda},
     load,
     native::{Native, NativeOptions},
-    torch::{Headers, Options, Torch},
+    torch::{Headers, Options, Profiler, Torch},
 };
 use std::path::{Path, PathBuf};
 
@@ -63,20 +63,24 @@ pub fn cuda(config: &Config) -> Result<Cuda, Trouble> {
 }
 
 /// The workshop for problems in `KernelBench`'s format, on the device that the settings name, else on the first NVIDIA
-/// GPU, else on the processor.
+/// GPU, else on the processor. With `profiles`, those of candidates are prepared while they are built and checked.
 ///
 /// # Errors
 ///
 /// If the program does not know where it lies, or that Python cannot use torch there.
-pub fn torch(config: &Config) -> Result<Torch, Trouble> {
+pub fn torch(config: &Config, profiles: bool) -> Result<Torch, Trouble> {
     let program =
         std::env::current_exe().map_err(|e| Trouble::machine(format!("cannot find this program's own file: {e}")))?;
     let named = |setting: &str, usual: &str| if setting.is_empty() { usual.to_owned() } else { setting.to_owned() };
     let usual = if Path::new("/dev/nvidiactl").exists() { "cuda:0" } else { "cpu" };
     let device = named(&config.workshop.device, usual);
     let python = named(&config.workshop.python, "python3");
-    let mut options = Options::new(python.into(), &device, program, vec![CHILD.into()]);
-    options.headers = headers(&config.workshop.headers)?;
+    let options = Options {
+        headers: headers(&config.workshop.headers)?,
+        profiler: profiler(&config.workshop.profiler)?,
+        profile_ahead: profiles,
+        ..Options::new(python.into(), &device, program, vec![CHILD.into()])
+    };
     Torch::new(options).map_err(|fault| {
         Trouble::machine(format!(
             "{fault}; name a Python that has torch with --python or as workshop.python in warpsmith.toml, \
@@ -91,6 +95,15 @@ fn headers(named: &str) -> Result<Headers, Trouble> {
         "stock" => Ok(Headers::Stock),
         other => Err(Trouble::usage(format!("workshop.headers: expected \"slim\" or \"stock\", got \"{other}\""))),
     }
+}
+
+/// The highest rung of the ladder of profilers that the settings allow.
+fn profiler(word: &str) -> Result<Profiler, Trouble> {
+    let known = [Profiler::Ncu, Profiler::Torch, Profiler::Static, Profiler::None];
+    let found =
+        known.into_iter().find(|profiler| profiler.name() == word || (word.is_empty() && *profiler == known[0]));
+    let names = known.map(Profiler::name).join(", ");
+    found.ok_or_else(|| Trouble::usage(format!("workshop.profiler is {word:?}: expected one of {names}, or nothing")))
 }
 
 /// Where builds and measurements are kept; made if need be.

@@ -31,6 +31,8 @@ use std::{
 const DEADLINE: Duration = Duration::from_secs(60);
 /// What a profiler may print, in bytes.
 const MOST_PRINTED: u64 = 32 << 20;
+/// Launches that are looked at, at most.
+const LAUNCHES: usize = 64;
 /// Calls before the one that is looked at.
 const WARM_UP: u32 = 3;
 
@@ -46,7 +48,7 @@ impl Waiting {
     /// Starts it. A tool that does not start says so in what it prints.
     pub(crate) fn start(launcher: &Launcher) -> Result<Self, Fault> {
         let set = MetricSet::cudaforge24();
-        Self::under(launcher, &set.command())
+        Self::under(launcher, &set.command(LAUNCHES, &[]))
     }
 
     /// Starts a process under this tool.
@@ -159,5 +161,5 @@ pub(crate) fn profile(
 
 fn timing_only(case: &str, why: &str) -> Profile {
     let notes = vec![format!("no hardware counters (ncu): {why}")];
-    Profile { rung: Rung::TimingOnly, case: case.to_owned(), readings: vec![], notes }
+    Profile { rung: Rung::TimingOnly, case: case.to_owned(), readings: vec![], kernels: vec![], notes }
 }

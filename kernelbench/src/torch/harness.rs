@@ -8,15 +8,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 10] = [
     ("candidate.py", include_str!("../../harness/candidate.py")),
     ("compare.py", include_str!("../../harness/compare.py")),
     ("draw.py", include_str!("../../harness/draw.py")),
     ("extension.py", include_str!("../../harness/extension.py")),
     ("memory.py", include_str!("../../harness/memory.py")),
     ("outputs.py", include_str!("../../harness/outputs.py")),
-    ("profile.py", include_str!("../../harness/profile.py")),
+    ("profiled.py", include_str!("../../harness/profiled.py")),
     ("reference.py", include_str!("../../harness/reference.py")),
+    ("tracing.py", include_str!("../../harness/tracing.py")),
     ("wire.py", include_str!("../../harness/wire.py")),
 ];
 
@@ -62,8 +63,8 @@ impl Harness {
     }
 
     /// The script that calls a candidate once under a profiler.
-    pub(crate) fn profile(&self) -> PathBuf {
-        self.folder.join("profile.py")
+    pub(crate) fn profiled(&self) -> PathBuf {
+        self.folder.join("profiled.py")
     }
 
     /// The script of the untrusted side.

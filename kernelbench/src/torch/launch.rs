@@ -171,6 +171,14 @@ pub(crate) fn memory_file() -> io::Result<OwnedFd> {
     }
 }
 
+/// Makes a named pipe that its owner alone may open.
+pub(crate) fn fifo(path: &std::path::Path) -> io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
+    // SAFETY: reads a string of ours.
+    if unsafe { libc::mkfifo(path.as_ptr(), 0o600) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Whether this program runs as root.
 pub(crate) fn is_root() -> bool {
     // SAFETY: asks alone.

@@ -7,6 +7,7 @@
 mod certify;
 mod check;
 pub(crate) mod company;
+pub mod dominant;
 mod harness;
 mod headers;
 mod judge;
@@ -31,13 +32,14 @@ mod verify;
 pub use headers::Headers;
 pub use open::{OPEN, Open};
 pub use options::Options;
+pub use profile::Profiler;
 pub use python::Facts;
 pub use time::Clocks;
 
 use crate::{
     candidate::{Built, Candidate, CandidateId, Verified},
     certificate::Certificate,
-    evaluation::Timed,
+    evaluation::{CaseTiming, Timed},
     failure::{Fault, Outcome},
     hash::Hash,
     native::{Layer, trouble::outcome},
@@ -45,7 +47,7 @@ use crate::{
     task::{Case, Task},
     workshop::{Baseline, TimingPlan, Workshop},
 };
-use metrics::{Machine, Profile};
+use metrics::{Machine, Profile, Statistic};
 use python::Python;
 use runner::Runner;
 use session::Session;
@@ -71,6 +73,7 @@ struct Inner {
     facts: Facts,
     machine: Machine,
     harness: harness::Harness,
+    ladder: profile::Ladder,
     sessions: Mutex<HashMap<Hash, Arc<Mutex<Session>>>>,
     built: Mutex<HashMap<CandidateId, Parked>>,
     _folder: tempfile::TempDir,
@@ -81,11 +84,15 @@ struct Parked {
     runner: Runner,
     labels: Vec<String>,
     clocks: Option<Clocks>,
+    /// A process under the profiler, where its profile is prepared.
+    waiting: Option<profile::Waiting>,
+    /// How it was timed last.
+    timing: Option<(CaseTiming, Statistic)>,
 }
 
 impl Parked {
     fn new(runner: Runner) -> Self {
-        Self { runner, labels: vec![], clocks: None }
+        Self { runner, labels: vec![], clocks: None, waiting: None, timing: None }
     }
 }
 
@@ -114,7 +121,8 @@ impl Torch {
         let harness = harness::Harness::write(folder.path())?;
         let machine = machine::machine(&options, &facts);
         let (sessions, built) = (Mutex::default(), Mutex::default());
-        Ok(Self(Arc::new(Inner { options, python, facts, machine, harness, sessions, built, _folder: folder })))
+        let ladder = profile::Ladder::new(options.profiler, options.profile_ahead);
+        Ok(Self(Arc::new(Inner { options, python, facts, machine, harness, ladder, sessions, built, _folder: folder })))
     }
 
     /// What Python found.

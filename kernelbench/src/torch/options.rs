@@ -1,6 +1,7 @@
 //! How is a workshop for problems set up?
 
 use super::headers::Headers;
+use super::profile::Profiler;
 use metrics::Machine;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -33,6 +34,10 @@ pub struct Options {
     pub build_deadline: Duration,
     /// What every deadline has beside twenty times the reference's time.
     pub deadline_floor: Duration,
+    /// The highest rung of the ladder of profilers that is tried.
+    pub profiler: Profiler,
+    /// Whether candidates' profiles are prepared while they are built and checked.
+    pub profile_ahead: bool,
     /// What inputs are drawn from; secret, from the system's randomness, where it is `None`.
     pub seed: Option<u64>,
     /// The machine's specification, for the processor; a GPU is asked.
@@ -58,6 +63,8 @@ impl Options {
             headers: Headers::Slim,
             build_deadline: Duration::from_secs(300),
             deadline_floor: Duration::from_secs(5),
+            profiler: Profiler::default(),
+            profile_ahead: false,
             seed: None,
             machine: None,
         }

@@ -1,72 +1,174 @@
-//! Where does a candidate spend its time on the GPU?
+//! Where does a candidate spend its time?
 //!
-//! The ladder: Nsight Compute over one call of the built candidate in a process of its own; where that is out of reach,
-//! the timing and the roofline alone, with the reason.
+//! The ladder: hardware counters through Nsight Compute; else durations and launch facts through torch's own profiler; else
+//! what the compiler made of it; else the timing and the roofline alone. Each profile says which rung it is and why the
+//! higher ones were not to be had.
+
+mod counted;
+mod roofline;
+mod traced;
+mod waiting;
+
+pub(crate) use waiting::{Plan, Waiting};
 
 use super::{
     CASE,
     harness::Harness,
-    ncu::{self, MetricSet},
-    python::{Facts, Python, Scene},
+    ncu::MetricSet,
+    python::{Facts, Python},
     runner::Runner,
     session::{Session, candidate_module, source_of},
 };
-use crate::native::trouble::Attempt;
-use metrics::{Profile, Rung};
+use crate::{evaluation::CaseTiming, failure::Fault, native::trouble::Attempt};
+use metrics::{Profile, Rung, Statistic};
 use rand::rngs::StdRng;
-use serde_json::json;
-use std::time::Duration;
+use serde::{Deserialize, Serialize};
+use std::sync::{Mutex, PoisonError, atomic::AtomicBool, atomic::Ordering};
 
-/// What a profile may take.
-const DEADLINE: Duration = Duration::from_secs(180);
+/// The highest rung of the ladder that is tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profiler {
+    /// Nsight Compute.
+    #[default]
+    Ncu,
+    /// Torch's own profiler.
+    Torch,
+    /// The compiled code, without running it.
+    Static,
+    /// None: the timing and the roofline alone.
+    None,
+}
 
-/// Profiles one call on fresh inputs. The candidate's own process stands still meanwhile.
+impl Profiler {
+    /// Its name, as settings write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ncu => "ncu",
+            Self::Torch => "torch",
+            Self::Static => "static",
+            Self::None => "none",
+        }
+    }
+}
+
+/// How profiles are taken, and what was learned of this machine meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct Ladder {
+    pub(crate) first: Profiler,
+    /// Whether a process is started under the profiler for each candidate before anybody asks for its profile.
+    pub(crate) ahead: bool,
+    /// Why Nsight Compute cannot read here, once it was tried.
+    pub(crate) no_counters: Mutex<Option<String>>,
+    /// Whether it was seen not to start behind landlock.
+    pub(crate) open_files: AtomicBool,
+}
+
+impl Ladder {
+    pub(crate) fn new(first: Profiler, ahead: bool) -> Self {
+        Self { first, ahead, ..Self::default() }
+    }
+
+    /// Why there are no counters, as far as that is known before they are asked for.
+    fn known_against_counters(&self, python: &Python) -> Option<String> {
+        if python.device == "cpu" {
+            return Some("Nsight Compute looks at GPUs alone".to_owned());
+        }
+        if self.first > Profiler::Ncu {
+            return Some("it was not asked for".to_owned());
+        }
+        self.no_counters.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A process under the profiler for the candidate in this folder, where one is likely to be needed.
+    pub(crate) fn wait(
+        &self,
+        python: &Python,
+        harness: &Harness,
+        facts: &Facts,
+        candidate: &std::path::Path,
+    ) -> Result<Option<Waiting>, Fault> {
+        if !self.ahead || self.known_against_counters(python).is_some() {
+            return Ok(None);
+        }
+        let wrapper = MetricSet::cudaforge24().command(counted::MOST + 1, &[]);
+        let landlock = !self.open_files.load(Ordering::Relaxed);
+        Waiting::start(&Plan { python, harness, facts, wrapper, primed: true, landlock }, candidate).map(Some)
+    }
+}
+
+/// What a profile is taken with.
+pub(crate) struct Bench<'a> {
+    pub(crate) python: &'a Python,
+    pub(crate) harness: &'a Harness,
+    pub(crate) facts: &'a Facts,
+    pub(crate) ladder: &'a Ladder,
+    /// How it was timed, if it was.
+    pub(crate) timing: Option<&'a (CaseTiming, Statistic)>,
+}
+
+/// Profiles one call on fresh inputs, with the process that waits for it if there is one.
 pub(crate) fn profile(
-    python: &Python,
-    harness: &Harness,
-    facts: &Facts,
+    bench: &Bench<'_>,
     session: &mut Session,
-    candidate: &Runner,
+    candidate: &mut Runner,
+    waiting: Option<Waiting>,
     rng: &mut StdRng,
 ) -> Attempt<Profile> {
-    if !session.on_gpu {
-        return Ok(timing_only("no profiler looks at Python on the processor"));
+    let readings = roofline::readings(session, bench.timing);
+    let mut profile =
+        Profile { rung: Rung::TimingOnly, case: CASE.to_owned(), readings, kernels: vec![], notes: vec![] };
+    if bench.ladder.first <= Profiler::Torch {
+        climb(bench, session, candidate, waiting, rng, &mut profile)?;
     }
+    Ok(profile)
+}
+
+/// The two rungs that run it.
+fn climb(
+    bench: &Bench<'_>,
+    session: &mut Session,
+    candidate: &mut Runner,
+    waiting: Option<Waiting>,
+    rng: &mut StdRng,
+    profile: &mut Profile,
+) -> Attempt<()> {
+    session.introduce(candidate)?;
     session.draw(1, false, rng)?;
-    let source = source_of(candidate.folder());
-    let job = json!({
-        "load": candidate_module(&source).to_load(candidate.headers),
+    candidate.inputs(&session.inputs)?;
+    let traced = traced::launches(candidate)?;
+    let counted = match bench.ladder.known_against_counters(bench.python) {
+        Some(why) => Err(why),
+        None => counted::kernels(bench, session, candidate, waiting, traced.as_deref().ok(), &mut profile.notes)?,
+    };
+    session.forget()?;
+    match (counted, traced) {
+        (Ok(kernels), traced) => {
+            (profile.rung, profile.kernels) = (Rung::Ncu, kernels);
+            profile.notes.extend(traced.err().map(|why| format!("launches were not counted (torch.profiler): {why}")));
+        }
+        (Err(why), Ok(launches)) => {
+            let (kernels, notes) = traced::kernels(&launches);
+            (profile.rung, profile.kernels) = (Rung::TorchProfiler, kernels);
+            profile.notes.push(format!("no hardware counters (Nsight Compute): {why}"));
+            profile.notes.extend(notes);
+        }
+        (Err(why), Err(also)) => {
+            profile.notes.push(format!("no hardware counters (Nsight Compute): {why}"));
+            profile.notes.push(format!("no durations (torch.profiler): {also}"));
+        }
+    }
+    Ok(())
+}
+
+/// What a process under a profiler is told to load and to call.
+fn job(bench: &Bench<'_>, session: &Session, candidate: &Runner) -> serde_json::Value {
+    serde_json::json!({
+        "setup": bench.python.setup(),
+        "load": candidate_module(&source_of(candidate.folder())).to_load(candidate.headers),
         "construct": {"init": session.init, "dtype": session.dtype},
         "arena": session.candidate_arena(candidate),
         "inputs": session.inputs,
-    });
-    let set = MetricSet::cudaforge24();
-    let mut scene = Scene {
-        harness,
-        facts,
-        company: candidate.peer.company(),
-        folder: candidate.folder(),
-        profiler: &set.command(),
-        job,
-        landlock: true,
-        deadline: DEADLINE,
-    };
-    let look = |scene: &Scene<'_>| python.profiled(scene).map(|said| said.and_then(|printed| ncu::read(&printed)));
-    let first = match look(&scene)? {
-        Ok(launches) => return Ok(set.profile(CASE, &launches)),
-        Err(why) => why,
-    };
-    scene.landlock = false;
-    Ok(match look(&scene)? {
-        Ok(launches) => {
-            let mut profile = set.profile(CASE, &launches);
-            profile.notes.push(format!("the profiler ran without landlock; behind it: {first}"));
-            profile
-        }
-        Err(why) => timing_only(&format!("no hardware counters (ncu): {first}; without landlock: {why}")),
     })
-}
-
-fn timing_only(why: &str) -> Profile {
-    Profile { rung: Rung::TimingOnly, case: CASE.to_owned(), readings: vec![], notes: vec![why.to_owned()] }
 }

@@ -24,8 +24,6 @@ use std::{
     time::Duration,
 };
 
-/// What a profiler may print, in bytes.
-const MOST_PRINTED: u64 = 32 << 20;
 /// How long a process may take to import torch and find its device.
 const START: Duration = Duration::from_secs(120);
 /// What both sides may read beside Python's own folders.
@@ -122,7 +120,7 @@ impl Python {
     /// Starts an untrusted side, confined to its folder, with its arena.
     pub(crate) fn runner(&self, harness: &Harness, facts: &Facts, folder: &Path, arena: &OwnedFd) -> Attempt<Peer> {
         let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
-        let user = (launch::is_root() && self.own_user).then(own_user);
+        let user = self.a_user();
         let readable = readable(facts, harness);
         if let Some(user) = user {
             give(folder, user).map_err(fault(format_args!("cannot give {} away", folder.display())))?;
@@ -148,56 +146,34 @@ impl Python {
         Ok(peer)
     }
 
+    /// A user that is nobody else's, where processes are to have one.
+    pub(crate) fn a_user(&self) -> Option<u32> {
+        (launch::is_root() && self.own_user).then(own_user)
+    }
+
     /// What a runner is told first.
-    fn setup(&self) -> Value {
+    pub(crate) fn setup(&self) -> Value {
         json!({"device": self.device, "threads": self.threads, "tf32": self.tf32, "seed": super::SEED})
     }
 
-    fn script(&self, script: &str, argument: &str) -> Vec<String> {
+    pub(crate) fn script(&self, script: &str, argument: &str) -> Vec<String> {
         vec![self.executable.display().to_string(), "-I".into(), "-B".into(), script.into(), argument.into()]
     }
 
-    fn confined(&self, launch: &Launch) -> Result<Command, Fault> {
+    pub(crate) fn confined(&self, launch: &Launch) -> Result<Command, Fault> {
         let mut command = Command::new(&self.program);
         let json = serde_json::to_string(launch).map_err(|e| Fault(e.to_string()))?;
         command.args(&self.program_args).arg(ARGUMENT).arg(json);
         Ok(command)
     }
 
-    /// One call of a built candidate under a profiler, both confined as the candidate is, in its folder and as its user;
-    /// only `/proc` is open, where the driver names the threads of a process that the profiler starts. What they print, and where it went wrong, why.
-    pub(crate) fn profiled(&self, scene: &Scene<'_>) -> Result<Result<String, String>, Fault> {
-        let Scene { harness, facts, company, folder, .. } = scene;
-        let mut job = scene.job.clone();
-        job["setup"] = self.setup();
-        let path = folder.join("job.json");
-        std::fs::write(&path, job.to_string()).map_err(fault("cannot write the profiler's job down"))?;
-        let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
-        let mut line = scene.profiler.to_vec();
-        line.extend(self.script(&harness.profile().display().to_string(), &path.display().to_string()));
-        let launch = Launch {
-            parent: std::process::id(),
-            user: company.user,
-            control: launch::number(&theirs),
-            readable: readable(facts, harness),
-            writable: vec![folder.to_path_buf(), "/proc".into()],
-            landlock: scene.landlock,
-            command: line,
-            memory_bytes: None,
-        };
-        let mut command = self.confined(&launch)?;
-        let (output, print) = std::io::pipe().map_err(fault("cannot make a pipe"))?;
-        let errors = print.try_clone().map_err(fault("cannot make a pipe"))?;
-        self.dress(&mut command, folder, print, errors);
-        process::detach(&mut command, vec![launch::number(&theirs)]);
-        let child = self.nursery.spawn(command)?;
-        drop(theirs);
-        let said = printed(child, output, company, scene.deadline);
-        drop(control);
-        Ok(said)
-    }
-
-    fn dress(&self, command: &mut Command, folder: &Path, print: std::io::PipeWriter, errors: std::io::PipeWriter) {
+    pub(crate) fn dress(
+        &self,
+        command: &mut Command,
+        folder: &Path,
+        print: std::io::PipeWriter,
+        errors: std::io::PipeWriter,
+    ) {
         command.env_clear().current_dir(folder).stdin(Stdio::null()).stdout(print).stderr(errors);
         for name in KEPT {
             if let Some(value) = std::env::var_os(name) {
@@ -244,46 +220,8 @@ impl Python {
     }
 }
 
-/// What a profiler looks at.
-pub(crate) struct Scene<'a> {
-    pub(crate) harness: &'a Harness,
-    pub(crate) facts: &'a Facts,
-    /// The candidate's processes.
-    pub(crate) company: Company,
-    /// The candidate's folder, with what it built.
-    pub(crate) folder: &'a Path,
-    /// The profiler's command line, which Python's is appended to.
-    pub(crate) profiler: &'a [String],
-    /// What `profile.py` is to load and call.
-    pub(crate) job: Value,
-    /// Whether landlock is tried.
-    pub(crate) landlock: bool,
-    pub(crate) deadline: Duration,
-}
-
-/// What a process prints until it ends; it and all others of its user are ended at the deadline.
-fn printed(
-    mut child: std::process::Child,
-    output: std::io::PipeReader,
-    company: &Company,
-    deadline: Duration,
-) -> Result<String, String> {
-    let (done, ready) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let mut text = vec![];
-        let _ = std::io::Read::read_to_end(&mut std::io::Read::take(output, MOST_PRINTED), &mut text);
-        let _ = done.send(String::from_utf8_lossy(&text).into_owned());
-    });
-    let text = ready.recv_timeout(deadline);
-    let _ = child.kill();
-    if company.user.is_some() {
-        company.end();
-    }
-    let _ = child.wait();
-    text.map_err(|_| format!("it did not end within {} s", deadline.as_secs()))
-}
-
-fn readable(facts: &Facts, harness: &Harness) -> Vec<PathBuf> {
+/// What an untrusted process may read beside its own folder.
+pub(crate) fn readable(facts: &Facts, harness: &Harness) -> Vec<PathBuf> {
     let mut readable: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
     readable.extend(facts.folders.iter().cloned());
     readable.push(harness.folder().to_owned());
@@ -300,6 +238,7 @@ pub(crate) fn own_user() -> u32 {
     users.into_iter().find(free).unwrap_or(65534)
 }
 
+/// Gives a folder that nobody has written into yet to a user.
 pub(crate) fn give(folder: &Path, user: u32) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;

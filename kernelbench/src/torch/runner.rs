@@ -137,6 +137,13 @@ impl Runner {
         }
     }
 
+    /// Calls the model on the first slot under torch's own profiler; what it says of each launch.
+    pub(crate) fn trace(&mut self, deadline: Duration) -> Attempt<Value> {
+        let mut reply = self.ask(json!({"do": "trace"}), "forward", deadline)?;
+        self.peer.be_alone()?;
+        Ok(reply.said["launches"].take())
+    }
+
     /// Lets go of what the last run put out.
     pub(crate) fn release(&mut self) -> Attempt<()> {
         self.ask(json!({"do": "release"}), "release of its outputs", PATIENCE)?;

@@ -105,22 +105,6 @@ impl Session {
         })
     }
 
-    /// Starts a candidate's process and has it load its module: the build.
-    pub(crate) fn load(
-        python: &Python,
-        harness: &Harness,
-        facts: &Facts,
-        arena: &OwnedFd,
-        source: &str,
-        headers: Headers,
-        deadline: Duration,
-    ) -> Attempt<Runner> {
-        let mut runner = start(python, harness, facts, arena, source)?;
-        let path = runner.folder().join(SOURCE);
-        runner.load(&candidate_module(&path), headers, deadline)?;
-        Ok(runner)
-    }
-
     /// The arena of candidates.
     pub(crate) fn arena(&self) -> Result<OwnedFd, Fault> {
         self.arenas[1].try_clone().map_err(fault("cannot share memory"))
@@ -224,7 +208,14 @@ impl Session {
 
 const SOURCE: &str = "module.py";
 
-fn start(python: &Python, harness: &Harness, facts: &Facts, arena: &OwnedFd, source: &str) -> Attempt<Runner> {
+/// Starts a process for a module, in a folder of its own.
+pub(crate) fn start(
+    python: &Python,
+    harness: &Harness,
+    facts: &Facts,
+    arena: &OwnedFd,
+    source: &str,
+) -> Attempt<Runner> {
     let folder = tempfile::tempdir().map_err(fault("cannot make a folder"))?;
     for part in ["tmp", "extensions", "triton", "inductor", "cuda"] {
         fs::create_dir(folder.path().join(part)).map_err(fault("cannot make a folder"))?;
@@ -232,6 +223,12 @@ fn start(python: &Python, harness: &Harness, facts: &Facts, arena: &OwnedFd, sou
     fs::write(folder.path().join(SOURCE), source).map_err(fault("cannot write the module down"))?;
     let peer = python.runner(harness, facts, folder.path(), arena)?;
     Ok(Runner::new(peer, folder))
+}
+
+/// Has a candidate's process load its module: the build.
+pub(crate) fn load(runner: &mut Runner, headers: Headers, deadline: Duration) -> Attempt<()> {
+    let path = source_of(runner.folder());
+    runner.load(&candidate_module(&path), headers, deadline)
 }
 
 fn private_folder() -> Result<tempfile::TempDir, Fault> {

@@ -25,7 +25,11 @@ use rand::{SeedableRng, rngs::StdRng};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
+    time::Duration,
 };
+
+/// How long a process that prepares a profile is waited for before anything is timed.
+const SETTLE: Duration = Duration::from_secs(30);
 
 impl Inner {
     pub(super) fn rng(&self) -> StdRng {
@@ -84,25 +88,30 @@ impl Inner {
         Ok(Baseline { timings: vec![(CASE.to_owned(), timing)], build: self.described() })
     }
 
-    pub(super) fn load(&self, task: &Task, candidate: &Candidate) -> Attempt<Runner> {
+    /// Starts and builds a candidate, and where its profile will be wanted, a process that waits for that.
+    fn load(&self, task: &Task, candidate: &Candidate) -> Attempt<Parked> {
         let arena = lock(&*self.session(task)?).arena()?;
-        self.load_into(&arena, candidate, self.options.headers)
+        let mut runner = self.begin(&arena, candidate)?;
+        let waiting = self.ladder.wait(&self.python, &self.harness, &self.facts, runner.folder())?;
+        session::load(&mut runner, self.options.headers, self.options.build_deadline)?;
+        Ok(Parked { waiting, ..Parked::new(runner) })
     }
 
     /// As `load`, for a session that nobody else has, and with these headers.
     pub(super) fn load_beside(&self, session: &Session, candidate: &Candidate, headers: Headers) -> Attempt<Runner> {
-        self.load_into(&session.arena()?, candidate, headers)
+        let mut runner = self.begin(&session.arena()?, candidate)?;
+        session::load(&mut runner, headers, self.options.build_deadline)?;
+        Ok(runner)
     }
 
-    fn load_into(&self, arena: &std::os::fd::OwnedFd, candidate: &Candidate, headers: Headers) -> Attempt<Runner> {
-        let deadline = self.options.build_deadline;
-        Session::load(&self.python, &self.harness, &self.facts, arena, candidate.source(), headers, deadline)
+    fn begin(&self, arena: &std::os::fd::OwnedFd, candidate: &Candidate) -> Attempt<Runner> {
+        session::start(&self.python, &self.harness, &self.facts, arena, candidate.source())
     }
 
     pub(super) fn build(&self, task: &Task, candidate: Candidate) -> Attempt<Built> {
-        let runner = self.load(task, &candidate)?;
-        let artifact = session::source_of(runner.folder());
-        self.built().insert(candidate.id(), Parked::new(runner));
+        let parked = self.load(task, &candidate)?;
+        let artifact = session::source_of(parked.runner.folder());
+        self.built().insert(candidate.id(), parked);
         Ok(Built { candidate, artifact })
     }
 
@@ -111,7 +120,7 @@ impl Inner {
         let parked = self.built().remove(&candidate.id());
         match parked {
             Some(parked) => Ok(parked),
-            None => Ok(Parked::new(self.load(task, candidate)?)),
+            None => self.load(task, candidate),
         }
     }
 
@@ -131,11 +140,13 @@ impl Inner {
     }
 
     pub(super) fn profile(&self, task: &Task, verified: &Verified) -> Result<Profile, Fault> {
-        let parked = settled(self.unpark(task, verified.candidate()))?;
+        let mut parked = settled(self.unpark(task, verified.candidate()))?;
         let session = self.session(task)?;
         let mut session = lock(&session);
-        let (python, harness, facts) = (&self.python, &self.harness, &self.facts);
-        let profile = profile::profile(python, harness, facts, &mut session, &parked.runner, &mut self.rng());
+        let Self { python, harness, facts, ladder, .. } = self;
+        let bench = profile::Bench { python, harness, facts, ladder, timing: parked.timing.as_ref() };
+        let waiting = parked.waiting.take();
+        let profile = profile::profile(&bench, &mut session, &mut parked.runner, waiting, &mut self.rng());
         self.built().insert(verified.candidate().id(), parked);
         settled(profile)
     }
@@ -144,6 +155,9 @@ impl Inner {
         let mut parked = self.unpark(task, verified.candidate())?;
         let session = self.session(task)?;
         let mut session = lock(&session);
+        if let Some(waiting) = &mut parked.waiting {
+            waiting.settle(SETTLE);
+        }
         let floor = self.options.deadline_floor;
         let bench = time::Bench { tolerance: &task.tolerance, plan, machine: &self.machine, floor };
         let timed = session
@@ -152,6 +166,7 @@ impl Inner {
         session.forget()?;
         let (timed, clocks) = timed?;
         parked.clocks = Some(clocks);
+        parked.timing = timed.cases.first().cloned().map(|case| (case, timed.statistic));
         self.built().insert(verified.candidate().id(), parked);
         Ok(timed)
     }

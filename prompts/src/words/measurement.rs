@@ -2,7 +2,7 @@
 
 use super::text::one_line;
 use kernelbench::{CaseTiming, Timed};
-use metrics::{Claim, Interval, Profile, Reading, Speedup, Statistic};
+use metrics::{Claim, Interval, Kernel, Profile, Reading, Speedup, Statistic};
 use minijinja::{Value, context};
 
 /// The values that `timing.md` names.
@@ -29,6 +29,7 @@ fn case_timing(case: &CaseTiming, statistic: Statistic) -> Value {
         speedup => ratio(&case.speedup),
         interval => interval(case.speedup.interval),
         floor => case.floor_ns.map(time),
+        share => case.roofline_share(statistic).map(|share| format!("{:.0} %", share * 100.0)),
     }
 }
 
@@ -38,7 +39,17 @@ pub(crate) fn profile(profile: &Profile) -> Value {
         case => one_line(&profile.case),
         rung => profile.rung.describe(),
         readings => profile.readings.iter().map(reading).collect::<Vec<_>>(),
+        kernels => profile.kernels.iter().map(kernel).collect::<Vec<_>>(),
         notes => profile.notes.iter().map(|note| one_line(note)).collect::<Vec<_>>(),
+    }
+}
+
+fn kernel(kernel: &Kernel) -> Value {
+    context! {
+        name => one_line(&kernel.name),
+        launches => kernel.launches,
+        share => kernel.share.map(|share| format!("{:.0} %", share * 100.0)),
+        readings => kernel.readings.iter().map(reading).collect::<Vec<_>>(),
     }
 }
 
@@ -47,7 +58,12 @@ fn reading(reading: &Reading) -> Value {
         Some(value) if value.is_finite() => format!("{} {}", number(value), one_line(&reading.unit)),
         _ => "not available".into(),
     };
-    context! { name => one_line(&reading.name), value => value.trim(), meaning => one_line(&reading.meaning) }
+    context! {
+        name => one_line(&reading.name),
+        value => value.trim(),
+        meaning => one_line(&reading.meaning),
+        stands_for => reading.stands_for.as_deref().map(one_line),
+    }
 }
 
 /// A number in full where it is whole, else to six digits.
