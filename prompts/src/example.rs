@@ -8,7 +8,9 @@ use kernelbench::{
     Argument, ArgumentKind, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext, Language,
     Number, Precision, Problem, Size, Source, Task, Timed, TimedCases, Tolerance, Transfer,
 };
-use metrics::{Bandwidth, Fact, Interval, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing};
+use metrics::{
+    Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
+};
 use minijinja::Value;
 
 const REFERENCE: &str = r#"#include <cstdint>
@@ -182,7 +184,18 @@ pub(crate) fn profile() -> Profile {
             Reading::new("l1d-miss-rate", Some(12.5), "%", "loads that miss the first cache"),
             Reading::new("llc-misses", None, "", "loads that go to memory"),
         ],
-        kernels: vec![],
+        kernels: vec![Kernel {
+            name: "scale".into(),
+            launches: Some(2),
+            share: Some(0.925),
+            readings: vec![
+                Reading::new("pipe_fp32", None, "", "use of the single-precision pipe"),
+                Reading {
+                    stands_for: Some("pipe_fp32".into()),
+                    ..Reading::new("pipe_fma", Some(41.5), "%", "use of the single-precision pipe")
+                },
+            ],
+        }],
         notes: vec!["llc-misses cannot be counted on this machine".into()],
     }
 }

@@ -29,7 +29,6 @@ fn case_timing(case: &CaseTiming, statistic: Statistic) -> Value {
         speedup => ratio(&case.speedup),
         interval => interval(case.speedup.interval),
         floor => case.floor_ns.map(time),
-        share => case.roofline_share(statistic).map(|share| format!("{:.0} %", share * 100.0)),
     }
 }
 
