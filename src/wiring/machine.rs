@@ -58,7 +58,9 @@ pub fn cuda(config: &Config) -> Result<Cuda, Trouble> {
         Trouble::usage(format!("kernels in CUDA run on a GPU: expected --device cuda:0 or the like, found {device:?}"))
     })?;
     let usual = cuda::Options::new(program, vec![CHILD.into()], cache.join("builds"));
-    Cuda::new(cuda::Options { ordinal, ..usual })
+    // A request of several calls needs the arguments of each.
+    let arena_mib = 6 * config.workshop.largest_case_mib;
+    Cuda::new(cuda::Options { ordinal, arena_mib, ..usual })
         .map_err(|fault| Trouble::machine(format!("{fault}; `warpsmith doctor` says what is there")))
 }
 

@@ -9,7 +9,11 @@ use super::{
 };
 use crate::{
     failure::Fault,
-    native::{plan::Plan, process, trouble::fault},
+    native::{
+        plan::Plan,
+        process::{self, Process},
+        trouble::fault,
+    },
     torch::{
         company::Company,
         launch::{self, ARGUMENT},
@@ -18,14 +22,7 @@ use crate::{
     },
 };
 use metrics::{Profile, Rung};
-use std::{
-    fs,
-    io::Read,
-    path::Path,
-    process::{Child, Command},
-    sync::mpsc,
-    time::Duration,
-};
+use std::{fs, io::Read, path::Path, process::Command, sync::mpsc, time::Duration};
 
 /// What a profile may take.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -38,7 +35,8 @@ const WARM_UP: u32 = 3;
 
 /// A process under Nsight Compute that waits to be told what to call.
 pub(crate) struct Waiting {
-    child: Child,
+    process: Process,
+    id: u32,
     printed: mpsc::Receiver<String>,
     folder: tempfile::TempDir,
     user: Option<u32>,
@@ -74,6 +72,7 @@ impl Waiting {
         let output = dress(&mut command, folder.path())?;
         process::detach(&mut command, vec![launch::number(&theirs)]);
         let child = launcher.nursery.spawn(command)?;
+        let (process, id) = (Process::of(&child), child.id());
         drop((control, theirs));
         let (done, printed) = mpsc::channel();
         std::thread::spawn(move || {
@@ -81,12 +80,12 @@ impl Waiting {
             let _ = output.take(MOST_PRINTED).read_to_end(&mut text);
             let _ = done.send(String::from_utf8_lossy(&text).into_owned());
         });
-        Ok(Self { child, printed, folder, user })
+        Ok(Self { process, id, printed, folder, user })
     }
 
     /// The number of its process.
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.id
     }
 
     /// Has it call a built object on one slot's content; what it printed, or in words why not.
@@ -111,11 +110,10 @@ impl Waiting {
     }
 
     fn end(&mut self) {
-        let _ = self.child.kill();
+        let _ = self.process.end();
         if self.user.is_some() {
             Company::of(0, self.user).end();
         }
-        let _ = self.child.wait();
     }
 }
 

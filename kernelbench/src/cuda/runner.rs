@@ -15,7 +15,7 @@ use crate::{
     torch::{
         launch::{self, Launch},
         nursery::Nursery,
-        peer::{Peer, Trust},
+        peer::{Peer, Trust, Went},
         python::{SYSTEM, give, own_user},
     },
 };
@@ -65,6 +65,8 @@ pub(crate) struct Runner {
     pub(crate) peer: Peer,
     folder: tempfile::TempDir,
     case: String,
+    /// Calls of a request, as it was told last.
+    count: usize,
     memory_mib: u64,
 }
 
@@ -107,7 +109,7 @@ impl Launcher {
         peer.memory_mib = self.memory_mib;
         let setup = Setup { ordinal: self.ordinal, arena: arena.to_vec() };
         peer.greet(&json!(setup), START)?;
-        Ok(Runner { peer, folder, case: String::new(), memory_mib: self.memory_mib })
+        Ok(Runner { peer, folder, case: String::new(), count: 0, memory_mib: self.memory_mib })
     }
 
     /// What a process of this kind may reach.
@@ -162,7 +164,7 @@ impl Runner {
         fs::copy(object, &copy).map_err(fault(format_args!("cannot copy {}", object.display())))?;
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).map_err(fault("cannot open a build"))?;
         "while it was loaded".clone_into(&mut self.case);
-        let (said, _) = self.ask(json!({"do": "load", "object": copy}), LOADING)?;
+        let said = self.ask(json!({"do": "load", "object": copy}), LOADING)?;
         let (name, does) = ("system call filter", "it can start no process and open no network connection");
         let why = said["filter"].as_str();
         let layer = json!({"name": name, "in_force": why.is_none(), "why": why.unwrap_or(does)});
@@ -177,7 +179,7 @@ impl Runner {
     pub(crate) fn case(&mut self, plan: &Plan, slots: usize) -> Attempt<()> {
         self.case.clone_from(&plan.case);
         let case = child::Case { passed: plan.passed.clone(), slot_bytes: plan.slot_bytes, slots };
-        let (said, _) = self.ask(json!({"do": "case", "case": case}), LOADING)?;
+        let said = self.ask(json!({"do": "case", "case": case}), LOADING)?;
         match said["broken"].as_str() {
             Some(why) => Err(Fault(format!("a child did not understand its case: {why}")).into()),
             None => Ok(()),
@@ -186,14 +188,14 @@ impl Runner {
 
     /// Has it call its launcher once on each of the first slots.
     pub(crate) fn call(&mut self, count: usize, deadline: Duration) -> Attempt<Ran> {
-        let (said, outside) = self.ask(json!({"do": "call", "count": count}), deadline)?;
-        if let Some(error) = said.get("cuda") {
-            return Err(self.blame_cuda(error));
+        if count != self.count {
+            self.ask(json!({"do": "count", "count": count}), LOADING)?;
+            self.count = count;
         }
-        let inside_ns = said["inside_ns"].as_u64();
-        let inside_ns =
-            inside_ns.ok_or_else(|| self.forbidden("meddle with the line between its process and the workshop"))?;
-        Ok(Ran { outside, inside_ns })
+        match self.peer.go(deadline).map_err(renamed)? {
+            Went::Done { outside, inside_ns, .. } => Ok(Ran { outside, inside_ns }),
+            Went::Raised(said) => Err(self.blame_cuda(&said["cuda"])),
+        }
     }
 
     /// Looks who else is there.
@@ -201,17 +203,9 @@ impl Runner {
         self.peer.be_alone()
     }
 
-    fn ask(&mut self, message: Value, deadline: Duration) -> Attempt<(Value, Duration)> {
+    fn ask(&mut self, message: Value, deadline: Duration) -> Attempt<Value> {
         self.peer.case.clone_from(&self.case);
-        match self.peer.ask(message, deadline) {
-            Ok(reply) => Ok((reply.said, reply.outside)),
-            Err(Trouble::Failure(failure)) => Err(named(*failure).into()),
-            Err(fault) => Err(fault),
-        }
-    }
-
-    fn forbidden(&self, what: &str) -> Trouble {
-        Failure::Forbidden { case: self.case.clone(), what: what.to_owned() }.into()
+        self.peer.ask(message, deadline).map(|reply| reply.said).map_err(renamed)
     }
 
     /// An error that the driver or the runtime told.
@@ -231,12 +225,18 @@ impl Runner {
 }
 
 /// An end whose cause stands on standard error, by its right name.
-fn named(failure: Failure) -> Failure {
-    match failure {
+fn renamed(trouble: Trouble) -> Trouble {
+    let Trouble::Failure(failure) = trouble else { return trouble };
+    match *failure {
         Failure::Exit { case, status, stderr } => match calls::told(&stderr) {
             Some(what) => Failure::Forbidden { case, what },
             None => Failure::Exit { case, status, stderr },
         },
+        // Refused while signals were held back: nobody could say which call it was.
+        Failure::Crash { case, signal, .. } if signal == process::name(libc::SIGSYS) => {
+            Failure::Forbidden { case, what: "make a forbidden system call".to_owned() }
+        }
         other => other,
     }
+    .into()
 }

@@ -1,0 +1,145 @@
+//! Do kernels in CUDA go the whole way, where the processor pretends to be a GPU, and is what misbehaves named?
+//!
+//! `tests/pretend` holds a library with the names of CUDA's driver and a compiler with nvcc's name. Nothing here claims
+//! anything about a GPU; that the trusted side's and the examples' sources are CUDA, a real nvcc says where there is one.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod program;
+
+use program::Told;
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::LazyLock,
+};
+
+/// A folder with the pretended driver, a cache of builds, and settings for a small arena.
+static PLACE: LazyLock<PathBuf> = LazyLock::new(|| {
+    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pretend");
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join("warpsmith.toml"), "[workshop]\nlargest_case_mib = 2\n").unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pretend/driver.cpp");
+    let mut compiler = Command::new(std::env::var_os("CXX").unwrap_or("g++".into()));
+    compiler.args(["-std=c++17", "-O2", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"]);
+    let built = compiler.arg(place.join("libcuda.so.1")).arg(source).args(["-ldl", "-lrt"]).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    place
+});
+
+fn warpsmith(arguments: &[&str]) -> Command {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pretend");
+    let mut command = program::warpsmith(arguments);
+    command.current_dir(&*PLACE).env("LD_LIBRARY_PATH", &*PLACE).env("NVCC", tests.join("nvcc"));
+    command.env("XDG_CACHE_HOME", PLACE.join("cache"));
+    command
+}
+
+fn task() -> String {
+    format!("{}/tests/pretend/twice", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Evaluates a candidate of this text before its entry and in it.
+fn evaluate(before: &str, body: &str, flags: &[&str]) -> (Told, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let candidate = folder.path().join("candidate.cu");
+    let entry = "extern \"C\" void twice(float *y, const float *x, int64_t n, cudaStream_t stream)";
+    fs::write(&candidate, format!("{before}\n{entry} {{\n{body}\n}}\n")).unwrap();
+    let (task, candidate) = (task(), candidate.display().to_string());
+    let arguments = ["evaluate", &task, &candidate, "--warmup", "1", "--repetitions", "3", "--json"];
+    let told = warpsmith(&[&arguments[..], flags].concat()).output().map(Told::of).unwrap();
+    let found = serde_json::from_str(&told.out).unwrap_or_else(|_| panic!("{told:?}"));
+    (told, found)
+}
+
+const RIGHT: &str = "for (int64_t i = 0; i < n; ++i) y[i] = x[i] + x[i];";
+
+/// The kind of a candidate's failure, which comes up in its check, and all that is said of it.
+fn failure(before: &str, body: &str) -> (String, String) {
+    let (told, found) = evaluate(before, body, &[]);
+    let failed = &found["evaluation"]["failed"];
+    assert_eq!(told.code, Some(1), "{body}: {found}");
+    (failed["kind"].as_str().unwrap().to_owned(), failed.to_string())
+}
+
+#[test]
+fn a_right_candidate_is_timed_and_profiled_as_far_as_it_can_be() {
+    let (_, found) = evaluate("", RIGHT, &["--profile"]);
+    let passed = &found["evaluation"]["passed"];
+    assert_eq!(passed["cases"].as_array().map(Vec::len), Some(2), "{found}");
+    assert_eq!(found["machine"]["kind"], "gpu");
+    assert_eq!(found["profile"]["rung"], "timing-only");
+    assert!(found["profile"]["notes"][0].as_str().unwrap().contains("ncu"), "{}", found["profile"]);
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let spoiled = format!("{RIGHT} if (n > 2000) y[77] += 1;");
+    let (kind, all) = failure("", &spoiled);
+    assert!(kind == "mismatch" && all.contains("\"worst_at\":77") && all.contains("large"), "{all}");
+    for (kind, body) in [
+        ("out-of-bounds", "for (int64_t i = 0; i <= n; ++i) y[i] = 2 * x[i % n];"),
+        ("input-changed", "for (int64_t i = 0; i < n; ++i) y[i] = 2 * x[i]; ((float *)x)[3] = 1;"),
+        ("crash", "*(volatile int *)16 = 1;"),
+        ("exit", "exit(0);"),
+        ("memory", "void *p; cudaMalloc(&p, 1ull << 42);"),
+        ("build", "y[0] = nothing;"),
+    ] {
+        let (found, all) = failure("#include <stdlib.h>", body);
+        assert_eq!(found, kind, "{all}");
+    }
+}
+
+#[test]
+fn what_is_never_written_is_not_taken_from_an_earlier_call() {
+    let (kind, all) =
+        failure("static int calls;", "if (calls++ > 0) return; for (int64_t i = 0; i < n; ++i) y[i] = 2 * x[i];");
+    assert!(kind == "mismatch" && all.contains("\"unwritten\":1003"), "{all}");
+}
+
+#[test]
+fn another_entry_is_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let candidate = folder.path().join("candidate.cu");
+    fs::write(&candidate, "extern \"C\" void thrice(float *y) { y[0] = 3; }\n").unwrap();
+    let told = warpsmith(&["evaluate", &task(), &candidate.display().to_string(), "--json"]).output().map(Told::of);
+    assert!(told.unwrap().ended(1).out.contains("\"kind\": \"interface\""));
+}
+
+#[test]
+fn a_launcher_that_starts_processes_or_opens_connections_is_stopped() {
+    for (before, body, what) in [
+        ("#include <unistd.h>", "if (fork() == 0) for (;;) sleep(1000);", "start a thread or a process"),
+        ("#include <sys/socket.h>", "socket(AF_INET, SOCK_STREAM, 0);", "open a network connection"),
+        ("#include <stdlib.h>", "system(\"true\");", "make a forbidden system call"),
+    ] {
+        let (kind, all) = failure(before, body);
+        assert!(kind == "forbidden" && all.contains(what), "{all}");
+    }
+}
+
+#[test]
+fn an_endless_call_is_ended_at_its_deadline() {
+    let (kind, all) = failure("", "for (volatile int i = 0;;) i = 0;");
+    assert_eq!(kind, "hang", "{all}");
+}
+
+/// Compiled by a real nvcc, where there is one.
+#[test]
+fn the_examples_and_the_judge_are_cuda() {
+    let Some(nvcc) = kernelbench::cuda::find_nvcc() else { return };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let examples = fs::read_dir(root.join("examples/cuda")).unwrap();
+    let references = examples.map(|folder| folder.unwrap().path().join("reference.cu")).filter(|file| file.is_file());
+    let sources: Vec<PathBuf> = references.chain([root.join("kernelbench/src/cuda/judge.cu")]).collect();
+    assert!(sources.len() >= 7, "{sources:?}");
+    for source in sources {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(&nvcc);
+        command.args(["-arch=sm_90a", "-std=c++17", "-O1", "-Werror=all-warnings", "-cubin", "-o"]);
+        let built = command.arg(folder.path().join("cubin")).arg(&source).output().unwrap();
+        assert!(built.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&built.stderr));
+    }
+}
