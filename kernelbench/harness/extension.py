@@ -19,6 +19,7 @@ import time
 import torch
 
 HEADERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "slim")
+RUNTIME_FLAGS = ["-std=c++17", "-O2", "-fPIC", "-w"]
 # Longer than any build here took; a compiler that takes longer is left to torch.
 PATIENCE = 120
 # Standard headers that torch's own bring in and the slim ones do not, by the names in `std` that show the need.
@@ -100,6 +101,10 @@ def build(tools, job):
         with_cuda = any(tools._is_cuda_file(source) for source in sources)
     objects = [f"{at}.o" for at in range(len(sources))]
     commands = [command(tools, job, with_cuda, *pair) for pair in zip(sources, objects)]
+    if any("_GLIBCXX" in part for command in commands for part in command):
+        raise Fails("the flags change the standard library")
+    objects.append("runtime.o")
+    commands.append([*host_compiler(), *RUNTIME_FLAGS, "-c", os.path.join(HEADERS, "runtime.cpp"), "-o", objects[-1]])
     library = f"{job['name']}.so"
     commands.append(linking(tools, job, with_cuda, objects, library))
     folder = os.path.join(job["build_directory"], "slim-" + fingerprint(sources, commands))
@@ -129,8 +134,7 @@ def command(tools, job, with_cuda, source, target):
         return [nvcc(tools), *host, *flags, "-c", source, "-o", target]
     if with_cuda:
         flags += ["-isystem", os.path.join(home(tools), "include")]
-    compiler = shlex.split(os.environ.get("CXX", "c++"))
-    return [*compiler, *flags, "-fPIC", "-std=c++17", *split(job["extra_cflags"]), "-c", source, "-o", target]
+    return [*host_compiler(), *flags, "-fPIC", "-std=c++17", *split(job["extra_cflags"]), "-c", source, "-o", target]
 
 
 def linking(tools, job, with_cuda, objects, library):
@@ -140,7 +144,11 @@ def linking(tools, job, with_cuda, objects, library):
         folder = next((f for f in ("lib64", "lib") if os.path.isdir(os.path.join(home(tools), f))), "lib64")
         folder = os.path.join(home(tools), folder)
         flags += [f"-L{folder}", f"-Wl,-rpath,{folder}", "-lcudart"]
-    return [*shlex.split(os.environ.get("CXX", "c++")), *objects, "-shared", *flags, "-o", library]
+    return [*host_compiler(), *objects, "-shared", *flags, "-o", library]
+
+
+def host_compiler():
+    return shlex.split(os.environ.get("CXX", "c++"))
 
 
 def split(flags):

@@ -3,25 +3,13 @@
 
 namespace slim {
 
-// `torch.name(arguments..., dtype=..., device=...)`, with what the options say.
+// `torch.name(all..., dtype=..., device=...)`, with what the options say; there is room for three more in `all`.
+at::Tensor make_of(PyObject* name, const c10::TensorOptions& options, Ref* all, size_t count);
+
 template <class... T>
 at::Tensor make(PyObject* name, const c10::TensorOptions& options, const T&... arguments) {
-  Ref held[sizeof...(T) + 3] = {to_python(arguments)...};
-  Ref names[3];
-  size_t named = 0;
-  const auto add = [&](PyObject* key, Ref value) {
-    held[sizeof...(T) + named] = std::move(value);
-    names[named++] = Ref::borrowed(key);
-  };
-  if (options.has_dtype()) add(SLIM_NAME("dtype"), to_python(options.dtype()));
-  if (options.has_device()) add(SLIM_NAME("device"), to_python(options.device()));
-  if (options.requires_grad()) add(SLIM_NAME("requires_grad"), to_python(true));
-  const Ref keys = owned(PyTuple_New(static_cast<ssize_t>(named)));
-  for (size_t i = 0; i < named; i++) PyTuple_SetItem(keys.get(), static_cast<ssize_t>(i), names[i].release());
-  PyObject* all[sizeof...(T) + 3];
-  for (size_t i = 0; i < sizeof...(T) + named; i++) all[i] = held[i].get();
-  const Ref callable = attribute(torch_module(), name);
-  return at::Tensor(owned(PyObject_Vectorcall(callable.get(), all, sizeof...(T), named ? keys.get() : nullptr)));
+  Ref all[sizeof...(T) + 3] = {to_python(arguments)...};
+  return make_of(name, options, all, sizeof...(T));
 }
 
 }  // namespace slim

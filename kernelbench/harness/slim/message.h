@@ -15,6 +15,11 @@ class Error : public std::exception {
   std::string message_;
 };
 
+class IndexError : public Error {
+ public:
+  using Error::Error;
+};
+
 // A list of T that somebody else owns.
 template <class T>
 class ArrayRef {

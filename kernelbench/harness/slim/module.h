@@ -15,6 +15,7 @@ struct MethodDefinition {
   const char* doc;
 };
 constexpr int fast_call_with_names = 0x80 | 0x02;
+constexpr size_t most_parameters = 64;
 
 struct Parameter {
   std::string name;
@@ -30,28 +31,6 @@ struct Function {
   bool (*call)(const Function&, PyObject* const* arguments, Ref& result) = nullptr;
   Function* next = nullptr;
   MethodDefinition definition{};
-
-  // The arguments in order, from those given by position and by name and those that have a default.
-  bool arrange(PyObject* const* given, size_t count, PyObject* names, std::vector<PyObject*>& slots) const {
-    if (count > arity) return false;
-    for (size_t i = 0; i < count; i++) slots[i] = given[i];
-    const size_t named = names ? static_cast<size_t>(PyTuple_Size(names)) : 0;
-    for (size_t i = 0; i < named; i++) {
-      const size_t at = place(PyTuple_GetItem(names, static_cast<ssize_t>(i)));
-      if (at == arity || slots[at]) return false;
-      slots[at] = given[count + i];
-    }
-    for (size_t i = 0; i < arity; i++) {
-      if (!slots[i] && i < parameters.size()) slots[i] = parameters[i].otherwise.get();
-      if (!slots[i]) return false;
-    }
-    return true;
-  }
-  size_t place(PyObject* name) const {
-    for (size_t i = 0; i < parameters.size(); i++)
-      if (PyUnicode_CompareWithASCIIString(name, parameters[i].name.c_str()) == 0) return i;
-    return arity;
-  }
 };
 
 // What an argument of type T is kept in while the function runs.
@@ -89,39 +68,10 @@ struct Caller {
   }
 };
 
-inline void raise(const std::exception& error) {
-  PyObject* type = PyExc_RuntimeError;
-  if (dynamic_cast<const std::bad_alloc*>(&error)) type = PyExc_MemoryError;
-  if (dynamic_cast<const std::out_of_range*>(&error)) type = PyExc_IndexError;
-  if (dynamic_cast<const std::invalid_argument*>(&error)) type = PyExc_ValueError;
-  PyErr_SetString(type, error.what());
-}
-
-inline PyObject* call_any(const Function* first, PyObject* const* given, ssize_t count, PyObject* names) {
-  for (const Function* function = first; function; function = function->next) {
-    std::vector<PyObject*> slots(function->arity);
-    Ref result;
-    if (!function->arrange(given, static_cast<size_t>(count), names, slots)) continue;
-    if (function->call(*function, slots.data(), result)) return result.release();
-  }
-  const std::string said = first->name + "(): incompatible function arguments";
-  PyErr_SetString(PyExc_TypeError, said.c_str());
-  return nullptr;
-}
-
-// The entry of every function of every extension.
-inline PyObject* enter(PyObject* self, PyObject* const* given, ssize_t count, PyObject* names) {
-  try {
-    return call_any(static_cast<const Function*>(PyCapsule_GetPointer(self, nullptr)), given, count, names);
-  } catch (const Raised& raised) {
-    raised.restore();
-  } catch (const std::exception& error) {
-    raise(error);
-  } catch (...) {
-    PyErr_SetString(PyExc_RuntimeError, "Caught an unknown exception!");
-  }
-  return nullptr;
-}
+// Puts a function into a module; one of the same name is tried after it.
+void add(PyObject* module, Function* function);
+// Makes a module and has it filled; what goes wrong is raised in Python.
+PyObject* make_module(const char* name, void (*fill)(PyObject*));
 
 }  // namespace slim
 
@@ -160,7 +110,8 @@ class module_ {
     function->target = reinterpret_cast<void*>(target);
     function->call = &slim::Caller<R, A...>::call_with;
     (describe(*function, extra), ...);
-    return add(function);
+    slim::add(object_, function);
+    return *this;
   }
   template <class F, class... Extra, class = decltype(&F::operator())>
   module_& def(const char* name, const F& lambda, const Extra&... extra) {
@@ -171,31 +122,12 @@ class module_ {
  private:
   PyObject* object_;
   const char* doc_ = nullptr;
-  std::vector<slim::Function*> known_;
 
   static void describe(slim::Function& function, const char* doc) { function.doc = doc; }
   static void describe(slim::Function& function, const arg& given) { function.parameters.push_back(given.parameter); }
   static void describe(slim::Function&, return_value_policy) {}
   template <class... G>
   static void describe(slim::Function&, call_guard<G...>) {}
-
-  module_& add(slim::Function* function) {
-    for (slim::Function* known : known_) {
-      if (known->name == function->name) {
-        while (known->next) known = known->next;
-        known->next = function;
-        return *this;
-      }
-    }
-    known_.push_back(function);
-    function->definition = {function->name.c_str(), reinterpret_cast<PyCFunction>(&slim::enter),
-                            slim::fast_call_with_names, function->doc.c_str()};
-    const slim::Ref self = slim::owned(PyCapsule_New(function, nullptr, nullptr));
-    const slim::Ref made = slim::owned(
-        PyCMethod_New(reinterpret_cast<PyMethodDef*>(&function->definition), self.get(), nullptr, nullptr));
-    PyObject_SetAttrString(object_, function->name.c_str(), made.get());
-    return *this;
-  }
 };
 using module = module_;
 
@@ -208,17 +140,12 @@ namespace py = pybind11;
 #define SLIM_TEXT(name) SLIM_TEXT_OF(name)
 #define SLIM_JOIN_OF(a, b) a##b
 #define SLIM_JOIN(a, b) SLIM_JOIN_OF(a, b)
-#define PYBIND11_MODULE(name, variable)                                                                   \
-  static void SLIM_JOIN(slim_fill_, name)(::pybind11::module_&);                                          \
-  extern "C" __attribute__((visibility("default"))) PyObject* SLIM_JOIN(slim_module_, name)() {           \
-    try {                                                                                                 \
-      ::slim::Ref made = ::slim::owned(PyModule_New(SLIM_TEXT(name)));                                    \
-      ::pybind11::module_ filled(made.get());                                                             \
-      SLIM_JOIN(slim_fill_, name)(filled);                                                                \
-      return made.release();                                                                              \
-    } catch (const std::exception& error) {                                                               \
-      ::slim::raise(error);                                                                               \
-      return nullptr;                                                                                     \
-    }                                                                                                     \
-  }                                                                                                       \
+#define PYBIND11_MODULE(name, variable)                                                                \
+  static void SLIM_JOIN(slim_fill_, name)(::pybind11::module_&);                                       \
+  extern "C" __attribute__((visibility("default"))) PyObject* SLIM_JOIN(slim_module_, name)() {        \
+    return ::slim::make_module(SLIM_TEXT(name), [](PyObject* made) {                                   \
+      ::pybind11::module_ filled(made);                                                                \
+      SLIM_JOIN(slim_fill_, name)(filled);                                                             \
+    });                                                                                                \
+  }                                                                                                    \
   static void SLIM_JOIN(slim_fill_, name)([[maybe_unused]] ::pybind11::module_ & variable)

@@ -127,50 +127,19 @@ namespace slim {
 
 template <>
 struct Value<c10::Scalar> {
-  static Ref to(const c10::Scalar& value) {
-    if (value.isFloatingPoint()) return to_python(value.toDouble());
-    return value.isBoolean() ? to_python(value.toBool()) : to_python(value.toLong());
-  }
-  static bool from(PyObject* object, c10::Scalar& value) {
-    bool truth = false;
-    int64_t whole = 0;
-    double real = 0;
-    if (Value<bool>::from(object, truth)) return value = truth, true;
-    if (is_a(object, PyFloat_Type) && Value<double>::from(object, real)) return value = real, true;
-    return Value<int64_t>::from(object, whole) && (value = whole, true);
-  }
+  static Ref to(const c10::Scalar& value);
+  static bool from(PyObject* object, c10::Scalar& value);
 };
-
 template <>
 struct Value<c10::TypeMeta> : Value<c10::ScalarType> {};
-
-// A device's name is read by torch at every use, so the objects are kept.
 template <>
 struct Value<c10::Device> {
-  static Ref to(const c10::Device& value) {
-    static PyObject* known[2][65] = {};
-    const int index = value.index() + 1;
-    if (!(value.is_cpu() || value.is_cuda()) || index > 64) throw c10::Error("a device that this build does not know");
-    PyObject*& object = known[value.is_cuda()][index];
-    if (!object) object = method(torch_module(), SLIM_NAME("device"), value.str()).release();
-    return Ref::borrowed(object);
-  }
-  static bool from(PyObject* object, c10::Device& value) {
-    const Ref said(PyObject_Str(object));
-    std::string name;
-    if (!said || !Value<std::string>::from(said.get(), name)) return PyErr_Clear(), false;
-    if (name.compare(0, 3, "cpu") != 0 && name.compare(0, 4, "cuda") != 0) return false;
-    value = c10::Device(name);
-    return true;
-  }
+  static Ref to(const c10::Device& value);
+  static bool from(PyObject* object, c10::Device& value);
 };
-
 template <>
 struct Value<c10::MemoryFormat> {
-  static Ref to(c10::MemoryFormat value) {
-    const char* names[] = {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
-    return owned(PyObject_GetAttrString(torch_module(), names[static_cast<int>(value)]));
-  }
+  static Ref to(c10::MemoryFormat value);
 };
 
 }  // namespace slim

@@ -26,24 +26,7 @@ struct Facts {
   c10::ScalarType type = c10::ScalarType::Undefined;
   c10::Device device;
 
-  explicit Facts(Ref tensor) : object(std::move(tensor)) { read(); }
-  void read() {
-    PyObject* it = object.get();
-    read_list(attribute(it, SLIM_NAME("shape")), sizes);
-    read_list(method(it, SLIM_NAME("stride")), strides);
-    numel = 1;
-    for (int64_t size : sizes) numel *= size;
-    Value<c10::ScalarType>::from(attribute(it, SLIM_NAME("dtype")).get(), type);
-    const int64_t index = PyLong_AsLongLong(method(it, SLIM_NAME("get_device")).get());
-    const bool on_gpu = PyObject_IsTrue(attribute(it, SLIM_NAME("is_cuda")).get()) == 1;
-    device = on_gpu ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index)) : c10::Device(index < 0 ? c10::kCPU : c10::DeviceType::Other);
-    data = reinterpret_cast<void*>(PyLong_AsUnsignedLongLong(method(it, SLIM_NAME("data_ptr")).get()));
-  }
-  static void read_list(const Ref& tuple, std::vector<int64_t>& list) {
-    const ssize_t length = PyTuple_Size(tuple.get());
-    list.resize(length < 0 ? 0 : static_cast<size_t>(length));
-    for (size_t i = 0; i < list.size(); i++) list[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple.get(), static_cast<ssize_t>(i)));
-  }
+  explicit Facts(Ref tensor);
 };
 
 }  // namespace slim
@@ -61,7 +44,7 @@ struct DeprecatedTypeProperties {
 class Tensor {
  public:
   Tensor() = default;
-  explicit Tensor(slim::Ref object) : facts_(new slim::Facts(std::move(object))) {}
+  explicit Tensor(slim::Ref object);
   Tensor(const Tensor& other) : facts_(other.facts_) {
     if (facts_) __atomic_add_fetch(&facts_->holders, 1, __ATOMIC_RELAXED);
   }
@@ -70,9 +53,7 @@ class Tensor {
     std::swap(facts_, other.facts_);
     return *this;
   }
-  ~Tensor() {
-    if (facts_ && __atomic_sub_fetch(&facts_->holders, 1, __ATOMIC_ACQ_REL) == 0) delete facts_;
-  }
+  ~Tensor();
 
   bool defined() const { return facts_ != nullptr; }
   void reset() { *this = Tensor(); }
@@ -98,13 +79,7 @@ class Tensor {
   bool is_cpu() const { return facts().device.is_cpu(); }
   bool is_floating_point() const { return c10::isFloatingType(facts().type); }
   c10::TensorOptions options() const { return c10::TensorOptions(facts().type).device(facts().device); }
-  bool is_contiguous() const {
-    const auto& [sizes, strides] = std::tie(facts().sizes, facts().strides);
-    int64_t expected = 1;
-    for (size_t i = sizes.size(); i-- > 0; expected *= sizes[i])
-      if (sizes[i] != 1 && strides[i] != expected) return facts().numel == 0;
-    return true;
-  }
+  bool is_contiguous() const;
 
   void* data_ptr() const { return facts().data; }
   template <class T>
@@ -142,12 +117,7 @@ class Tensor {
     if (!facts_) slim::fail("", "a tensor that is not defined was used");
     return *facts_;
   }
-  size_t wrapped(int64_t axis) const {
-    const int64_t axes = dim();
-    if (axis < -axes || axis >= axes)
-      slim::fail("", slim::text("Dimension out of range (expected to be in range of [", -axes, ", ", axes - 1, "], but got ", axis, ")"));
-    return static_cast<size_t>(axis < 0 ? axis + axes : axis);
-  }
+  size_t wrapped(int64_t axis) const;
   template <class... T>
   slim::Ref call(PyObject* name, const T&... arguments) const {
     return slim::method(facts().object.get(), name, arguments...);
@@ -164,19 +134,10 @@ class Tensor {
 
 namespace slim {
 
-inline PyObject* tensor_type() {
-  static PyObject* const type = owned(PyObject_GetAttrString(torch_module(), "Tensor")).release();
-  return type;
-}
-
 template <>
 struct Value<at::Tensor> {
-  static Ref to(const at::Tensor& value) { return value.defined() ? Ref::borrowed(value.object()) : none(); }
-  static bool from(PyObject* object, at::Tensor& value) {
-    if (PyObject_IsInstance(object, tensor_type()) != 1) return false;
-    value = at::Tensor(Ref::borrowed(object));
-    return true;
-  }
+  static Ref to(const at::Tensor& value);
+  static bool from(PyObject* object, at::Tensor& value);
 };
 
 }  // namespace slim

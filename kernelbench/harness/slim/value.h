@@ -18,23 +18,19 @@ class Raised : public c10::Error {
   Ref type_, value_, trace_;
 };
 
-[[noreturn]] inline void throw_raised() {
-  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-  PyErr_Fetch(&type, &value, &trace);
-  Ref said(value ? PyObject_Str(value) : nullptr);
-  const char* text = said ? PyUnicode_AsUTF8AndSize(said.get(), nullptr) : nullptr;
-  std::string message = text ? text : "an error in Python";
-  PyErr_Clear();
-  throw Raised(message, Ref(type), Ref(value), Ref(trace));
-}
-
 // What a call of Python gave, or what it raised.
-inline Ref owned(PyObject* result) {
-  if (!result) throw_raised();
-  return Ref(result);
-}
-
-inline Ref attribute(PyObject* object, PyObject* name) { return owned(PyObject_GetAttr(object, name)); }
+Ref owned(PyObject* result);
+Ref attribute(PyObject* object, PyObject* name);
+PyObject* torch_module();
+// The dtype object of an element type, and back; there is one each.
+PyObject* dtype_object(c10::ScalarType type);
+bool read_type(PyObject* object, c10::ScalarType& type);
+bool read_whole(PyObject* object, bool is_signed, long long& value);
+bool read_real(PyObject* object, double& value);
+bool read_text(PyObject* object, std::string& value);
+bool read_truth(PyObject* object, bool& value);
+// `object.name(all[1], ...)`; the first of `all` is the object's place.
+Ref call_method(PyObject* object, PyObject* name, const Ref* all, size_t count);
 
 template <class T, class = void>
 struct Value;
@@ -45,16 +41,8 @@ Ref to_python(const T& value) { return Value<std::decay_t<T>>::to(value); }
 // The result of `object.name(arguments...)`.
 template <class... T>
 Ref method(PyObject* object, PyObject* name, const T&... arguments) {
-  const Ref held[] = {Ref(), to_python(arguments)...};
-  PyObject* all[sizeof...(T) + 1] = {object};
-  for (size_t i = 1; i <= sizeof...(T); i++) all[i] = held[i].get();
-  return owned(PyObject_VectorcallMethod(name, all, sizeof...(T) + 1, nullptr));
-}
-
-// A module's attribute, looked up at each use: a candidate may run long before it needs it.
-inline PyObject* torch_module() {
-  static PyObject* const module = owned(PyImport_ImportModule("torch")).release();
-  return module;
+  const Ref all[] = {Ref(), to_python(arguments)...};
+  return call_method(object, name, all, sizeof...(T) + 1);
 }
 
 template <>
@@ -65,11 +53,7 @@ struct Value<Ref> {
 template <>
 struct Value<bool> {
   static Ref to(bool value) { return Ref(PyBool_FromLong(value)); }
-  static bool from(PyObject* object, bool& value) {
-    if (!is_a(object, PyBool_Type)) return false;
-    value = PyObject_IsTrue(object) == 1;
-    return true;
-  }
+  static bool from(PyObject* object, bool& value) { return read_truth(object, value); }
 };
 
 template <class T>
@@ -79,22 +63,10 @@ struct Value<T, std::enable_if_t<std::is_integral<T>::value && !std::is_same<T, 
                                           : PyLong_FromUnsignedLongLong(static_cast<unsigned long long>(value)));
   }
   static bool from(PyObject* object, T& value) {
-    if (!PyIndex_Check(object)) return false;
-    const Ref index(PyNumber_Index(object));
-    if (!index) return PyErr_Clear(), false;
-    if (std::is_signed<T>::value) {
-      const long long wide = PyLong_AsLongLong(index.get());
-      value = static_cast<T>(wide);
-      return fits(static_cast<long long>(value) == wide);
-    }
-    const unsigned long long wide = PyLong_AsUnsignedLongLong(index.get());
+    long long wide = 0;
+    if (!read_whole(object, std::is_signed<T>::value, wide)) return false;
     value = static_cast<T>(wide);
-    return fits(static_cast<unsigned long long>(value) == wide);
-  }
-  static bool fits(bool same) {
-    if (!PyErr_Occurred()) return same;
-    PyErr_Clear();
-    return false;
+    return static_cast<long long>(value) == wide;
   }
 };
 
@@ -102,11 +74,10 @@ template <class T>
 struct Value<T, std::enable_if_t<std::is_floating_point<T>::value>> {
   static Ref to(T value) { return owned(PyFloat_FromDouble(static_cast<double>(value))); }
   static bool from(PyObject* object, T& value) {
-    if (!PyNumber_Check(object)) return false;
-    value = static_cast<T>(PyFloat_AsDouble(object));
-    if (!PyErr_Occurred()) return true;
-    PyErr_Clear();
-    return false;
+    double wide = 0;
+    if (!read_real(object, wide)) return false;
+    value = static_cast<T>(wide);
+    return true;
   }
 };
 
@@ -115,14 +86,7 @@ struct Value<std::string> {
   static Ref to(const std::string& value) {
     return owned(PyUnicode_FromStringAndSize(value.data(), static_cast<ssize_t>(value.size())));
   }
-  static bool from(PyObject* object, std::string& value) {
-    if (!is_a(object, PyUnicode_Type)) return false;
-    ssize_t length = 0;
-    const char* text = PyUnicode_AsUTF8AndSize(object, &length);
-    if (!text) return PyErr_Clear(), false;
-    value.assign(text, static_cast<size_t>(length));
-    return true;
-  }
+  static bool from(PyObject* object, std::string& value) { return read_text(object, value); }
 };
 
 template <>
@@ -205,40 +169,10 @@ struct Value<std::pair<A, B>> {
   static Ref to(const std::pair<A, B>& value) { return to_python(std::tuple<A, B>(value.first, value.second)); }
 };
 
-// The dtype objects of torch, which there is one each of.
-inline PyObject* dtype_object(c10::ScalarType type) {
-  static PyObject* known[128] = {};
-  PyObject*& object = known[static_cast<int>(type)];
-  if (!object) {
-    const char* name = "none";
-    switch (type) {
-#define SLIM_NAME_OF(T, constant, python) \
-  case c10::ScalarType::constant:         \
-    name = python;                        \
-    break;
-      SLIM_FORALL_TYPES(SLIM_NAME_OF)
-#undef SLIM_NAME_OF
-      default: throw c10::Error("an element type that this build does not know");
-    }
-    object = owned(PyObject_GetAttrString(torch_module(), name)).release();
-  }
-  return object;
-}
-
 template <>
 struct Value<c10::ScalarType> {
   static Ref to(c10::ScalarType value) { return Ref::borrowed(dtype_object(value)); }
-  static bool from(PyObject* object, c10::ScalarType& value) {
-    static constexpr c10::ScalarType usual[] = {c10::kFloat, c10::kHalf, c10::kBFloat16, c10::kLong, c10::kInt,
-                                                c10::kDouble, c10::kBool, c10::kByte, c10::kChar, c10::kShort};
-    for (c10::ScalarType type : usual) {
-      if (dtype_object(type) == object) {
-        value = type;
-        return true;
-      }
-    }
-    return false;
-  }
+  static bool from(PyObject* object, c10::ScalarType& value) { return read_type(object, value); }
 };
 
 }  // namespace slim

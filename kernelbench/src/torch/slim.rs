@@ -1,7 +1,7 @@
 //! Which files make the slim headers, and under which of torch's names are they found?
 
 /// The headers' own files.
-pub(crate) const FILES: [(&str, &str); 13] = [
+pub(crate) const FILES: [(&str, &str); 14] = [
     ("accessor.h", include_str!("../../harness/slim/accessor.h")),
     ("dispatch.h", include_str!("../../harness/slim/dispatch.h")),
     ("factory.h", include_str!("../../harness/slim/factory.h")),
@@ -14,6 +14,7 @@ pub(crate) const FILES: [(&str, &str); 13] = [
     ("scalar.h", include_str!("../../harness/slim/scalar.h")),
     ("slim.h", include_str!("../../harness/slim/slim.h")),
     ("tensor.h", include_str!("../../harness/slim/tensor.h")),
+    ("runtime.cpp", include_str!("../../harness/slim/runtime.cpp")),
     ("value.h", include_str!("../../harness/slim/value.h")),
 ];
 
