@@ -12,6 +12,7 @@ import inspect
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sysconfig
 import time
@@ -23,7 +24,7 @@ RUNTIME_FLAGS = ["-std=c++17", "-O2", "-fPIC", "-w"]
 # Longer than any build here took; a compiler that takes longer is left to torch.
 PATIENCE = 120
 # Standard headers that torch's own bring in and the slim ones do not, by the names in `std` that show the need.
-STANDARD = {
+NAMED_IN_STD = {
     "array": "array",
     "atomic": r"atomic\w*",
     "bitset": "bitset",
@@ -46,6 +47,14 @@ STANDARD = {
     "unordered_map": "unordered_map",
     "unordered_set": "unordered_set",
     "variant": "variant|visit|get_if|holds_alternative",
+}
+
+
+# The same of CUDA's headers, by any name.
+CUDA = {
+    "cublas_v2.h": r"cublas\w+|CUBLAS_\w+|getCurrentCUDABlasHandle",
+    "cuda_bf16.h": r"__nv_bfloat16\w*|nv_bfloat16\w*|__float2bfloat16\w*",
+    "cuda_fp16.h": r"__half\w*|half2?|__float2half\w*",
 }
 
 
@@ -113,7 +122,10 @@ def build(tools, job):
         os.makedirs(making, exist_ok=True)
         run(commands[:-1], making)
         run(commands[-1:], making)
-        os.rename(making, folder)
+        try:
+            os.rename(making, folder)
+        except OSError:  # another process of this folder was faster
+            shutil.rmtree(making, ignore_errors=True)
     return load(job["name"], os.path.join(folder, library))
 
 
@@ -122,7 +134,7 @@ def command(tools, job, with_cuda, source, target):
     flags = [f"-DTORCH_EXTENSION_NAME={job['name']}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
     flags += [f"-I{os.path.abspath(path.strip())}" for path in job["extra_include_paths"] or []]
     flags += ["-isystem", HEADERS]
-    for header in standard_headers(read(source)):
+    for header in implied_headers(read(source), with_cuda and tools._is_cuda_file(source)):
         flags += ["-include", header]
     python = sysconfig.get_path("include", scheme="posix_prefix")
     flags += ["-isystem", python] if python else []
@@ -182,11 +194,12 @@ def nvcc(tools):
     return os.environ.get("PYTORCH_NVCC") or os.path.join(home(tools), "bin", "nvcc")
 
 
-def standard_headers(text):
-    """Standard headers that a source needs and may have relied on torch to include."""
+def implied_headers(text, is_cuda):
+    """Headers that a source needs and may have relied on torch to include."""
     names = set(re.findall(r"\bstd::(\w+)", text))
-    found = [header for header, names_of in STANDARD.items() if any(re.fullmatch(names_of, name) for name in names)]
-    return found + (["cassert"] if re.search(r"\bassert\s*\(", text) else [])
+    found = [header for header, named in NAMED_IN_STD.items() if any(re.fullmatch(named, name) for name in names)]
+    found += ["cassert"] if re.search(r"\bassert\s*\(", text) else []
+    return found + [header for header, named in CUDA.items() if is_cuda and re.search(rf"\b({named})\b", text)]
 
 
 def run(commands, folder):

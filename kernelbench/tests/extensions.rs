@@ -39,6 +39,23 @@ fn what_the_slim_headers_lack_is_built_with_torchs_own() {
 }
 
 #[test]
+fn what_raises_with_the_slim_headers_is_judged_by_torchs_own() {
+    let Some(workshop) = workshop() else { return };
+    let source = candidate("softplus_meta.py");
+    match evaluate(&workshop, &problem("1_Softplus"), &source).unwrap() {
+        Ok(_) => {
+            let labels = workshop.labels(&Candidate::new(source).id());
+            assert!(
+                labels.iter().any(|label| label.contains("with the slim ones it raised RuntimeError")),
+                "{labels:?}"
+            );
+        }
+        Err(Failure::Build { log }) => assert!(log.contains("torch/extension.h: No such file"), "{log}"),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn only_the_errors_of_torchs_own_build_are_shown() {
     let Some(workshop) = workshop() else { return };
     match evaluate(&workshop, &problem("1_Softplus"), &candidate("broken.py")).unwrap().unwrap_err() {

@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 #pragma GCC visibility push(hidden)
 
+struct cublasContext;
+
 namespace slim {
 
 inline void check_gpu(cudaError_t status, const char* file, int line) {
@@ -16,6 +18,7 @@ inline void check_gpu(cudaError_t status, const char* file, int line) {
 #define C10_CUDA_CHECK(call) ::slim::check_gpu((call), __FILE__, __LINE__)
 #define AT_CUDA_CHECK(call) C10_CUDA_CHECK(call)
 #define TORCH_CUDA_CHECK(call) C10_CUDA_CHECK(call)
+#define TORCH_CUDABLAS_CHECK(call) TORCH_CHECK((call) == CUBLAS_STATUS_SUCCESS, "CUDA error: " #call " failed")
 #define C10_CUDA_KERNEL_LAUNCH_CHECK() C10_CUDA_CHECK(cudaGetLastError())
 #define C10_CUDA_CHECK_WARN(call) static_cast<void>(call)
 #define CUDA_KERNEL_LOOP_TYPE(i, n, index_type)                                                     \
@@ -126,6 +129,13 @@ inline cudaDeviceProp* getDeviceProperties(DeviceIndex device) {
 }
 inline cudaDeviceProp* getCurrentDeviceProperties() { return getDeviceProperties(current_device()); }
 inline int warp_size() { return 32; }
+
+// The handle that torch itself multiplies with, on its stream.
+inline cublasContext* getCurrentCUDABlasHandle() {
+  const slim::Ref cuda = slim::owned(PyObject_GetAttrString(slim::torch_module(), "cuda"));
+  const slim::Ref handle = slim::method(cuda.get(), SLIM_NAME("current_blas_handle"));
+  return reinterpret_cast<cublasContext*>(PyLong_AsUnsignedLongLong(handle.get()));
+}
 
 template <class T>
 C10_HOST_DEVICE inline T ATenCeilDiv(T a, T b) { return (a + b - 1) / b; }

@@ -124,6 +124,7 @@ std::string str(const Parts&... parts) { return slim::text(parts...); }
     if (__builtin_expect(static_cast<bool>(!(condition)), 0))                                                      \
       ::slim::fail("Expected " #condition " to be true, but got false.", ::slim::text(__VA_ARGS__));               \
   } while (0)
+#define TORCH_WARN(...) static_cast<void>(std::fprintf(stderr, "Warning: %s\n", ::slim::text(__VA_ARGS__).c_str()))
 #define TORCH_CHECK_VALUE(condition, ...) TORCH_CHECK(condition, __VA_ARGS__)
 #define TORCH_CHECK_TYPE(condition, ...) TORCH_CHECK(condition, __VA_ARGS__)
 #define TORCH_INTERNAL_ASSERT(condition, ...) TORCH_CHECK(condition, __VA_ARGS__)

@@ -3,6 +3,7 @@
 //! The slim ones offer the part of torch's C++ interface that kernels use and take a second to read; what they cannot build
 //! is built with torch's own. What is certified is always built with torch's own.
 
+use crate::{failure::Failure, native::trouble::Trouble};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -58,6 +59,16 @@ pub(crate) fn label(extension: &Extension) -> String {
             )
         }
     }
+}
+
+/// What to note, where a candidate failed in a way that the slim headers may be behind: it raised something. Then torch's own
+/// decide.
+pub(crate) fn in_doubt(extensions: &[Extension], trouble: Option<&Trouble>) -> Option<String> {
+    let Some(Trouble::Failure(failure)) = trouble else { return None };
+    let Failure::Raised { error, .. } = &**failure else { return None };
+    let slim = extensions.iter().any(|extension| extension.headers == "slim");
+    let line: String = error.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect();
+    slim.then(|| format!("built with torch's own headers, for with the slim ones it raised {line}"))
 }
 
 #[cfg(test)]

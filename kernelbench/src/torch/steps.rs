@@ -128,15 +128,26 @@ impl Inner {
         let mut parked = self.unpark(task, &built.candidate)?;
         let session = self.session(task)?;
         let mut session = lock(&session);
-        let Options { trials, deadline_floor, .. } = self.options;
-        let checked = session.introduce(&mut parked.runner).and_then(|()| {
-            check::check(&mut session, &mut parked.runner, &task.tolerance, trials, deadline_floor, &mut self.rng())
-        });
-        session.forget()?;
+        let mut checked = self.examine(&mut session, task, &mut parked.runner);
+        let mut of_build: Vec<String> = parked.runner.extensions.iter().map(headers::label).collect();
+        if let Some(why) = headers::in_doubt(&parked.runner.extensions, checked.as_ref().err()) {
+            parked = Parked::new(self.load_beside(&session, &built.candidate, Headers::Stock)?);
+            checked = self.examine(&mut session, task, &mut parked.runner);
+            of_build = vec![why];
+        }
         parked.labels = checked?;
-        parked.labels.extend(parked.runner.extensions.iter().map(headers::label));
+        parked.labels.append(&mut of_build);
         self.built().insert(built.candidate.id(), parked);
         Ok(Verified { built })
+    }
+
+    fn examine(&self, session: &mut Session, task: &Task, runner: &mut Runner) -> Attempt<Vec<String>> {
+        let Options { trials, deadline_floor, .. } = self.options;
+        let checked = session
+            .introduce(runner)
+            .and_then(|()| check::check(session, runner, &task.tolerance, trials, deadline_floor, &mut self.rng()));
+        session.forget()?;
+        checked
     }
 
     pub(super) fn profile(&self, task: &Task, verified: &Verified) -> Result<Profile, Fault> {
