@@ -64,7 +64,10 @@ class Runner:
         return {}
 
     def map(self, message):
-        self.arena = memory.open_arena(message["arena"], self.device)
+        descriptors = message.get("descriptors", [])
+        self.arena = memory.open_arena(message["arena"], descriptors, self.device)
+        for descriptor in descriptors:
+            os.close(descriptor)
         return {}
 
     def inputs_of(self, message):

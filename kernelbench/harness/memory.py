@@ -32,12 +32,12 @@ class Arena:
         return self.whole[spec["at"] : spec["at"] + length].view(dtype).reshape(spec["shape"])
 
 
-def open_arena(spec, device):
+def open_arena(spec, descriptors, device):
     """The arena that another process made."""
     if device.type == "cuda":
         address = cuda().open(spec["handle"])
         return Arena(at_address(address, spec["bytes"], device))
-    mapped = mmap.mmap(spec["descriptor"], spec["bytes"])
+    mapped = mmap.mmap(descriptors[0], spec["bytes"])
     return Arena(torch.frombuffer(mapped, dtype=torch.uint8), mapped)
 
 

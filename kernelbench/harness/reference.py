@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import torch  # noqa: E402
 
 import compare  # noqa: E402
+import facts  # noqa: E402
 import memory  # noqa: E402
 import outputs  # noqa: E402
 import wire  # noqa: E402
@@ -30,8 +31,6 @@ CONTRACT = ("Model", "get_inputs", "get_init_inputs")
 class Judge(outputs.Outputs):
     def __init__(self, setup):
         self.device = torch.device(setup["device"])
-        self.descriptors = setup["arenas"]
-        self.outputs = setup["outputs"]
         torch.set_num_threads(setup["threads"])
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
@@ -40,9 +39,13 @@ class Judge(outputs.Outputs):
             torch.zeros(1, device=self.device)
             torch.cuda.synchronize()
 
+    def facts(self, _):
+        return facts.facts(self.device)
+
     def open(self, message):
         """Loads the problem in a namespace of its own, and lays out an arena for each side."""
         self.dtype, self.seed = wire.dtype_of(message["dtype"]), message["seed"]
+        *self.descriptors, self.outputs = message["descriptors"]
         self.names = load(message["path"])
         if missing := [name for name in CONTRACT if name not in self.names]:
             return {"defect": f"the problem defines no {', '.join(f'`{name}`' for name in missing)}"}

@@ -17,7 +17,13 @@ class Line:
         self.packet = bytearray(LONGEST)
 
     def hear(self):
-        return self.read(self.socket.recv_into(self.packet))
+        """The next message; files that came with it are its `descriptors`."""
+        packet, descriptors, _, _ = socket.recv_fds(self.socket, LONGEST, 4)
+        self.packet[: len(packet)] = packet
+        message = self.read(len(packet))
+        if descriptors:
+            message["descriptors"] = descriptors
+        return message
 
     def hear_at_once(self):
         """As `hear`, without sleeping: to be woken takes longer, and not always as long."""

@@ -134,3 +134,14 @@ fn a_profile_says_which_operators_the_time_goes_to_and_why_it_says_no_more() {
     assert!(profile.notes[0].contains("Nsight Compute looks at GPUs alone"), "{:?}", profile.notes);
     assert!(profile.readings.iter().any(|reading| reading.name == "time" && reading.value.is_some()));
 }
+
+#[test]
+fn a_candidate_takes_a_process_that_is_ready_and_nothing_outlives_the_workshop() {
+    let Some(workshop) = python::workshop_with(|options| options.spares = 2) else { return };
+    evaluate(&workshop, &problem("1_Softplus"), RIGHT).unwrap().unwrap();
+    let ours = workshop.processes();
+    assert!(ours.len() >= 4, "a judge, a reference, a candidate, and what is ready or starts: {ours:?}");
+    drop(workshop);
+    let there = |id: &i32| std::path::Path::new(&format!("/proc/{id}")).exists();
+    assert_eq!(ours.into_iter().find(there), None);
+}

@@ -45,7 +45,7 @@ fn examine(
 ) -> Attempt<Timed> {
     let mut session = inner.open(problem(task)?)?;
     session.audit(&task.tolerance, &mut inner.rng())?;
-    let runner = inner.load_beside(&session, candidate, Headers::Stock)?;
+    let runner = inner.load_with(candidate, Headers::Stock)?;
     let mut parked = Parked::new(runner);
     checked
         .push(done("rebuilt from its source alone", "in an empty folder, by new processes, with torch's own headers"));
@@ -58,7 +58,9 @@ fn examine(
         "new secret seeds; every element beside the reference's; inputs unchanged",
     ));
     let bench = time::Bench { tolerance: &task.tolerance, plan, machine: &inner.machine, floor };
+    let quiet = inner.spares.quiet();
     let (timed, _) = time::time(&mut session, &mut parked.runner, &bench, rng)?;
+    drop(quiet);
     let how = format!("{} pairs in random order, new inputs each, outputs compared", plan.repetitions);
     checked.push(done("times beside the reference's", &how));
     checked.push(done("two clocks agree", "the one in its process and the one outside, which counts"));

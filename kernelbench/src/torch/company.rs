@@ -86,3 +86,9 @@ fn newest() -> Option<u64> {
     let load = fs::read_to_string("/proc/loadavg").ok()?;
     load.trim().rsplit(' ').next()?.parse().ok().filter(|id| *id > 0)
 }
+
+/// Whether a process is there and does not stand still.
+pub(crate) fn runs(id: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['T', 't', 'Z', 'X']))
+}

@@ -8,11 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 11] = [
     ("candidate.py", include_str!("../../harness/candidate.py")),
     ("compare.py", include_str!("../../harness/compare.py")),
     ("draw.py", include_str!("../../harness/draw.py")),
     ("extension.py", include_str!("../../harness/extension.py")),
+    ("facts.py", include_str!("../../harness/facts.py")),
     ("memory.py", include_str!("../../harness/memory.py")),
     ("outputs.py", include_str!("../../harness/outputs.py")),
     ("profiled.py", include_str!("../../harness/profiled.py")),

@@ -6,15 +6,20 @@ use crate::{
     native::trouble::{Attempt, Trouble},
 };
 use serde_json::Value;
-use std::time::Duration;
+use std::{os::fd::OwnedFd, time::Duration};
 
 /// How long the judge may take for one thing.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Asks the judge; what breaks there is no candidate's doing.
 pub(crate) fn ask(judge: &mut Peer, message: Value) -> Attempt<Value> {
+    ask_with(judge, message, &[])
+}
+
+/// The same, with files that it may use from then on.
+pub(crate) fn ask_with(judge: &mut Peer, message: Value, files: &[&OwnedFd]) -> Attempt<Value> {
     let what = message["do"].to_string();
-    let reply = judge.ask(message, PATIENCE).map_err(|trouble| match trouble {
+    let reply = judge.ask_with(message, files, PATIENCE).map_err(|trouble| match trouble {
         Trouble::Failure(failure) => Fault(format!("the harness's trusted side broke at {what}: {failure}")).into(),
         fault @ Trouble::Fault(_) => fault,
     })?;

@@ -162,6 +162,29 @@ fn check(status: libc::c_int, what: &str) -> Result<(), String> {
     if status == 0 { Ok(()) } else { Err(format!("{what}: {}", io::Error::last_os_error())) }
 }
 
+/// Sends a message on a socket, and at most four files with it.
+pub(crate) fn send_with(socket: &impl AsRawFd, message: &[u8], files: &[&OwnedFd]) -> io::Result<()> {
+    let numbers: Vec<i32> = files.iter().take(4).map(|file| number(*file)).collect();
+    let bytes = size_of_val(numbers.as_slice()) as libc::c_uint;
+    let mut control = [0_u64; 8];
+    let mut part = libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+    // SAFETY: what the header points to lives through the call, and the control buffer holds one header and four numbers.
+    let length = unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
+        if !numbers.is_empty() {
+            header.msg_control = control.as_mut_ptr().cast();
+            header.msg_controllen = libc::CMSG_SPACE(bytes) as _;
+            let first = libc::CMSG_FIRSTHDR(&raw const header);
+            ((*first).cmsg_level, (*first).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+            (*first).cmsg_len = libc::CMSG_LEN(bytes) as _;
+            std::ptr::copy_nonoverlapping(numbers.as_ptr().cast(), libc::CMSG_DATA(first), bytes as usize);
+        }
+        libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+    };
+    if length == message.len().cast_signed() { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// A memory file of no length yet, which can be sealed.
 pub(crate) fn memory_file() -> io::Result<OwnedFd> {
     // SAFETY: a fresh descriptor, which the result owns.

@@ -25,6 +25,7 @@ mod runner;
 mod sample;
 mod session;
 mod slim;
+mod spares;
 mod steps;
 mod time;
 mod verify;
@@ -69,10 +70,11 @@ pub struct Torch(Arc<Inner>);
 
 struct Inner {
     options: Options,
-    python: Python,
+    python: Arc<Python>,
     facts: Facts,
     machine: Machine,
-    harness: harness::Harness,
+    harness: Arc<harness::Harness>,
+    spares: spares::Spares,
     ladder: profile::Ladder,
     sessions: Mutex<HashMap<Hash, Arc<Mutex<Session>>>>,
     built: Mutex<HashMap<CandidateId, Parked>>,
@@ -97,13 +99,14 @@ impl Parked {
 }
 
 impl Torch {
-    /// A workshop. Asks Python what there is, which takes as long as importing torch.
+    /// A workshop. Asks Python what there is, which takes as long as importing torch; meanwhile the first processes start.
     ///
     /// # Errors
     /// Where that Python has no torch, or torch no such device.
     pub fn new(options: Options) -> Result<Self, Fault> {
         crate::native::process::close_own_memory();
-        let python = Python {
+        let folders = Python::folders(&options.python)?;
+        let python = Arc::new(Python {
             executable: options.python.clone(),
             program: options.program.clone(),
             program_args: options.program_args.clone(),
@@ -114,15 +117,26 @@ impl Torch {
             own_user: options.own_user,
             open_files: false.into(),
             nursery: nursery::Nursery::new(),
-        };
-        let facts = python.facts()?;
+            folders,
+        });
         let folder = tempfile::tempdir().map_err(|e| Fault(format!("cannot make a folder: {e}")))?;
         open_to_all(folder.path())?;
-        let harness = harness::Harness::write(folder.path())?;
+        let harness = Arc::new(harness::Harness::write(folder.path())?);
+        let spares = spares::Spares::new(Arc::clone(&python), Arc::clone(&harness), options.spares);
+        let facts = match spares.judge() {
+            Ok(mut judge) => {
+                let facts = python.facts(Ok(&mut judge))?;
+                spares.give_back(judge);
+                facts
+            }
+            Err(trouble) => python.facts(Err(trouble))?,
+        };
         let machine = machine::machine(&options, &facts);
         let (sessions, built) = (Mutex::default(), Mutex::default());
         let ladder = profile::Ladder::new(options.profiler, options.profile_ahead);
-        Ok(Self(Arc::new(Inner { options, python, facts, machine, harness, ladder, sessions, built, _folder: folder })))
+        let inner =
+            Inner { options, python, facts, machine, harness, spares, ladder, sessions, built, _folder: folder };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// What Python found.
@@ -171,6 +185,12 @@ impl Torch {
     pub fn confinement(&self, task: &Task) -> Result<Vec<Layer>, Fault> {
         let session = self.0.session(task)?;
         Ok(lock(&session).reference.peer.layers.clone())
+    }
+
+    /// The numbers of the processes that it has started and that are there.
+    #[must_use]
+    pub fn processes(&self) -> Vec<i32> {
+        self.0.python.nursery.running()
     }
 
     /// Ends a candidate's process, which is otherwise kept for the next step.

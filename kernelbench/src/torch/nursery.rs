@@ -6,14 +6,17 @@
 use crate::failure::Fault;
 use std::{
     process::{Child, Command},
-    sync::{Mutex, mpsc},
+    sync::{Mutex, PoisonError, mpsc},
 };
 
 type Request = (Command, mpsc::Sender<std::io::Result<Child>>);
 
 /// The thread that starts processes.
 #[derive(Debug)]
-pub(crate) struct Nursery(Mutex<mpsc::Sender<Request>>);
+pub(crate) struct Nursery {
+    requests: Mutex<mpsc::Sender<Request>>,
+    started: Mutex<Vec<i32>>,
+}
 
 impl Nursery {
     /// Starts the thread; it ends when this value is dropped.
@@ -24,16 +27,24 @@ impl Nursery {
                 let _ = answer.send(command.spawn());
             }
         });
-        Self(Mutex::new(requests))
+        Self { requests: Mutex::new(requests), started: Mutex::default() }
     }
 
     /// Starts a process.
     pub(crate) fn spawn(&self, command: Command) -> Result<Child, Fault> {
         let program = command.get_program().to_string_lossy().into_owned();
         let (answer, answered) = mpsc::channel();
-        let requests = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = |_| Fault("the thread that starts processes is gone".to_owned());
         requests.send((command, answer)).map_err(|_| gone(mpsc::RecvError))?;
-        answered.recv().map_err(gone)?.map_err(|e| Fault(format!("cannot start {program}: {e}")))
+        let child = answered.recv().map_err(gone)?.map_err(|e| Fault(format!("cannot start {program}: {e}")))?;
+        self.started.lock().unwrap_or_else(PoisonError::into_inner).push(child.id().cast_signed());
+        Ok(child)
+    }
+
+    /// The numbers of all processes that were started here and still run.
+    pub(crate) fn running(&self) -> Vec<i32> {
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.iter().copied().filter(|id| std::path::Path::new(&format!("/proc/{id}")).exists()).collect()
     }
 }

@@ -28,6 +28,8 @@ pub struct Options {
     pub memory_mib: u64,
     /// Whether each candidate runs as a user of its own, where the program is root.
     pub own_user: bool,
+    /// Processes that are kept ready for candidates to come.
+    pub spares: usize,
     /// Which headers candidates are built with until one is certified.
     pub headers: Headers,
     /// What a build may take.
@@ -60,6 +62,7 @@ impl Options {
             arena_mib: if on_cpu { 64 } else { 4096 },
             memory_mib: 8192,
             own_user: true,
+            spares: if on_cpu { 1 } else { 2 },
             headers: Headers::Slim,
             build_deadline: Duration::from_secs(300),
             deadline_floor: Duration::from_secs(5),

@@ -3,7 +3,7 @@
 //! A candidate's process stands still whenever it is not asked anything. So what it has put out when it is stopped is all
 //! that it did in the time that was measured, even if it said that it was done before it was.
 
-use super::company::Company;
+use super::{company::Company, launch};
 use crate::{
     failure::{Failure, Fault},
     native::{
@@ -76,8 +76,6 @@ pub(crate) struct Peer {
     /// What it works on, for failures.
     pub(crate) case: String,
     pub(crate) memory_mib: u64,
-    /// The descriptor of its arena.
-    pub(crate) arena: i32,
     pub(crate) layers: Vec<Layer>,
 }
 
@@ -103,7 +101,6 @@ impl Peer {
             trust,
             case,
             memory_mib: 0,
-            arena: -1,
             layers: vec![],
         }
     }
@@ -115,7 +112,7 @@ impl Peer {
             let length = self.hear(start, deadline, SPIN)?;
             self.layers = serde_json::from_slice(&self.packet[..length]).map_err(|e| Fault(e.to_string()))?;
         }
-        self.send(setup)?;
+        self.send(setup, &[])?;
         let length = self.hear(start, deadline, SPIN)?;
         let ready: Value = serde_json::from_slice(&self.packet[..length]).map_err(|e| Fault(e.to_string()))?;
         if ready.get("ready").is_none() {
@@ -125,10 +122,15 @@ impl Peer {
     }
 
     /// Asks for something and waits for the answer.
-    pub(crate) fn ask(&mut self, mut message: Value, deadline: Duration) -> Attempt<Reply> {
+    pub(crate) fn ask(&mut self, message: Value, deadline: Duration) -> Attempt<Reply> {
+        self.ask_with(message, &[], deadline)
+    }
+
+    /// The same, with files that it may use from then on.
+    pub(crate) fn ask_with(&mut self, mut message: Value, files: &[&OwnedFd], deadline: Duration) -> Attempt<Reply> {
         let nonce = rand::rng().random::<u64>() >> 12;
         message["nonce"] = json!(nonce);
-        self.send(&message)?;
+        self.send(&message, files)?;
         let start = Instant::now();
         if self.trust == Trust::Stranger {
             self.process.resume();
@@ -175,6 +177,16 @@ impl Peer {
         File::open(format!("/proc/{}/mem", self.company.leader))?.read_exact_at(buffer, address)
     }
 
+    /// Its number.
+    pub(crate) fn id(&self) -> i32 {
+        self.company.leader
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        matches!(self.process.ended(), Ok(None))
+    }
+
     /// All that run in its name.
     pub(crate) fn company(&self) -> Company {
         self.company.clone()
@@ -192,12 +204,12 @@ impl Peer {
         Failure::Forbidden { case: self.case.clone(), what: what.to_owned() }.into()
     }
 
-    fn send(&self, message: &Value) -> Result<(), Fault> {
+    fn send(&self, message: &Value, files: &[&OwnedFd]) -> Result<(), Fault> {
         let text = message.to_string();
         if text.len() > LONGEST {
             return Err(Fault(format!("a message to the harness has {} bytes, the limit is {LONGEST}", text.len())));
         }
-        process::send(&self.control, text.as_bytes()).map_err(fault("cannot reach the Python process"))
+        launch::send_with(&self.control, text.as_bytes(), files).map_err(fault("cannot reach the Python process"))
     }
 
     /// Stops it.

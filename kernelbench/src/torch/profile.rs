@@ -168,7 +168,7 @@ fn job(bench: &Bench<'_>, session: &Session, candidate: &Runner) -> serde_json::
         "setup": bench.python.setup(),
         "load": candidate_module(&source_of(candidate.folder())).to_load(candidate.headers),
         "construct": {"init": session.init, "dtype": session.dtype},
-        "arena": session.candidate_arena(candidate),
+        "arena": session.candidate_arena(),
         "inputs": session.inputs,
     })
 }

@@ -3,15 +3,16 @@
 use super::{
     company::Company,
     harness::Harness,
+    judge::ask,
     launch::{self, ARGUMENT, Launch},
     nursery::Nursery,
     peer::{Peer, Trust},
 };
 use crate::{
-    failure::Fault,
+    failure::{Failure, Fault},
     native::{
         process,
-        trouble::{Attempt, fault},
+        trouble::{Attempt, Trouble, fault},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -21,11 +22,8 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
-    time::Duration,
 };
 
-/// How long a process may take to import torch and find its device.
-const START: Duration = Duration::from_secs(120);
 /// What both sides may read beside Python's own folders.
 pub(crate) const SYSTEM: [&str; 11] =
     ["/bin", "/sbin", "/usr", "/lib", "/lib64", "/lib32", "/etc", "/opt", "/proc", "/sys", "/nix/store"];
@@ -82,46 +80,54 @@ pub(crate) struct Python {
     /// Whether landlock is left out: a driver was seen not to start behind it.
     pub(crate) open_files: AtomicBool,
     pub(crate) nursery: Nursery,
+    /// Folders that it imports from.
+    pub(crate) folders: Vec<PathBuf>,
 }
 
 impl Python {
-    /// Asks what there is.
-    pub(crate) fn facts(&self) -> Result<Facts, Fault> {
-        let mut command = Command::new(&self.executable);
-        command.args(["-I", "-B", "-c", include_str!("../../harness/facts.py"), &self.device]);
-        let output = command.output().map_err(fault(format_args!("cannot start {}", self.executable.display())))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        serde_json::from_str(text.trim()).map_err(|_| {
+    /// Asks Python, without torch, which folders it imports from.
+    pub(crate) fn folders(executable: &Path) -> Result<Vec<PathBuf>, Fault> {
+        let asked =
+            "import json, sys; print(json.dumps(sorted({sys.prefix, sys.base_prefix, *filter(None, sys.path)})))";
+        let output = Command::new(executable).args(["-I", "-B", "-c", asked]).output();
+        let output = output.map_err(fault(format_args!("cannot start {}", executable.display())))?;
+        serde_json::from_slice(&output.stdout).map_err(|_| {
             let errors = String::from_utf8_lossy(&output.stderr);
-            let last = errors.trim().lines().last().unwrap_or("it said nothing").to_owned();
-            Fault(format!("{} cannot use torch on {}: {last}", self.executable.display(), self.device))
+            Fault(format!("{} is no Python: {}", executable.display(), last_line(&errors)))
         })
     }
 
-    /// Starts the trusted side, with the arenas of both runners and a file for outputs.
-    pub(crate) fn judge(&self, harness: &Harness, arenas: [&OwnedFd; 2], outputs: &OwnedFd) -> Attempt<Peer> {
+    /// Asks a judge what there is.
+    pub(crate) fn facts(&self, judge: Attempt<&mut Peer>) -> Result<Facts, Fault> {
+        let said = judge.and_then(|judge| ask(judge, json!({"do": "facts"}))).map_err(|trouble| {
+            let why = match trouble {
+                Trouble::Failure(failure) => match *failure {
+                    Failure::Exit { stderr, .. } | Failure::Crash { stderr, .. } => last_line(&stderr).to_owned(),
+                    other => other.to_string(),
+                },
+                Trouble::Fault(fault) => fault.0,
+            };
+            Fault(format!("{} cannot use torch on {}: {why}", self.executable.display(), self.device))
+        })?;
+        let mut facts: Facts =
+            serde_json::from_value(said).map_err(|e| Fault(format!("Python's facts are none: {e}")))?;
+        facts.folders.clone_from(&self.folders);
+        Ok(facts)
+    }
+
+    /// Starts a trusted side.
+    pub(crate) fn judge(&self, harness: &Harness) -> Attempt<Peer> {
         let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
         let mut command = Command::new(&self.executable);
         command.args(["-I", "-B"]).arg(harness.reference()).arg(launch::number(&theirs).to_string());
-        let keep = vec![
-            launch::number(&theirs),
-            launch::number(arenas[0]),
-            launch::number(arenas[1]),
-            launch::number(outputs),
-        ];
-        let mut peer = self.start(command, control, keep, Trust::Judge, None, Path::new("/tmp"))?;
-        drop(theirs);
-        let arenas = arenas.map(launch::number);
-        let setup = json!({"device": self.device, "threads": self.threads, "arenas": arenas, "outputs": launch::number(outputs)});
-        peer.greet(&setup, START)?;
-        Ok(peer)
+        let keep = vec![launch::number(&theirs)];
+        Ok(self.start(command, control, keep, Trust::Judge, None, Path::new("/tmp"))?)
     }
 
-    /// Starts an untrusted side, confined to its folder, with its arena.
-    pub(crate) fn runner(&self, harness: &Harness, facts: &Facts, folder: &Path, arena: &OwnedFd) -> Attempt<Peer> {
+    /// Starts an untrusted side, confined to its folder.
+    pub(crate) fn runner(&self, harness: &Harness, folder: &Path) -> Attempt<Peer> {
         let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
         let user = self.a_user();
-        let readable = readable(facts, harness);
         if let Some(user) = user {
             give(folder, user).map_err(fault(format_args!("cannot give {} away", folder.display())))?;
         }
@@ -131,18 +137,16 @@ impl Python {
             parent: std::process::id(),
             user,
             control: launch::number(&theirs),
-            readable,
+            readable: readable(&self.folders, harness),
             writable: vec![folder.to_owned()],
             landlock: !self.open_files.load(Ordering::Relaxed),
             command: self.script(&script, &launch::number(&theirs).to_string()),
             memory_bytes: on_cpu.then_some((self.memory_mib + 16 * 1024) << 20),
         };
         let command = self.confined(&launch)?;
-        let keep = vec![launch::number(&theirs), launch::number(arena)];
+        let keep = vec![launch::number(&theirs)];
         let mut peer = self.start(command, control, keep, Trust::Stranger, user, folder)?;
-        drop(theirs);
-        (peer.memory_mib, peer.arena) = (self.memory_mib, launch::number(arena));
-        peer.greet(&self.setup(), START)?;
+        peer.memory_mib = self.memory_mib;
         Ok(peer)
     }
 
@@ -151,7 +155,7 @@ impl Python {
         (launch::is_root() && self.own_user).then(own_user)
     }
 
-    /// What a runner is told first.
+    /// What a process is told first.
     pub(crate) fn setup(&self) -> Value {
         json!({"device": self.device, "threads": self.threads, "tf32": self.tf32, "seed": super::SEED})
     }
@@ -220,10 +224,14 @@ impl Python {
     }
 }
 
+fn last_line(text: &str) -> &str {
+    text.trim().lines().last().unwrap_or("it said nothing")
+}
+
 /// What an untrusted process may read beside its own folder.
-pub(crate) fn readable(facts: &Facts, harness: &Harness) -> Vec<PathBuf> {
+pub(crate) fn readable(folders: &[PathBuf], harness: &Harness) -> Vec<PathBuf> {
     let mut readable: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
-    readable.extend(facts.folders.iter().cloned());
+    readable.extend(folders.iter().cloned());
     readable.push(harness.folder().to_owned());
     readable.extend(["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from));
     readable

@@ -12,7 +12,7 @@ use crate::{
     native::trouble::{Attempt, Trouble},
 };
 use serde_json::{Value, json};
-use std::{path::Path, time::Duration};
+use std::{os::fd::OwnedFd, path::Path, time::Duration};
 
 /// How long a constructor may take, and small requests.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -92,9 +92,10 @@ impl Runner {
     }
 
     /// Opens the arena.
-    pub(crate) fn map(&mut self, arena: &Value) -> Attempt<()> {
+    pub(crate) fn map(&mut self, arena: &Value, file: &OwnedFd) -> Attempt<()> {
         self.inputs = Value::Null;
-        self.ask(json!({"do": "map", "arena": arena}), "mapping of the inputs", PATIENCE).map(|_| ())
+        let message = json!({"do": "map", "arena": arena});
+        self.ask_with(message, &[file], "mapping of the inputs", PATIENCE).map(|_| ())
     }
 
     /// Says where the inputs of each slot lie, where it does not know; whether it had to be told.
@@ -151,7 +152,11 @@ impl Runner {
     }
 
     fn ask(&mut self, message: Value, stage: &str, deadline: Duration) -> Attempt<Reply> {
-        let reply = self.peer.ask(message, deadline)?;
+        self.ask_with(message, &[], stage, deadline)
+    }
+
+    fn ask_with(&mut self, message: Value, files: &[&OwnedFd], stage: &str, deadline: Duration) -> Attempt<Reply> {
+        let reply = self.peer.ask_with(message, files, deadline)?;
         match raised(&reply.said) {
             Some((error, traceback, memory)) => Err(self.blame(stage, error, traceback, memory)),
             None => Ok(reply),

@@ -5,13 +5,12 @@
 
 use super::{
     ENTRY, Options, SEED,
-    harness::Harness,
     headers::Headers,
-    judge::{PATIENCE, ask, ask_about},
+    judge::{PATIENCE, ask, ask_about, ask_with},
     launch,
     peer::Peer,
-    python::{Facts, Python},
     runner::{Module, Ran, Runner, trusted},
+    spares::Spares,
 };
 use crate::{
     failure::Fault,
@@ -20,7 +19,12 @@ use crate::{
 };
 use rand::{Rng, rngs::StdRng};
 use serde_json::{Value, json};
-use std::{fs, os::fd::OwnedFd, path::Path, time::Duration};
+use std::{
+    fs,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// The most calls in one request.
 pub(crate) const MOST_SLOTS: usize = 128;
@@ -50,41 +54,31 @@ pub(crate) struct Session {
 
 impl Session {
     /// Opens a problem: starts its judge and its reference.
-    pub(crate) fn open(
-        python: &Python,
-        harness: &Harness,
-        facts: &Facts,
-        options: &Options,
-        problem: &Problem,
-    ) -> Attempt<Self> {
+    pub(crate) fn open(spares: &Spares, options: &Options, problem: &Problem) -> Attempt<Self> {
         let folder = private_folder()?;
         let path = folder.path().join("problem.py");
         fs::write(&path, &problem.source).map_err(fault("cannot write the problem down"))?;
         let file = || launch::memory_file().map_err(fault("cannot share memory"));
         let (arenas, outputs) = ([file()?, file()?], file()?);
-        let mut judge = python.judge(harness, [&arenas[0], &arenas[1]], &outputs)?;
+        let mut judge = spares.judge()?;
         let dtype = problem.precision.torch_name();
         let budget = options.arena_mib << 20;
         let message = json!({
             "do": "open", "path": path, "dtype": dtype, "seed": SEED, "most_slots": MOST_SLOTS, "budget": budget,
         });
-        let mut said = ask(&mut judge, message)?;
+        let mut said = ask_with(&mut judge, message, &[&arenas[0], &arenas[1], &outputs])?;
         if let Some(defect) = said["defect"].as_str() {
             return Err(Fault(format!("the problem is none: {defect}")).into());
         }
-        let specs = [0, 1].map(|side: usize| {
-            let mut spec = said["arenas"][side].take();
-            spec["descriptor"] = json!(launch::number(&arenas[side]));
-            spec
-        });
+        let specs = [0, 1].map(|side: usize| said["arenas"][side].take());
         let init = said["init"].take();
         let number = |name: &str| said[name].as_u64().unwrap_or(0);
-        let mut reference = start(python, harness, facts, &arenas[0], &problem.source)?;
-        let source = reference.folder().join(SOURCE);
+        let mut reference = spares.runner()?;
+        let source = written(&reference, &problem.source)?;
         let module = Module { path: &source, name: "reference", entry: "Model" };
         trusted(reference.load(&module, Headers::Stock, PATIENCE))?;
         trusted(reference.construct(&init, dtype))?;
-        trusted(reference.map(&specs[0]))?;
+        trusted(reference.map(&specs[0], &arenas[0]))?;
         Ok(Self {
             judge,
             reference,
@@ -94,7 +88,7 @@ impl Session {
             init,
             dtype,
             slots: usize::try_from(number("slots")).unwrap_or(1).max(1),
-            on_gpu: python.device != "cpu",
+            on_gpu: options.device != "cpu",
             parameter_bytes: number("parameter_bytes"),
             input_bytes: number("input_bytes"),
             output_bytes: 0,
@@ -105,24 +99,24 @@ impl Session {
         })
     }
 
-    /// The arena of candidates.
-    pub(crate) fn arena(&self) -> Result<OwnedFd, Fault> {
-        self.arenas[1].try_clone().map_err(fault("cannot share memory"))
+    /// A process for a candidate, with its text in its folder.
+    pub(crate) fn begin(spares: &Spares, source: &str) -> Attempt<Runner> {
+        let runner = spares.runner()?;
+        written(&runner, source)?;
+        Ok(runner)
     }
 
     /// Makes the candidate's model and shows it its inputs; the reference's is made anew, so that both have seen the same.
     pub(crate) fn introduce(&mut self, candidate: &mut Runner) -> Attempt<()> {
         trusted(self.reference.release())?;
         candidate.construct(&self.init, self.dtype)?;
-        candidate.map(&self.candidate_arena(candidate))?;
+        candidate.map(&self.specs[1], &self.arenas[1])?;
         trusted(self.reference.construct(&self.init, self.dtype))
     }
 
-    /// The arena of candidates, as its process knows it.
-    pub(crate) fn candidate_arena(&self, candidate: &Runner) -> Value {
-        let mut spec = self.specs[1].clone();
-        spec["descriptor"] = json!(candidate.peer.arena);
-        spec
+    /// The arena of candidates, as a process on the device opens it.
+    pub(crate) fn candidate_arena(&self) -> &Value {
+        &self.specs[1]
     }
 
     /// Draws fresh inputs into the first slots, for both.
@@ -208,21 +202,11 @@ impl Session {
 
 const SOURCE: &str = "module.py";
 
-/// Starts a process for a module, in a folder of its own.
-pub(crate) fn start(
-    python: &Python,
-    harness: &Harness,
-    facts: &Facts,
-    arena: &OwnedFd,
-    source: &str,
-) -> Attempt<Runner> {
-    let folder = tempfile::tempdir().map_err(fault("cannot make a folder"))?;
-    for part in ["tmp", "extensions", "triton", "inductor", "cuda"] {
-        fs::create_dir(folder.path().join(part)).map_err(fault("cannot make a folder"))?;
-    }
-    fs::write(folder.path().join(SOURCE), source).map_err(fault("cannot write the module down"))?;
-    let peer = python.runner(harness, facts, folder.path(), arena)?;
-    Ok(Runner::new(peer, folder))
+/// A module's text in the folder of the process that is to load it, where nobody's code has run yet.
+fn written(runner: &Runner, source: &str) -> Attempt<PathBuf> {
+    let path = source_of(runner.folder());
+    fs::write(&path, source).map_err(fault("cannot write the module down"))?;
+    Ok(path)
 }
 
 /// Has a candidate's process load its module: the build.

@@ -66,10 +66,11 @@ impl Inner {
 
     /// A new session. A driver that does not start behind landlock is given a second try without it; the layers say so.
     pub(super) fn open(&self, problem: &Problem) -> Attempt<Session> {
-        let open = || Session::open(&self.python, &self.harness, &self.facts, &self.options, problem);
+        let open = || Session::open(&self.spares, &self.options, problem);
         let first = open();
         let dead = matches!(&first, Err(Trouble::Failure(failure)) if matches!(**failure, Failure::Exit { .. }));
         if dead && self.options.device != "cpu" && !self.python.open_files.swap(true, Ordering::Relaxed) {
+            self.spares.clear();
             return open();
         }
         first
@@ -84,48 +85,45 @@ impl Inner {
 
     pub(super) fn prepare(&self, task: &Task, plan: &TimingPlan) -> Result<Baseline, Fault> {
         let session = self.session(task)?;
+        let _quiet = self.spares.quiet();
         let timing = settled(time::time_reference(&mut lock(&session), plan, &mut self.rng()))?;
         Ok(Baseline { timings: vec![(CASE.to_owned(), timing)], build: self.described() })
     }
 
-    /// Starts and builds a candidate, and where its profile will be wanted, a process that waits for that.
-    fn load(&self, task: &Task, candidate: &Candidate) -> Attempt<Parked> {
-        let arena = lock(&*self.session(task)?).arena()?;
-        let mut runner = self.begin(&arena, candidate)?;
+    /// Builds a candidate, beside where its profile will be wanted, a process that waits for that.
+    fn load(&self, candidate: &Candidate) -> Attempt<Parked> {
+        let mut runner = Session::begin(&self.spares, candidate.source())?;
         let waiting = self.ladder.wait(&self.python, &self.harness, &self.facts, runner.folder())?;
         session::load(&mut runner, self.options.headers, self.options.build_deadline)?;
         Ok(Parked { waiting, ..Parked::new(runner) })
     }
 
-    /// As `load`, for a session that nobody else has, and with these headers.
-    pub(super) fn load_beside(&self, session: &Session, candidate: &Candidate, headers: Headers) -> Attempt<Runner> {
-        let mut runner = self.begin(&session.arena()?, candidate)?;
+    /// As `load`, with these headers.
+    pub(super) fn load_with(&self, candidate: &Candidate, headers: Headers) -> Attempt<Runner> {
+        let mut runner = Session::begin(&self.spares, candidate.source())?;
         session::load(&mut runner, headers, self.options.build_deadline)?;
         Ok(runner)
     }
 
-    fn begin(&self, arena: &std::os::fd::OwnedFd, candidate: &Candidate) -> Attempt<Runner> {
-        session::start(&self.python, &self.harness, &self.facts, arena, candidate.source())
-    }
-
     pub(super) fn build(&self, task: &Task, candidate: Candidate) -> Attempt<Built> {
-        let parked = self.load(task, &candidate)?;
+        problem(task)?;
+        let parked = self.load(&candidate)?;
         let artifact = session::source_of(parked.runner.folder());
         self.built().insert(candidate.id(), parked);
         Ok(Built { candidate, artifact })
     }
 
     /// The candidate's process, started anew where it is gone.
-    pub(super) fn unpark(&self, task: &Task, candidate: &Candidate) -> Attempt<Parked> {
+    pub(super) fn unpark(&self, candidate: &Candidate) -> Attempt<Parked> {
         let parked = self.built().remove(&candidate.id());
         match parked {
             Some(parked) => Ok(parked),
-            None => self.load(task, candidate),
+            None => self.load(candidate),
         }
     }
 
     pub(super) fn check(&self, task: &Task, built: Built) -> Attempt<Verified> {
-        let mut parked = self.unpark(task, &built.candidate)?;
+        let mut parked = self.unpark(&built.candidate)?;
         let session = self.session(task)?;
         let mut session = lock(&session);
         let mut checked = self.examine(&mut session, task, &mut parked.runner);
@@ -151,9 +149,10 @@ impl Inner {
     }
 
     pub(super) fn profile(&self, task: &Task, verified: &Verified) -> Result<Profile, Fault> {
-        let mut parked = settled(self.unpark(task, verified.candidate()))?;
+        let mut parked = settled(self.unpark(verified.candidate()))?;
         let session = self.session(task)?;
         let mut session = lock(&session);
+        let _quiet = self.spares.quiet();
         let Self { python, harness, facts, ladder, .. } = self;
         let bench = profile::Bench { python, harness, facts, ladder, timing: parked.timing.as_ref() };
         let waiting = parked.waiting.take();
@@ -163,12 +162,13 @@ impl Inner {
     }
 
     pub(super) fn time(&self, task: &Task, verified: &Verified, plan: &TimingPlan) -> Attempt<Timed> {
-        let mut parked = self.unpark(task, verified.candidate())?;
+        let mut parked = self.unpark(verified.candidate())?;
         let session = self.session(task)?;
         let mut session = lock(&session);
         if let Some(waiting) = &mut parked.waiting {
             waiting.settle(SETTLE);
         }
+        let _quiet = self.spares.quiet();
         let floor = self.options.deadline_floor;
         let bench = time::Bench { tolerance: &task.tolerance, plan, machine: &self.machine, floor };
         let timed = session

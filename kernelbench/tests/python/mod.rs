@@ -12,6 +12,11 @@ pub(crate) const PLAN: TimingPlan = TimingPlan { warmup: 1, repetitions: 5, stat
 
 /// The workshop; `None` where no Python has torch. `WARPSMITH_PYTHON` names one, and must then work.
 pub(crate) fn workshop() -> Option<Torch> {
+    workshop_with(|_| ())
+}
+
+/// The same, set up in another way.
+pub(crate) fn workshop_with(change: impl Fn(&mut Options)) -> Option<Torch> {
     let named = std::env::var("WARPSMITH_PYTHON").ok();
     let choices = named.clone().map_or(vec!["/usr/bin/python3".to_owned(), "python3".to_owned()], |named| vec![named]);
     let program: PathBuf = env!("CARGO_BIN_EXE_warpsmith-kernel").into();
@@ -20,6 +25,8 @@ pub(crate) fn workshop() -> Option<Torch> {
         let mut options = Options::new(python.into(), &device, program.clone(), vec![]);
         options.trials = 2;
         options.deadline_floor = std::time::Duration::from_secs(4);
+        options.spares = 0;
+        change(&mut options);
         Torch::new(options).ok()
     });
     assert!(found.is_some() || named.is_none(), "the Python that WARPSMITH_PYTHON names has no torch");

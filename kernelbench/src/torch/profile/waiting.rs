@@ -77,7 +77,7 @@ impl Waiting {
             parent: std::process::id(),
             user,
             control: launch::number(&theirs),
-            readable: python::readable(facts, harness),
+            readable: python::readable(&facts.folders, harness),
             writable: vec![folder.path().to_owned(), candidate.to_owned(), "/proc".into()],
             landlock: plan.landlock,
             command: line,

@@ -1,0 +1,253 @@
+//! Which processes are ready before they are needed?
+//!
+//! A process that has imported torch and found its device takes seconds to start and nothing to keep. So judges and
+//! runners are started in the background, confined, a user and a folder of their own, and nobody's code in them. While
+//! something is timed, those that are not ready stand still.
+
+use super::{company, harness::Harness, launch, peer::Peer, python::Python, runner::Runner};
+use crate::native::trouble::{Attempt, Trouble, fault};
+use std::{
+    fs,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// How long a process may take to import torch and find its device, and to stand still meanwhile.
+const START: Duration = Duration::from_secs(300);
+/// How long a process that was stopped may take to stand still: a driver finishes its call first.
+const STOPPING: Duration = Duration::from_secs(2);
+
+/// A kind of process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Judge,
+    Runner,
+}
+
+/// A process of either kind, ready or failed.
+enum Spare {
+    Judge(Box<Attempt<Peer>>),
+    Runner(Box<Attempt<Runner>>),
+}
+
+/// Processes that wait for work.
+pub(crate) struct Spares {
+    shared: Arc<Shared>,
+    /// Judges and runners that are kept ready.
+    kept: [usize; 2],
+}
+
+struct Shared {
+    python: Arc<Python>,
+    harness: Arc<Harness>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    ready: Vec<Spare>,
+    /// How many of each kind are being started.
+    starting: [usize; 2],
+    /// Their process ids, once they have one.
+    ids: Vec<i32>,
+    /// How many want quiet.
+    quiet: usize,
+    closing: bool,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Spares {
+    /// Starts a judge and a runner, which every problem needs, and the first spare, side by side.
+    pub(crate) fn new(python: Arc<Python>, harness: Arc<Harness>, kept: usize) -> Self {
+        let shared = Arc::new(Shared { python, harness, state: Mutex::default(), changed: Condvar::new() });
+        let spares = Self { shared, kept: [kept / 2, kept] };
+        spares.fill([1, 1 + kept.min(1)]);
+        spares
+    }
+
+    /// A judge, once one is ready.
+    pub(crate) fn judge(&self) -> Attempt<Peer> {
+        loop {
+            if let Spare::Judge(judge) = self.take(Kind::Judge) {
+                return *judge;
+            }
+        }
+    }
+
+    /// A runner, once one is ready.
+    pub(crate) fn runner(&self) -> Attempt<Runner> {
+        loop {
+            if let Spare::Runner(mut runner) = self.take(Kind::Runner) {
+                if runner.as_mut().as_mut().is_ok_and(|runner| !runner.peer.is_alive()) {
+                    continue;
+                }
+                return *runner;
+            }
+        }
+    }
+
+    /// Gives back a judge that nobody has asked for a problem.
+    pub(crate) fn give_back(&self, judge: Peer) {
+        self.shared.lock().ready.push(Spare::Judge(Box::new(Ok(judge))));
+    }
+
+    /// Ends those that are ready: they were started in a way that does not do.
+    pub(crate) fn clear(&self) {
+        let old = std::mem::take(&mut self.shared.lock().ready);
+        drop(old);
+    }
+
+    /// Keeps those that are being started still until what is returned is dropped.
+    pub(crate) fn quiet(&self) -> Quiet<'_> {
+        let mut state = self.shared.lock();
+        state.quiet += 1;
+        let ids = state.ids.clone();
+        for id in &ids {
+            launch::signal(*id, libc::SIGSTOP);
+        }
+        drop(state);
+        let start = Instant::now();
+        while ids.iter().any(|id| company::runs(*id)) && start.elapsed() < STOPPING {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Quiet(&self.shared)
+    }
+
+    fn take(&self, kind: Kind) -> Spare {
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(at) = state.ready.iter().position(|spare| spare.kind() == kind) {
+                let spare = state.ready.remove(at);
+                drop(state);
+                self.fill(self.kept);
+                return spare;
+            }
+            if state.starting[kind as usize] == 0 {
+                drop(state);
+                let mut one = [0, 0];
+                one[kind as usize] = 1;
+                self.fill(one);
+                state = self.shared.lock();
+                continue;
+            }
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Starts as many as are missing.
+    fn fill(&self, wanted: [usize; 2]) {
+        let mut state = self.shared.lock();
+        for kind in [Kind::Judge, Kind::Runner] {
+            let ready = state.ready.iter().filter(|spare| spare.kind() == kind).count();
+            for _ in ready + state.starting[kind as usize]..wanted[kind as usize] {
+                state.starting[kind as usize] += 1;
+                let shared = Arc::clone(&self.shared);
+                state.threads.retain(|thread| !thread.is_finished());
+                state.threads.push(std::thread::spawn(move || shared.start(kind)));
+            }
+        }
+    }
+}
+
+impl Drop for Spares {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.closing = true;
+        for id in &state.ids {
+            launch::signal(*id, libc::SIGKILL);
+        }
+        let threads = std::mem::take(&mut state.threads);
+        drop(state);
+        self.shared.changed.notify_all();
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts one, and puts it where it is found.
+    fn start(&self, kind: Kind) {
+        let spare = match kind {
+            Kind::Judge => Spare::Judge(Box::new(self.start_judge())),
+            Kind::Runner => Spare::Runner(Box::new(self.start_runner())),
+        };
+        let mut state = self.lock();
+        state.starting[kind as usize] -= 1;
+        if !state.closing {
+            state.ready.push(spare);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn start_judge(&self) -> Attempt<Peer> {
+        self.greeted(self.wait_for_noise().and_then(|()| self.python.judge(&self.harness)))
+    }
+
+    fn start_runner(&self) -> Attempt<Runner> {
+        self.wait_for_noise()?;
+        let folder = tempfile::tempdir().map_err(fault("cannot make a folder"))?;
+        for part in ["tmp", "extensions", "triton", "inductor", "cuda"] {
+            fs::create_dir(folder.path().join(part)).map_err(fault("cannot make a folder"))?;
+        }
+        let peer = self.greeted(self.python.runner(&self.harness, folder.path()))?;
+        Ok(Runner::new(peer, folder))
+    }
+
+    /// Waits until nobody wants quiet.
+    fn wait_for_noise(&self) -> Attempt<()> {
+        let waited = self.changed.wait_while(self.lock(), |state| state.quiet > 0 && !state.closing);
+        let closing = waited.unwrap_or_else(PoisonError::into_inner).closing;
+        if closing { Err(Trouble::Fault(crate::failure::Fault("the workshop is closing".to_owned()))) } else { Ok(()) }
+    }
+
+    /// A process once it is ready.
+    fn greeted(&self, started: Attempt<Peer>) -> Attempt<Peer> {
+        let mut peer = started?;
+        let id = peer.id();
+        let mut state = self.lock();
+        state.ids.push(id);
+        if state.closing {
+            launch::signal(id, libc::SIGKILL);
+        } else if state.quiet > 0 {
+            launch::signal(id, libc::SIGSTOP);
+        }
+        drop(state);
+        let greeted = peer.greet(&self.python.setup(), START);
+        self.lock().ids.retain(|other| *other != id);
+        greeted.map(|()| peer)
+    }
+}
+
+impl Spare {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Judge(_) => Kind::Judge,
+            Self::Runner(_) => Kind::Runner,
+        }
+    }
+}
+
+/// While it lives, no process is started.
+pub(crate) struct Quiet<'a>(&'a Shared);
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.quiet -= 1;
+        if state.quiet == 0 {
+            for id in &state.ids {
+                launch::signal(*id, libc::SIGCONT);
+            }
+        }
+        drop(state);
+        self.0.changed.notify_all();
+    }
+}
