@@ -129,7 +129,7 @@ impl Inner {
         let mut checked = self.examine(&mut session, task, &mut parked.runner);
         let mut of_build: Vec<String> = parked.runner.extensions.iter().map(headers::label).collect();
         if let Some(why) = headers::in_doubt(&parked.runner.extensions, checked.as_ref().err()) {
-            parked = Parked::new(self.load_beside(&session, &built.candidate, Headers::Stock)?);
+            parked = Parked::new(self.load_with(&built.candidate, Headers::Stock)?);
             checked = self.examine(&mut session, task, &mut parked.runner);
             of_build = vec![why];
         }
