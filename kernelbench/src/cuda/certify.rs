@@ -4,11 +4,13 @@
 //! never saw. What could not be looked at stands in the certificate too.
 
 use super::{
-    Inner,
+    Bench, Inner,
     check::{self, Pair},
     context,
-    judge::Side,
+    judge::{Side, broken},
+    profile::Called,
     runner::Runner,
+    sanitizer,
     time::{self, Around},
 };
 use crate::{
@@ -18,20 +20,18 @@ use crate::{
     failure::Fault,
     native::{
         compiler::private_folder,
-        trial::trusted,
+        trial::{self, trusted},
         trouble::{Attempt, outcome},
     },
     suite::Suite,
     task::{Case, Task},
     workshop::TimingPlan,
 };
+use std::path::Path;
 
 /// What this workshop cannot exclude on any machine.
 const NOT_EXCLUDED: [(&str, &str); 5] = [
-    (
-        "out-of-bounds reads and races on the GPU",
-        "compute-sanitizer is not run yet; writes are seen a page around each argument",
-    ),
+    ("races on the GPU", "racecheck is not run; a race that shows is a wrong output"),
     ("work of several calls done in one", "a timed request holds many calls, each on arguments of its own"),
     (
         "an end that is told some microseconds too early",
@@ -75,9 +75,9 @@ fn examine(
     let mut bench = inner.bench();
     bench.reference = None;
     inner.spare.settle();
-    let mut one = inner.launcher.start(bench.judge.handle(Side::Reference).map_err(super::judge::broken)?)?;
+    let mut one = inner.launcher.start(bench.judge.handle(Side::Reference).map_err(broken)?)?;
     trusted(one.load(&reference), "while it was loaded")?;
-    let mut two = inner.launcher.start(bench.judge.handle(Side::Candidate).map_err(super::judge::broken)?)?;
+    let mut two = inner.launcher.start(bench.judge.handle(Side::Candidate).map_err(broken)?)?;
     two.load(&object)?;
     let ours = [&one, &two].map(Runner::id);
     let mut pair = Pair {
@@ -119,8 +119,29 @@ fn examine(
             how: layer.why.clone(),
         });
     }
+    drop((one, two));
+    sanitize(inner, &bench, task, &object, checked)?;
     checked.extend(NOT_EXCLUDED.map(|(what, how)| Checked { what: what.into(), done: false, how: how.into() }));
     Ok(timed)
+}
+
+/// One call on each of the shapes that are new to the candidate, or where there are none, on the smallest.
+fn sanitize(inner: &Inner, bench: &Bench, task: &Task, object: &Path, checked: &mut Vec<Checked>) -> Attempt<()> {
+    let smallest = task.cases.iter().min_by_key(|case| context(task).bytes(case).unwrap_or(u64::MAX));
+    let cases: Vec<&Case> =
+        if task.final_cases.is_empty() { smallest.into_iter().collect() } else { task.final_cases.iter().collect() };
+    let what = "compute-sanitizer's memcheck".to_owned();
+    for case in &cases {
+        let plan = trial::plan(context(task), case)?;
+        let slot = bench.judge.drawn(&plan, &mut inner.rng()).map_err(broken)?;
+        let called = Called { launcher: &inner.launcher, plan: &plan, object, slot: &slot };
+        if let Err(how) = sanitizer::sanitize(&called)? {
+            checked.push(Checked { what, done: false, how });
+            return Ok(());
+        }
+    }
+    checked.push(done(&what, &format!("one call on each of {} shapes, each array in memory of its own", cases.len())));
+    Ok(())
 }
 
 /// Whether the GPU was left alone at its full clocks, as far as it says.

@@ -63,6 +63,8 @@ pub(crate) struct Once {
     pub(crate) object: std::path::PathBuf,
     /// The file that holds the slot.
     pub(crate) slot: std::path::PathBuf,
+    /// Where in it each array lies: from where, and how many bytes.
+    pub(crate) arrays: Vec<[usize; 2]>,
     /// Calls before the one that is looked at.
     pub(crate) warm_up: u32,
 }
@@ -78,7 +80,8 @@ pub(crate) fn run_if_asked() {
         end(&serve(json));
     }
     if let Some(folder) = after(ONCE) {
-        end(&once(Path::new(folder)));
+        let ordinal = arguments.last().and_then(|last| last.parse().ok()).unwrap_or(0);
+        end(&once(Path::new(folder), ordinal));
     }
 }
 
@@ -162,7 +165,8 @@ impl Runner {
             Some("load") => self.load(message["object"].as_str().unwrap_or_default()),
             Some("case") => match serde_json::from_value::<Case>(message["case"].clone()) {
                 Ok(case) => {
-                    self.slots = Slots::of(&case, self.arena);
+                    let arena = self.arena;
+                    self.slots = Slots::of(&case, |offset| arena + offset as u64);
                     json!({})
                 }
                 Err(e) => json!({"broken": e.to_string()}),
@@ -242,12 +246,13 @@ struct Slots {
 }
 
 impl Slots {
-    fn of(case: &Case, arena: u64) -> Self {
+    /// Those of a case whose arrays lie where `address` says, by what they are from the start of all slots.
+    fn of(case: &Case, address: impl Fn(usize) -> u64) -> Self {
         let arguments = case.passed.len().max(1);
         let mut values = vec![];
         for slot in 0..case.slots {
             values.extend(case.passed.iter().map(|passed| match passed {
-                Passed::Array(offset) => arena + (slot * case.slot_bytes + offset) as u64,
+                Passed::Array(offset) => address(slot * case.slot_bytes + offset),
                 Passed::Scalar(bits) => *bits,
             }));
         }
@@ -277,25 +282,32 @@ fn load(object: &Path) -> Result<(libloading::Library, Call), String> {
 /// How long a process under a profiler waits to be told what to call.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Makes a context, waits until the folder says what to call, and calls it with a profiler looking at the last call.
-fn once(folder: &Path) -> Result<(), String> {
-    let device = Device::open(0)?;
+/// Makes a context, waits until the folder says what to call, and calls it with a profiler looking at the last call. Each
+/// array has an allocation of its own, so that a sanitizer knows where it ends.
+fn once(folder: &Path, ordinal: u32) -> Result<(), String> {
+    let device = Device::open(ordinal)?;
     let job = wait_for(&folder.join("job.json"))?;
     let job: Once = serde_json::from_slice(&job).map_err(|e| e.to_string())?;
     let slot = std::fs::read(&job.slot).map_err(|e| e.to_string())?;
     let told = |e: CudaError| e.to_string();
-    let arena = device.allocate(slot.len()).map_err(told)?;
-    device.write(arena.address, &slot).map_err(told)?;
+    let mut arrays = vec![];
+    for [offset, bytes] in &job.arrays {
+        let content = slot.get(*offset..offset + bytes).ok_or("the slot is shorter than its arrays")?;
+        let memory = device.allocate(*bytes).map_err(told)?;
+        device.write(memory.address, content).map_err(told)?;
+        arrays.push((*offset, memory));
+    }
     let watch = device.stopwatch().map_err(told)?;
-    let slots = Slots::of(&job.case, arena.address);
-    let runner = Runner { device, arena: arena.address, watch, call: Some(load(&job.object)?), slots, count: 1 };
+    let place = |offset: usize| arrays.iter().find(|(at, _)| *at == offset).map_or(0, |(_, memory)| memory.address);
+    let slots = Slots::of(&job.case, place);
+    let runner = Runner { device, arena: 0, watch, call: Some(load(&job.object)?), slots, count: 1 };
     for _ in 0..job.warm_up {
         runner.run(1).map_err(told)?;
     }
     driver::profile(true);
     let ran = runner.run(1).map_err(told);
     driver::profile(false);
-    drop(arena);
+    drop(arrays);
     ran.map(|_| ())
 }
 

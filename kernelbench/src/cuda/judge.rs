@@ -252,9 +252,9 @@ impl Judge {
         Ok(compare(array.dtype, &right, &got, tolerance, element))
     }
 
-    /// All of the candidate's first slot, as it lies there.
-    pub(crate) fn first_slot(&self, plan: &Plan) -> Result<Vec<u8>, CudaError> {
-        self.device.enter()?;
+    /// The content of one slot, newly drawn.
+    pub(crate) fn drawn(&self, plan: &Plan, rng: &mut StdRng) -> Result<Vec<u8>, CudaError> {
+        self.fill(Side::Candidate, plan, 1, &Draw::new(plan, rng))?;
         let mut bytes = vec![0; plan.slot_bytes];
         self.device.read(self.arena(Side::Candidate).address, &mut bytes)?;
         Ok(bytes)

@@ -14,6 +14,7 @@ mod machine;
 mod nvcc;
 mod profile;
 mod runner;
+mod sanitizer;
 mod spare;
 mod steps;
 mod time;

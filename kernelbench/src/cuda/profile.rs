@@ -46,11 +46,11 @@ impl Waiting {
     /// Starts it. A tool that does not start says so in what it prints.
     pub(crate) fn start(launcher: &Launcher) -> Result<Self, Fault> {
         let set = MetricSet::cudaforge24();
-        Self::under(launcher, &set.command(LAUNCHES, &[]))
+        Self::under(launcher, &set.command(LAUNCHES, &[]), true)
     }
 
-    /// Starts a process under this tool.
-    pub(crate) fn under(launcher: &Launcher, tool: &[String]) -> Result<Self, Fault> {
+    /// Starts a process under this tool, perhaps without landlock.
+    fn under(launcher: &Launcher, tool: &[String], landlock: bool) -> Result<Self, Fault> {
         let folder = private_folder()?;
         // The process runs as a user who may not reach where this program lies: it gets a copy.
         let program = folder.path().join("warpsmith");
@@ -63,8 +63,9 @@ impl Waiting {
         let mut line = tool.to_vec();
         line.push(program.display().to_string());
         line.extend(launcher.program_args.iter().map(|argument| argument.to_string_lossy().into_owned()));
-        line.extend([ONCE.to_owned(), folder.path().display().to_string()]);
+        line.extend([ONCE.to_owned(), folder.path().display().to_string(), launcher.ordinal.to_string()]);
         let mut confinement = launcher.confinement(user, folder.path(), launch::number(&theirs), line);
+        confinement.landlock &= landlock;
         confinement.writable.push("/proc".into());
         let json = serde_json::to_string(&confinement).map_err(|e| Fault(e.to_string()))?;
         let mut command = Command::new(&launcher.program);
@@ -92,7 +93,8 @@ impl Waiting {
     pub(crate) fn call(&mut self, plan: &Plan, object: &Path, slot: &[u8]) -> Result<Result<String, String>, Fault> {
         let place = |name: &str| self.folder.path().join(name);
         let case = Case { passed: plan.passed.clone(), slot_bytes: plan.slot_bytes, slots: 1 };
-        let job = Once { case, object: place("kernel.so"), slot: place("slot"), warm_up: WARM_UP };
+        let arrays = plan.arrays.iter().map(|array| [array.offset, array.bytes]).collect();
+        let job = Once { case, object: place("kernel.so"), slot: place("slot"), arrays, warm_up: WARM_UP };
         let json = serde_json::to_vec(&job).map_err(|e| Fault(e.to_string()))?;
         let write = || {
             fs::copy(object, &job.object)?;
@@ -123,41 +125,52 @@ impl Drop for Waiting {
     }
 }
 
-/// What Nsight Compute reads of one call on this slot's content. A second try is made without landlock where the first
-/// reads nothing.
-pub(crate) fn profile(
-    waiting: Option<Waiting>,
-    launcher: &Launcher,
-    plan: &Plan,
-    object: &Path,
-    slot: &[u8],
-) -> Result<Profile, Fault> {
-    use std::sync::atomic::Ordering;
-    let set = MetricSet::cudaforge24();
-    let look = |waiting: Option<Waiting>| -> Result<Result<Profile, String>, Fault> {
-        let mut waiting = waiting.map_or_else(|| Waiting::start(launcher), Ok)?;
-        let said = waiting.call(plan, object, slot)?;
-        Ok(said.and_then(|printed| ncu::read(&printed)).map(|launches| set.profile(&plan.case, &launches)))
-    };
-    let first = match look(waiting)? {
-        Ok(profile) => return Ok(profile),
-        Err(why) => why,
-    };
-    if launcher.open_files.swap(true, Ordering::Relaxed) {
-        return Ok(timing_only(&plan.case, &first));
-    }
-    let second = look(None);
-    launcher.open_files.store(false, Ordering::Relaxed);
-    Ok(match second? {
-        Ok(mut profile) => {
-            profile.notes.push(format!("the profiler ran without landlock; behind it: {first}"));
-            profile
-        }
-        Err(why) => timing_only(&plan.case, &format!("{first}; without landlock: {why}")),
-    })
+/// What is called under a tool.
+pub(crate) struct Called<'a> {
+    pub(crate) launcher: &'a Launcher,
+    pub(crate) plan: &'a Plan,
+    pub(crate) object: &'a Path,
+    /// The content of one slot.
+    pub(crate) slot: &'a [u8],
 }
 
-fn timing_only(case: &str, why: &str) -> Profile {
-    let notes = vec![format!("no hardware counters (ncu): {why}")];
-    Profile { rung: Rung::TimingOnly, case: case.to_owned(), readings: vec![], kernels: vec![], notes }
+impl Called<'_> {
+    /// What is read of a tool's words, and where it had to do without landlock, what it said behind it. A second try is made
+    /// without landlock where the first reads nothing.
+    pub(crate) fn under<T>(
+        &self,
+        waiting: Option<Waiting>,
+        tool: &[String],
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Result<(T, Option<String>), String>, Fault> {
+        let look = |waiting: Option<Waiting>, landlock: bool| -> Result<Result<T, String>, Fault> {
+            let mut waiting = waiting.map_or_else(|| Waiting::under(self.launcher, tool, landlock), Ok)?;
+            Ok(waiting.call(self.plan, self.object, self.slot)?.and_then(|printed| read(&printed)))
+        };
+        let first = match look(waiting, true)? {
+            Ok(found) => return Ok(Ok((found, None))),
+            Err(why) => why,
+        };
+        Ok(match look(None, false)? {
+            Ok(found) => Ok((found, Some(first))),
+            Err(why) => Err(format!("{first}; without landlock: {why}")),
+        })
+    }
+}
+
+/// What Nsight Compute reads of one call.
+pub(crate) fn profile(waiting: Option<Waiting>, called: &Called<'_>) -> Result<Profile, Fault> {
+    let set = MetricSet::cudaforge24();
+    let case = &called.plan.case;
+    Ok(match called.under(waiting, &set.command(LAUNCHES, &[]), ncu::read)? {
+        Ok((launches, behind)) => {
+            let mut profile = set.profile(case, &launches);
+            profile.notes.extend(behind.map(|why| format!("the profiler ran without landlock; behind it: {why}")));
+            profile
+        }
+        Err(why) => {
+            let notes = vec![format!("no hardware counters (ncu): {why}")];
+            Profile { rung: Rung::TimingOnly, case: case.clone(), readings: vec![], kernels: vec![], notes }
+        }
+    })
 }

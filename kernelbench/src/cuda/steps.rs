@@ -4,9 +4,9 @@ use super::{
     Bench, Inner,
     check::{self, Pair, slots},
     context,
-    judge::{Draw, Side, broken},
+    judge::{Side, broken},
     lock,
-    profile::{self, Waiting},
+    profile::{self, Called, Waiting},
     runner::Runner,
     time::{self, Around},
 };
@@ -162,14 +162,10 @@ impl Inner {
         let case = case.max_by_key(|case| context(task).bytes(case).unwrap_or(0));
         let case = case.ok_or_else(|| Fault("the suite times no case, so there is none to profile".to_owned()))?;
         let plan = trial::plan(context(task), case)?;
-        let slot = {
-            let bench = self.bench();
-            let draw = Draw::new(&plan, &mut self.rng());
-            bench.judge.fill(Side::Candidate, &plan, 1, &draw).map_err(broken)?;
-            bench.judge.first_slot(&plan).map_err(broken)?
-        };
+        let slot = self.bench().judge.drawn(&plan, &mut self.rng()).map_err(broken)?;
         let waiting = lock(&self.profiler).take();
-        let profile = profile::profile(waiting, &self.launcher, &plan, verified.built.artifact(), &slot)?;
+        let called = Called { launcher: &self.launcher, plan: &plan, object: verified.built.artifact(), slot: &slot };
+        let profile = profile::profile(waiting, &called)?;
         self.get_ready();
         Ok(profile)
     }
