@@ -3,9 +3,9 @@
 
 mod python;
 
-use python::{evaluate, problem, workshop};
+use python::{PLAN, evaluate, problem, workshop};
 use std::{fs, path::Path};
-use warpsmith_kernelbench::{Candidate, Failure, torch::Torch};
+use warpsmith_kernelbench::{Candidate, CertificateVerdict, Failure, Workshop, torch::Torch};
 
 fn candidate(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extensions").join(name);
@@ -52,6 +52,22 @@ fn what_raises_with_the_slim_headers_is_judged_by_torchs_own() {
         }
         Err(Failure::Build { log }) => assert!(log.contains("torch/extension.h: No such file"), "{log}"),
         Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_certified_is_torchs_own_build() {
+    let Some(workshop) = workshop() else { return };
+    let (task, source) = (problem("1_Softplus"), candidate("softplus_two_faced.py"));
+    evaluate(&workshop, &task, &source).unwrap().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let certificate = runtime.block_on(workshop.certify(&task, &Candidate::new(source), &PLAN)).unwrap();
+    match certificate.verdict {
+        CertificateVerdict::Refused(Failure::Mismatch { .. }) => {}
+        CertificateVerdict::Refused(Failure::Build { log }) => {
+            assert!(log.contains("torch/extension.h: No such file"), "{log}");
+        }
+        other => panic!("{other:?}"),
     }
 }
 
