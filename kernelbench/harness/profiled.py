@@ -68,6 +68,11 @@ def main(folder, primed, device):
     runner.inputs_of({"inputs": job["inputs"]})
     inputs = [value.clone() if isinstance(value, torch.Tensor) else value for value in runner.inputs[0]]
     with torch.no_grad():
+        if "once" in job:
+            runner.model(*inputs)
+            torch.cuda.synchronize()
+            print(f"\n{job['once']}", flush=True)
+            return
         for _ in range(WARM_UP):
             runner.model(*inputs)
         between_start_and_stop(lambda: runner.model(*inputs))

@@ -3,7 +3,9 @@
 //! It is loaded and built again from its text in an empty folder, by a new process, checked on new seeds, and timed. What
 //! could not be looked at stands in the certificate too.
 
-use super::{CASE, Inner, Parked, check, headers::Headers, open::OPEN, steps::problem, time};
+use super::{
+    CASE, Inner, Parked, check, headers::Headers, open::OPEN, profile, session::Session, steps::problem, time,
+};
 use crate::{
     candidate::Candidate,
     certificate::{Certificate, Checked, Verdict},
@@ -13,10 +15,11 @@ use crate::{
     task::Task,
     workshop::TimingPlan,
 };
+use rand::rngs::StdRng;
 
 /// What was not looked at, beside the kinds of cheat that are open.
 const NOT_LOOKED_AT: [(&str, &str); 3] = [
-    ("out-of-bounds accesses and races on the GPU", "compute-sanitizer is not run yet"),
+    ("races on the GPU", "compute-sanitizer's racecheck is not run"),
     ("speedup against torch.compile", "the baseline is eager torch alone"),
     ("another machine's times", "one process on this device was measured; it differs from process to process"),
 ];
@@ -64,6 +67,7 @@ fn examine(
     let how = format!("{} pairs in random order, new inputs each, outputs compared", plan.repetitions);
     checked.push(done("times beside the reference's", &how));
     checked.push(done("two clocks agree", "the one in its process and the one outside, which counts"));
+    checked.push(memory(inner, &mut session, &parked, rng)?);
     let floor = timed.cases.iter().any(|case| case.case == CASE && case.floor_ns.is_some());
     let how = if floor { "the best bandwidth measured here" } else { "no bandwidth was measured here" };
     checked.push(Checked { what: "no faster than the machine moves the data".into(), done: floor, how: how.into() });
@@ -82,6 +86,21 @@ fn examine(
         open.chain(NOT_LOOKED_AT).map(|(what, how)| Checked { what: what.into(), done: false, how: how.into() });
     checked.extend(not_done);
     Ok(timed)
+}
+
+/// Whether it stays within its memory, as far as the GPU's sanitizer can be had; a finding is a failure.
+fn memory(inner: &Inner, session: &mut Session, parked: &Parked, rng: &mut StdRng) -> Attempt<Checked> {
+    let looked = if session.on_gpu {
+        session.draw(1, false, rng)?;
+        let job = profile::job(&inner.python, session, &parked.runner);
+        let owner = parked.runner.peer.company().user;
+        profile::memcheck(&inner.room(), parked.runner.folder(), owner, &job)?
+    } else {
+        Err("compute-sanitizer looks at GPUs alone".to_owned())
+    };
+    let how = "compute-sanitizer's memcheck over one call, every tensor in an allocation of its own".to_owned();
+    let (done, how) = (looked.is_ok(), looked.err().unwrap_or(how));
+    Ok(Checked { what: "no access out of bounds on the GPU".to_owned(), done, how })
 }
 
 fn done(what: &str, how: &str) -> Checked {

@@ -4,18 +4,22 @@
 //! what the compiler made of it; else the timing and the roofline alone. Each profile says which rung it is and why the
 //! higher ones were not to be had.
 
+mod compiled;
 mod counted;
+mod memcheck;
 mod roofline;
+mod tool;
 mod traced;
 mod waiting;
 
-pub(crate) use waiting::{Plan, Waiting};
+pub(crate) use memcheck::memcheck;
+pub(crate) use tool::Room;
+pub(crate) use waiting::Waiting;
 
 use super::{
     CASE,
-    harness::Harness,
     ncu::MetricSet,
-    python::{Facts, Python},
+    python::Python,
     runner::Runner,
     session::{Session, candidate_module, source_of},
 };
@@ -82,27 +86,19 @@ impl Ladder {
     }
 
     /// A process under the profiler for the candidate in this folder, where one is likely to be needed.
-    pub(crate) fn wait(
-        &self,
-        python: &Python,
-        harness: &Harness,
-        facts: &Facts,
-        candidate: &std::path::Path,
-    ) -> Result<Option<Waiting>, Fault> {
-        if !self.ahead || self.known_against_counters(python).is_some() {
+    pub(crate) fn wait(&self, room: &Room<'_>, candidate: &std::path::Path) -> Result<Option<Waiting>, Fault> {
+        if !self.ahead || self.known_against_counters(room.python).is_some() {
             return Ok(None);
         }
         let wrapper = MetricSet::cudaforge24().command(counted::MOST + 1, &[]);
-        let landlock = !self.open_files.load(Ordering::Relaxed);
-        Waiting::start(&Plan { python, harness, facts, wrapper, primed: true, landlock }, candidate).map(Some)
+        let room = Room { landlock: !self.open_files.load(Ordering::Relaxed), ..*room };
+        Waiting::start(&room, wrapper, true, candidate).map(Some)
     }
 }
 
 /// What a profile is taken with.
 pub(crate) struct Bench<'a> {
-    pub(crate) python: &'a Python,
-    pub(crate) harness: &'a Harness,
-    pub(crate) facts: &'a Facts,
+    pub(crate) room: Room<'a>,
     pub(crate) ladder: &'a Ladder,
     /// How it was timed, if it was.
     pub(crate) timing: Option<&'a (CaseTiming, Statistic)>,
@@ -121,6 +117,11 @@ pub(crate) fn profile(
         Profile { rung: Rung::TimingOnly, case: CASE.to_owned(), readings, kernels: vec![], notes: vec![] };
     if bench.ladder.first <= Profiler::Torch {
         climb(bench, session, candidate, waiting, rng, &mut profile)?;
+    } else {
+        profile.notes.push(format!("the settings ask for no higher rung than {:?}", bench.ladder.first.name()));
+    }
+    if profile.rung == Rung::TimingOnly && bench.ladder.first <= Profiler::Static {
+        read_code(bench, candidate, &mut profile)?;
     }
     Ok(profile)
 }
@@ -138,7 +139,7 @@ fn climb(
     session.draw(1, false, rng)?;
     candidate.inputs(&session.inputs)?;
     let traced = traced::launches(candidate)?;
-    let counted = match bench.ladder.known_against_counters(bench.python) {
+    let counted = match bench.ladder.known_against_counters(bench.room.python) {
         Some(why) => Err(why),
         None => counted::kernels(bench, session, candidate, waiting, traced.as_deref().ok(), &mut profile.notes)?,
     };
@@ -162,10 +163,22 @@ fn climb(
     Ok(())
 }
 
+/// The rung that runs nothing.
+fn read_code(bench: &Bench<'_>, candidate: &Runner, profile: &mut Profile) -> Attempt<()> {
+    match compiled::kernels(&bench.room, candidate.folder())? {
+        Ok((kernels, notes)) => {
+            (profile.rung, profile.kernels) = (Rung::CompiledCode, kernels);
+            profile.notes.extend(notes);
+        }
+        Err(why) => profile.notes.push(format!("no compiled code (cuobjdump): {why}")),
+    }
+    Ok(())
+}
+
 /// What a process under a profiler is told to load and to call.
-fn job(bench: &Bench<'_>, session: &Session, candidate: &Runner) -> serde_json::Value {
+pub(crate) fn job(python: &Python, session: &Session, candidate: &Runner) -> serde_json::Value {
     serde_json::json!({
-        "setup": bench.python.setup(),
+        "setup": python.setup(),
         "load": candidate_module(&source_of(candidate.folder())).to_load(candidate.headers),
         "construct": {"init": session.init, "dtype": session.dtype},
         "arena": session.candidate_arena(),

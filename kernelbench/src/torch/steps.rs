@@ -93,7 +93,7 @@ impl Inner {
     /// Builds a candidate, beside where its profile will be wanted, a process that waits for that.
     fn load(&self, candidate: &Candidate) -> Attempt<Parked> {
         let mut runner = Session::begin(&self.spares, candidate.source())?;
-        let waiting = self.ladder.wait(&self.python, &self.harness, &self.facts, runner.folder())?;
+        let waiting = self.ladder.wait(&self.room(), runner.folder())?;
         session::load(&mut runner, self.options.headers, self.options.build_deadline)?;
         Ok(Parked { waiting, ..Parked::new(runner) })
     }
@@ -103,6 +103,11 @@ impl Inner {
         let mut runner = Session::begin(&self.spares, candidate.source())?;
         session::load(&mut runner, headers, self.options.build_deadline)?;
         Ok(runner)
+    }
+
+    /// Where tools are started.
+    pub(super) fn room(&self) -> profile::Room<'_> {
+        profile::Room { python: &self.python, harness: &self.harness, facts: &self.facts, landlock: true }
     }
 
     pub(super) fn build(&self, task: &Task, candidate: Candidate) -> Attempt<Built> {
@@ -153,8 +158,7 @@ impl Inner {
         let session = self.session(task)?;
         let mut session = lock(&session);
         let _quiet = self.spares.quiet();
-        let Self { python, harness, facts, ladder, .. } = self;
-        let bench = profile::Bench { python, harness, facts, ladder, timing: parked.timing.as_ref() };
+        let bench = profile::Bench { room: self.room(), ladder: &self.ladder, timing: parked.timing.as_ref() };
         let waiting = parked.waiting.take();
         let profile = profile::profile(&bench, &mut session, &mut parked.runner, waiting, &mut self.rng());
         self.built().insert(verified.candidate().id(), parked);

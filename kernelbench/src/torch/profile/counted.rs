@@ -1,6 +1,6 @@
 //! What do hardware counters say of the kernels that the time goes to?
 
-use super::{Bench, Plan, Waiting, job, traced};
+use super::{Bench, Room, Waiting, job, traced};
 use crate::{
     native::trouble::Attempt,
     torch::{
@@ -72,16 +72,15 @@ struct Scene<'a> {
 
 impl Scene<'_> {
     fn start(&self, wanted: &[&str], landlock: bool) -> Attempt<Result<Vec<Launched>, String>> {
-        let Bench { python, harness, facts, .. } = self.bench;
         let wrapper = self.set.command(if wanted.is_empty() { MOST } else { OF_THESE }, wanted);
-        let plan = Plan { python, harness, facts, wrapper, primed: false, landlock };
-        Ok(self.read(Waiting::start(&plan, self.candidate.folder())?))
+        let room = Room { landlock, ..self.bench.room };
+        Ok(self.read(Waiting::start(&room, wrapper, false, self.candidate.folder())?))
     }
 
     fn read(&self, mut waiting: Waiting) -> Result<Vec<Launched>, String> {
         waiting.settle(START);
         let own = usize::from(waiting.primed);
-        let job = job(self.bench, self.session, self.candidate);
+        let job = job(self.bench.room.python, self.session, self.candidate);
         let said = waiting.work(self.candidate.peer.company().user, &job, DEADLINE);
         let launched = said.and_then(|printed| ncu::read(&printed));
         launched.and_then(|mut launched| {
