@@ -3,8 +3,6 @@
 
 namespace slim {
 inline c10::ScalarType type_of(c10::ScalarType type) { return type; }
-inline c10::ScalarType type_of(c10::TypeMeta type) { return type.toScalarType(); }
-inline c10::ScalarType type_of(const at::DeprecatedTypeProperties& type) { return type.type; }
 }  // namespace slim
 
 #define AT_PRIVATE_CASE_TYPE_USING_HINT(which, hint, ...)                          \

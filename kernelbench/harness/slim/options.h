@@ -18,7 +18,6 @@ class Device {
     const size_t colon = name.find(':');
     if (colon != std::string::npos) index_ = static_cast<DeviceIndex>(std::stoi(name.substr(colon + 1)));
   }
-  Device(const char* name) : Device(std::string(name)) {}
   DeviceType type() const { return type_; }
   DeviceIndex index() const { return index_; }
   bool has_index() const { return index_ >= 0; }
@@ -69,7 +68,6 @@ class Scalar {
 class TypeMeta {
  public:
   TypeMeta(ScalarType type = ScalarType::Undefined) : type_(type) {}
-  operator ScalarType() const { return type_; }
   ScalarType toScalarType() const { return type_; }
   size_t itemsize() const { return elementSize(type_); }
   std::string name() const { return toString(type_); }
@@ -88,7 +86,7 @@ class TensorOptions {
  public:
   TensorOptions() = default;
   TensorOptions(ScalarType type) : type_(type) {}
-  TensorOptions(TypeMeta type) : type_(type) {}
+  TensorOptions(TypeMeta type) : type_(type.toScalarType()) {}
   TensorOptions(Device device) : device_(device) {}
   TensorOptions(DeviceType device) : device_(Device(device)) {}
   TensorOptions dtype(ScalarType type) const { TensorOptions it = *this; it.type_ = type; return it; }
@@ -131,7 +129,9 @@ struct Value<c10::Scalar> {
   static bool from(PyObject* object, c10::Scalar& value);
 };
 template <>
-struct Value<c10::TypeMeta> : Value<c10::ScalarType> {};
+struct Value<c10::TypeMeta> {
+  static Ref to(c10::TypeMeta value) { return to_python(value.toScalarType()); }
+};
 template <>
 struct Value<c10::Device> {
   static Ref to(const c10::Device& value);

@@ -4,6 +4,9 @@
 #ifdef __CUDACC__
 #define C10_HOST_DEVICE __host__ __device__
 #define C10_DEVICE __device__
+#define C10_WARP_SIZE 32
+#define C10_LAUNCH_BOUNDS_1(threads) __launch_bounds__(threads)
+#define C10_LAUNCH_BOUNDS_2(threads, blocks) __launch_bounds__(threads, blocks)
 #define C10_HOST __host__
 #else
 #define C10_HOST_DEVICE
@@ -224,33 +227,4 @@ class std::numeric_limits<c10::BFloat16> : public std::numeric_limits<float> {
 
 namespace at {
 using namespace c10;
-
-// The type that sums of T are kept in.
-template <class T>
-struct OpMathType { using type = T; };
-template <>
-struct OpMathType<c10::Half> { using type = float; };
-template <>
-struct OpMathType<c10::BFloat16> { using type = float; };
-template <class T>
-using opmath_type = typename OpMathType<T>::type;
-
-template <class T, bool on_gpu>
-struct AccumulateType { using type = std::conditional_t<std::is_integral<T>::value, int64_t, double>; };
-template <>
-struct AccumulateType<float, true> { using type = float; };
-template <>
-struct AccumulateType<c10::Half, true> { using type = float; };
-template <>
-struct AccumulateType<c10::BFloat16, true> { using type = float; };
-template <>
-struct AccumulateType<c10::Half, false> { using type = float; };
-template <>
-struct AccumulateType<c10::BFloat16, false> { using type = float; };
-template <>
-struct AccumulateType<bool, true> { using type = bool; };
-template <>
-struct AccumulateType<bool, false> { using type = bool; };
-template <class T, bool on_gpu>
-using acc_type = typename AccumulateType<T, on_gpu>::type;
 }  // namespace at

@@ -51,7 +51,7 @@ std::vector<torch::Tensor> sum_and_max(torch::Tensor x, int dim) {
     }
     torch::Tensor sums = torch::empty(shape, x.options());
     torch::Tensor largest = torch::full(shape, 0, x.options());
-    AT_DISPATCH_FLOATING_TYPES_AND_HALF(x.type(), "sum_and_max", ([&] {
+    AT_DISPATCH_FLOATING_TYPES_AND_HALF(x.scalar_type(), "sum_and_max", ([&] {
         reduce_kernel<scalar_t, 256><<<outer * inner, 256>>>(
             x.data<scalar_t>(), sums.data<scalar_t>(), largest.data<scalar_t>(), x.size(dim), inner);
     }));
