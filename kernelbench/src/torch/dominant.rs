@@ -75,16 +75,12 @@ pub fn dominant(launches: &[Launches]) -> (Vec<Dominant<'_>>, Vec<String>) {
 
 /// A kernel's own name, without its namespaces, what it returns, and its arguments: profilers write these each in its way.
 #[must_use]
-pub fn base(name: &str) -> &str {
-    let start = name.find("(anonymous namespace)::").map_or(0, |at| {
-        let inside = name[..at].contains('<');
-        if inside { 0 } else { at + "(anonymous namespace)::".len() }
-    });
-    let name = &name[start..];
-    let name = name.strip_prefix("void ").unwrap_or(name);
-    let end = name.find(['<', '(']).unwrap_or(name.len());
-    let name = &name[..end];
-    name.rsplit("::").next().unwrap_or(name).trim()
+pub fn base(name: &str) -> String {
+    let nameless = ["(anonymous namespace)::", "<unnamed>::", "unnamed>::"];
+    let name = nameless.iter().fold(name.to_owned(), |name, nameless| name.replace(nameless, ""));
+    let name = name.strip_prefix("void ").unwrap_or(&name);
+    let name = &name[..name.find(['<', '(']).unwrap_or(name.len())];
+    name.rsplit("::").next().unwrap_or(name).trim().to_owned()
 }
 
 #[cfg(test)]
@@ -116,6 +112,7 @@ mod tests {
                 "void vectorized_elementwise_kernel<4, unnamed>::softplus_kernel(int)::[lambda()]>(int, T2)",
                 "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::softplus>(int)",
             ),
+            ("<unnamed>::vectors(__half *, long)", "(anonymous namespace)::vectors(__half*, long)"),
             ("silu_k", "silu_k(float const*, float*, int)"),
         ] {
             assert_eq!(base(one), base(other));

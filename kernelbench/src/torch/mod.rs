@@ -75,7 +75,7 @@ struct Inner {
     machine: Machine,
     harness: Arc<harness::Harness>,
     spares: spares::Spares,
-    ladder: profile::Ladder,
+    ladder: Arc<profile::Ladder>,
     sessions: Mutex<HashMap<Hash, Arc<Mutex<Session>>>>,
     built: Mutex<HashMap<CandidateId, Parked>>,
     _folder: tempfile::TempDir,
@@ -86,15 +86,13 @@ struct Parked {
     runner: Runner,
     labels: Vec<String>,
     clocks: Option<Clocks>,
-    /// A process under the profiler, where its profile is prepared.
-    waiting: Option<profile::Waiting>,
     /// How it was timed last.
     timing: Option<(CaseTiming, Statistic)>,
 }
 
 impl Parked {
     fn new(runner: Runner) -> Self {
-        Self { runner, labels: vec![], clocks: None, waiting: None, timing: None }
+        Self { runner, labels: vec![], clocks: None, timing: None }
     }
 }
 
@@ -122,7 +120,9 @@ impl Torch {
         let folder = tempfile::tempdir().map_err(|e| Fault(format!("cannot make a folder: {e}")))?;
         open_to_all(folder.path())?;
         let harness = Arc::new(harness::Harness::write(folder.path())?);
-        let spares = spares::Spares::new(Arc::clone(&python), Arc::clone(&harness), options.spares);
+        let ladder = Arc::new(profile::Ladder::new(options.profiler, options.profile_ahead));
+        let spares =
+            spares::Spares::new(Arc::clone(&python), Arc::clone(&harness), Arc::clone(&ladder), options.spares);
         let facts = match spares.judge() {
             Ok(mut judge) => {
                 let facts = python.facts(Ok(&mut judge))?;
@@ -133,7 +133,6 @@ impl Torch {
         };
         let machine = machine::machine(&options, &facts);
         let (sessions, built) = (Mutex::default(), Mutex::default());
-        let ladder = profile::Ladder::new(options.profiler, options.profile_ahead);
         let inner =
             Inner { options, python, facts, machine, harness, spares, ladder, sessions, built, _folder: folder };
         Ok(Self(Arc::new(inner)))

@@ -57,7 +57,7 @@ impl MetricSet {
     /// The command line of Nsight Compute for these metrics, what stands for them anywhere, and the duration: of the
     /// launches between a start and a stop of the profiler, at most `launches`, of these kernels alone where any are named.
     #[must_use]
-    pub fn command(&self, launches: usize, kernels: &[&str]) -> Vec<String> {
+    pub fn command(&self, launches: usize, kernels: &[String]) -> Vec<String> {
         let mut names: Vec<&str> = vec![DURATION];
         for metric in &self.metric {
             names.push(&metric.name);

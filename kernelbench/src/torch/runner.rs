@@ -5,6 +5,7 @@ use super::{
     headers::{self, Extension, Headers},
     peer::{Peer, Reply, Went},
     places::Places,
+    profile::Waiting,
     python::raised,
 };
 use crate::{
@@ -58,12 +59,14 @@ pub(crate) struct Runner {
     /// Where its inputs lie, as it was told last.
     inputs: Value,
     places: Places,
+    /// A process under the profiler, where the profile of the candidate that will run here is prepared.
+    pub(crate) waiting: Option<Waiting>,
 }
 
 impl Runner {
     pub(crate) fn new(peer: Peer, folder: tempfile::TempDir) -> Self {
         let (inputs, places) = (Value::Null, Places::default());
-        Self { peer, folder, headers: Headers::Stock, extensions: vec![], inputs, places }
+        Self { peer, folder, headers: Headers::Stock, extensions: vec![], inputs, places, waiting: None }
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -4,7 +4,15 @@
 //! runners are started in the background, confined, a user and a folder of their own, and nobody's code in them. While
 //! something is timed, those that are not ready stand still.
 
-use super::{company, harness::Harness, launch, peer::Peer, python::Python, runner::Runner};
+use super::{
+    company,
+    harness::Harness,
+    launch,
+    peer::Peer,
+    profile::{Ladder, Room},
+    python::Python,
+    runner::Runner,
+};
 use crate::native::trouble::{Attempt, Trouble, fault};
 use std::{
     fs,
@@ -15,6 +23,8 @@ use std::{
 
 /// How long a process may take to import torch and find its device, and to stand still meanwhile.
 const START: Duration = Duration::from_secs(300);
+/// How often it is looked whether a process stands still.
+const LOOK: Duration = Duration::from_millis(5);
 /// How long a process that was stopped may take to stand still: a driver finishes its call first.
 const STOPPING: Duration = Duration::from_secs(2);
 
@@ -41,6 +51,7 @@ pub(crate) struct Spares {
 struct Shared {
     python: Arc<Python>,
     harness: Arc<Harness>,
+    ladder: Arc<Ladder>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -60,8 +71,8 @@ struct State {
 
 impl Spares {
     /// Starts a judge and a runner, which every problem needs, and the first spare, side by side.
-    pub(crate) fn new(python: Arc<Python>, harness: Arc<Harness>, kept: usize) -> Self {
-        let shared = Arc::new(Shared { python, harness, state: Mutex::default(), changed: Condvar::new() });
+    pub(crate) fn new(python: Arc<Python>, harness: Arc<Harness>, ladder: Arc<Ladder>, kept: usize) -> Self {
+        let shared = Arc::new(Shared { python, harness, ladder, state: Mutex::default(), changed: Condvar::new() });
         let spares = Self { shared, kept: [kept / 2, kept] };
         spares.fill([1, 1 + kept.min(1)]);
         spares
@@ -70,16 +81,16 @@ impl Spares {
     /// A judge, once one is ready.
     pub(crate) fn judge(&self) -> Attempt<Peer> {
         loop {
-            if let Spare::Judge(judge) = self.take(Kind::Judge) {
+            if let Spare::Judge(judge) = self.take(Kind::Judge, false) {
                 return *judge;
             }
         }
     }
 
-    /// A runner, once one is ready.
-    pub(crate) fn runner(&self) -> Attempt<Runner> {
+    /// A runner, once one is ready: if there is a choice, one whose profile is prepared, or one without that.
+    pub(crate) fn runner(&self, profiled: bool) -> Attempt<Runner> {
         loop {
-            if let Spare::Runner(mut runner) = self.take(Kind::Runner) {
+            if let Spare::Runner(mut runner) = self.take(Kind::Runner, profiled) {
                 if runner.as_mut().as_mut().is_ok_and(|runner| !runner.peer.is_alive()) {
                     continue;
                 }
@@ -105,7 +116,7 @@ impl Spares {
         state.quiet += 1;
         let ids = state.ids.clone();
         for id in &ids {
-            launch::signal(*id, libc::SIGSTOP);
+            launch::signal(-*id, libc::SIGSTOP);
         }
         drop(state);
         let start = Instant::now();
@@ -115,10 +126,12 @@ impl Spares {
         Quiet(&self.shared)
     }
 
-    fn take(&self, kind: Kind) -> Spare {
+    fn take(&self, kind: Kind, profiled: bool) -> Spare {
         let mut state = self.shared.lock();
         loop {
-            if let Some(at) = state.ready.iter().position(|spare| spare.kind() == kind) {
+            let wanted = |spare: &Spare| spare.kind() == kind && spare.is_profiled() == profiled;
+            let best = state.ready.iter().position(wanted);
+            if let Some(at) = best.or_else(|| state.ready.iter().position(|spare| spare.kind() == kind)) {
                 let spare = state.ready.remove(at);
                 drop(state);
                 self.fill(self.kept);
@@ -156,7 +169,7 @@ impl Drop for Spares {
         let mut state = self.shared.lock();
         state.closing = true;
         for id in &state.ids {
-            launch::signal(*id, libc::SIGKILL);
+            launch::signal(-*id, libc::SIGKILL);
         }
         let threads = std::mem::take(&mut state.threads);
         drop(state);
@@ -174,9 +187,14 @@ impl Shared {
 
     /// Starts one, and puts it where it is found.
     fn start(&self, kind: Kind) {
+        let mut sign = None;
         let spare = match kind {
             Kind::Judge => Spare::Judge(Box::new(self.start_judge())),
-            Kind::Runner => Spare::Runner(Box::new(self.start_runner())),
+            Kind::Runner => {
+                let mut runner = self.start_runner();
+                sign = runner.as_mut().ok().and_then(|runner| self.prepare_profile(runner));
+                Spare::Runner(Box::new(runner))
+            }
         };
         let mut state = self.lock();
         state.starting[kind as usize] -= 1;
@@ -185,6 +203,40 @@ impl Shared {
         }
         drop(state);
         self.changed.notify_all();
+        if let Some((id, ready)) = sign {
+            self.watch(id, &ready);
+        }
+    }
+
+    /// Starts a process under the profiler beside a runner, where a profile will be wanted; its id, and the file that is
+    /// there once it stands still.
+    fn prepare_profile(&self, runner: &mut Runner) -> Option<(i32, std::path::PathBuf)> {
+        let room = Room { python: &self.python, harness: &self.harness, landlock: true };
+        runner.waiting = self.ladder.wait(&room, runner.folder()).ok()?;
+        let sign = runner.waiting.as_ref()?.sign();
+        self.note(sign.0);
+        Some(sign)
+    }
+
+    /// Keeps a process among those that are being started until it stands still or is gone.
+    fn watch(&self, id: i32, ready: &std::path::Path) {
+        let (start, process) = (Instant::now(), format!("/proc/{id}"));
+        let there = || !ready.exists() && fs::exists(&process).unwrap_or(false) && start.elapsed() < START;
+        while there() && !self.lock().closing {
+            std::thread::sleep(LOOK);
+        }
+        self.lock().ids.retain(|other| *other != id);
+    }
+
+    /// Notes a process that is being started.
+    fn note(&self, id: i32) {
+        let mut state = self.lock();
+        state.ids.push(id);
+        if state.closing {
+            launch::signal(-id, libc::SIGKILL);
+        } else if state.quiet > 0 {
+            launch::signal(-id, libc::SIGSTOP);
+        }
     }
 
     fn start_judge(&self) -> Attempt<Peer> {
@@ -212,14 +264,7 @@ impl Shared {
     fn greeted(&self, started: Attempt<Peer>) -> Attempt<Peer> {
         let mut peer = started?;
         let id = peer.id();
-        let mut state = self.lock();
-        state.ids.push(id);
-        if state.closing {
-            launch::signal(id, libc::SIGKILL);
-        } else if state.quiet > 0 {
-            launch::signal(id, libc::SIGSTOP);
-        }
-        drop(state);
+        self.note(id);
         let greeted = peer.greet(&self.python.setup(), START);
         self.lock().ids.retain(|other| *other != id);
         greeted.map(|()| peer)
@@ -227,6 +272,11 @@ impl Shared {
 }
 
 impl Spare {
+    /// Whether a process waits to profile what will run there.
+    fn is_profiled(&self) -> bool {
+        matches!(self, Self::Runner(runner) if runner.as_ref().as_ref().is_ok_and(|runner| runner.waiting.is_some()))
+    }
+
     fn kind(&self) -> Kind {
         match self {
             Self::Judge(_) => Kind::Judge,
@@ -244,7 +294,7 @@ impl Drop for Quiet<'_> {
         state.quiet -= 1;
         if state.quiet == 0 {
             for id in &state.ids {
-                launch::signal(*id, libc::SIGCONT);
+                launch::signal(-*id, libc::SIGCONT);
             }
         }
         drop(state);

@@ -93,9 +93,11 @@ impl Inner {
     /// Builds a candidate, beside where its profile will be wanted, a process that waits for that.
     fn load(&self, candidate: &Candidate) -> Attempt<Parked> {
         let mut runner = Session::begin(&self.spares, candidate.source())?;
-        let waiting = self.ladder.wait(&self.room(), runner.folder())?;
+        if runner.waiting.is_none() {
+            runner.waiting = self.ladder.wait(&self.room(), runner.folder())?;
+        }
         session::load(&mut runner, self.options.headers, self.options.build_deadline)?;
-        Ok(Parked { waiting, ..Parked::new(runner) })
+        Ok(Parked::new(runner))
     }
 
     /// As `load`, with these headers.
@@ -107,7 +109,7 @@ impl Inner {
 
     /// Where tools are started.
     pub(super) fn room(&self) -> profile::Room<'_> {
-        profile::Room { python: &self.python, harness: &self.harness, facts: &self.facts, landlock: true }
+        profile::Room { python: &self.python, harness: &self.harness, landlock: true }
     }
 
     pub(super) fn build(&self, task: &Task, candidate: Candidate) -> Attempt<Built> {
@@ -157,9 +159,12 @@ impl Inner {
         let mut parked = settled(self.unpark(verified.candidate()))?;
         let session = self.session(task)?;
         let mut session = lock(&session);
+        if let Some(waiting) = &mut parked.runner.waiting {
+            waiting.settle(SETTLE);
+        }
         let _quiet = self.spares.quiet();
         let bench = profile::Bench { room: self.room(), ladder: &self.ladder, timing: parked.timing.as_ref() };
-        let waiting = parked.waiting.take();
+        let waiting = parked.runner.waiting.take();
         let profile = profile::profile(&bench, &mut session, &mut parked.runner, waiting, &mut self.rng());
         self.built().insert(verified.candidate().id(), parked);
         settled(profile)
@@ -169,7 +174,7 @@ impl Inner {
         let mut parked = self.unpark(verified.candidate())?;
         let session = self.session(task)?;
         let mut session = lock(&session);
-        if let Some(waiting) = &mut parked.waiting {
+        if let Some(waiting) = &mut parked.runner.waiting {
             waiting.settle(SETTLE);
         }
         let _quiet = self.spares.quiet();

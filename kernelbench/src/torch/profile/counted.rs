@@ -36,7 +36,7 @@ pub(super) fn kernels(
 ) -> Attempt<Result<Vec<Kernel>, String>> {
     let scene = Scene { bench, session, candidate, set: MetricSet::cudaforge24() };
     let many = seen.is_some_and(|seen| seen.iter().map(|launched| launched.count).sum::<u64>() > MOST as u64);
-    let wanted: Vec<&str> = seen
+    let wanted: Vec<String> = seen
         .filter(|_| many)
         .map(|seen| dominant(seen).0.iter().map(|kernel| base(&kernel.longest.name)).collect())
         .unwrap_or_default();
@@ -71,7 +71,7 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    fn start(&self, wanted: &[&str], landlock: bool) -> Attempt<Result<Vec<Launched>, String>> {
+    fn start(&self, wanted: &[String], landlock: bool) -> Attempt<Result<Vec<Launched>, String>> {
         let wrapper = self.set.command(if wanted.is_empty() { MOST } else { OF_THESE }, wanted);
         let room = Room { landlock, ..self.bench.room };
         Ok(self.read(Waiting::start(&room, wrapper, false, self.candidate.folder())?))

@@ -12,7 +12,7 @@ use crate::{
         company::Company,
         harness::Harness,
         launch::{self, Launch},
-        python::{self, Facts, Python},
+        python::{self, Python},
     },
 };
 use std::{
@@ -31,7 +31,6 @@ const MOST_PRINTED: u64 = 32 << 20;
 pub(crate) struct Room<'a> {
     pub(crate) python: &'a Python,
     pub(crate) harness: &'a Harness,
-    pub(crate) facts: &'a Facts,
     /// Whether landlock is tried.
     pub(crate) landlock: bool,
 }
@@ -68,7 +67,7 @@ impl Room<'_> {
             parent: std::process::id(),
             user,
             control: launch::number(&theirs),
-            readable: python::readable(&self.facts.folders, self.harness),
+            readable: python::readable(&self.python.folders, self.harness),
             // A driver names the threads of a process that a profiler starts there.
             writable: vec![folder.to_owned(), beside.to_owned(), PathBuf::from("/proc")],
             landlock: self.landlock,
@@ -90,6 +89,11 @@ impl Tool {
     /// The user that it is.
     pub(crate) fn user(&self) -> Option<u32> {
         self.company.user
+    }
+
+    /// Its process's id, which is that of its group.
+    pub(crate) fn id(&self) -> i32 {
+        self.company.leader
     }
 
     /// Whether it still runs.

@@ -46,6 +46,11 @@ impl Waiting {
         Ok(Self { tool, pipe, candidate: candidate.to_owned(), folder, primed })
     }
 
+    /// Its process's id, and the file that is there once it stands still.
+    pub(crate) fn sign(&self) -> (i32, PathBuf) {
+        (self.tool.id(), self.folder.path().join("ready"))
+    }
+
     /// Waits until it stands still, or is gone, or this much time has passed.
     pub(crate) fn settle(&mut self, patience: Duration) {
         let (start, ready) = (Instant::now(), self.folder.path().join("ready"));
