@@ -21,6 +21,8 @@ extern "C" inline __attribute__((visibility("default"), used)) void pretend_at(u
 static inline float __uint_as_float(uint32_t bits) { float value; memcpy(&value, &bits, 4); return value; }
 static inline uint32_t __float_as_uint(float value) { uint32_t bits; memcpy(&bits, &value, 4); return bits; }
 static inline long long __double_as_longlong(double value) { long long bits; memcpy(&bits, &value, 8); return bits; }
+#define __logf logf
+#define __cosf cosf
 static inline double __dadd_rn(double a, double b) { return a + b; }
 static inline double __dmul_rn(double a, double b) { return a * b; }
 static inline void atomicAdd(unsigned long long *place, unsigned long long more) { *place += more; }

@@ -1,7 +1,7 @@
 //! Is it right on every case?
 
 use super::{
-    judge::{Draw, Judge, MOST_ARRAYS, MOST_SLOTS, Side, broken},
+    judge::{Draw, Judge, MOST_ARRAYS, MOST_SLOTS, broken},
     runner::{Ran, Runner},
 };
 use crate::{
@@ -83,9 +83,7 @@ impl Pair<'_> {
 
     /// Writes the same inputs for both.
     pub(crate) fn fill(&self, plan: &Plan, slots: usize, draw: &Draw) -> Attempt<()> {
-        let filled = self.judge.fill(Side::Reference, plan, slots, draw);
-        let filled = filled.and_then(|()| self.judge.fill(Side::Candidate, plan, slots, draw));
-        Ok(filled.map_err(broken)?)
+        Ok(self.judge.fill(plan, slots, draw).map_err(broken)?)
     }
 
     /// Has the reference called, with the cache emptied before; its failure is the machine's or the task's fault.

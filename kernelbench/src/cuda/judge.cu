@@ -14,10 +14,8 @@ static __device__ u64 mixed(u64 x) {
     return x ^ (x >> 31);
 }
 
-// The element's own random bits: a function of the key, the slot, the element and the round.
-static __device__ u64 drawn(u64 key, u64 slot, u64 element, u64 round) {
-    return mixed(mixed(mixed(key + element * 0x9e3779b97f4a7c15ull) ^ slot) + key * (2 * round + 1));
-}
+// An element's own random bits: a function of the slot's key and its index.
+static __device__ u64 drawn(u64 key, u64 element) { return mixed(key + element * 0x9e3779b97f4a7c15ull); }
 
 static __device__ double unit(u64 bits) { return (double)(bits >> 11) * 0x1p-53; }
 
@@ -53,25 +51,26 @@ static __device__ uint16_t narrowed(float value, u64 dtype) {
     return sign | (uint16_t)((magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13);
 }
 
-static __device__ double value(u64 kind, double a, double b, double c, u64 key, u64 slot, u64 element) {
-    const u64 bits = drawn(key, slot, element, 0);
+static __device__ double value(u64 kind, double a, double b, double c, u64 key, u64 element) {
+    const u64 bits = drawn(key, element);
     if (kind == ZEROS) return 0.0;
     if (kind == ONES) return 1.0;
     if (kind == UNIFORM) return a + (b - a) * unit(bits);
     if (kind == INTEGERS) return floor(a + (b - a + 1.0) * unit(bits));
-    if (c > 0.0 && unit(drawn(key, slot, element, 2)) < c) return -INFINITY;
-    const float radius = sqrtf(-2.0f * logf(1.0f - (float)(bits >> 40) * 0x1p-24f));
-    return a + b * (double)(radius * cosf(6.2831853f * (float)(drawn(key, slot, element, 1) >> 40) * 0x1p-24f));
+    if (c > 0.0 && unit(mixed(bits)) < c) return -INFINITY;
+    // Box and Muller's transform, as exact as random numbers need.
+    const float radius = sqrtf(-2.0f * __logf(1.0f - (float)(bits >> 40) * 0x1p-24f));
+    return a + b * (double)(radius * __cosf(6.2831853f * (float)(bits & 0xffffff) * 0x1p-24f));
 }
 
 // The bits of an element.
-static __device__ u64 content(u64 dtype, u64 kind, double a, double b, double c, u64 key, u64 slot, u64 element) {
+static __device__ u64 content(u64 dtype, u64 kind, double a, double b, double c, u64 key, u64 element) {
     if (dtype == I64 && kind == INTEGERS) {
         const u64 low = (u64)(long long)a, span = (u64)(long long)b - low + 1;
-        const u64 bits = drawn(key, slot, element, 0);
+        const u64 bits = drawn(key, element);
         return low + (span ? bits % span : bits);
     }
-    const double drawn_value = value(kind, a, b, c, key, slot, element);
+    const double drawn_value = value(kind, a, b, c, key, element);
     switch (dtype) {
         case F32: return __float_as_uint((float)drawn_value);
         case F64: return (u64)__double_as_longlong(drawn_value);
@@ -96,11 +95,11 @@ static __device__ void stored(unsigned char *place, u64 size, u64 bits) {
 // Writes an input, or where `changed` is given, counts the elements that are not as they were written.
 extern "C" __global__ void inputs(u64 base, u64 slot_bytes, u64 elements, u64 dtype, u64 kind, double a, double b, double c,
                                   u64 key, u64 changed) {
-    const u64 slot = blockIdx.y, size = size_of(dtype);
-    unsigned char *const array = (unsigned char *)base + slot * slot_bytes;
+    const u64 size = size_of(dtype), own_key = mixed(mixed(key) + blockIdx.y);
+    unsigned char *const array = (unsigned char *)base + blockIdx.y * slot_bytes;
     u64 wrong = 0;
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += (u64)gridDim.x * blockDim.x) {
-        const u64 bits = content(dtype, kind, a, b, c, key, slot, i);
+        const u64 bits = content(dtype, kind, a, b, c, own_key, i);
         if (!changed) stored(array + i * size, size, bits);
         else wrong += loaded(array + i * size, size) != bits;
     }

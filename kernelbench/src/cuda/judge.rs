@@ -103,19 +103,25 @@ impl Judge {
         self.arena(side).address + (slot * plan.slot_bytes + array.offset) as u64
     }
 
-    /// Writes the inputs of the first slots for one side, poisons its outputs, and paints the zones around all arrays.
-    pub(crate) fn fill(&self, side: Side, plan: &Plan, slots: usize, draw: &Draw) -> Result<(), CudaError> {
+    /// Writes the inputs of the first slots, the same for both sides; paints the zones around all arrays; and poisons the
+    /// outputs, each side's with a poison of its own.
+    pub(crate) fn fill(&self, plan: &Plan, slots: usize, draw: &Draw) -> Result<(), CudaError> {
         self.device.enter()?;
         for (at, array) in plan.arrays.iter().enumerate() {
             if array.is_input() {
-                self.content(side, plan, slots, array, draw.keys[at], 0)?;
-            } else {
+                self.content(Side::Reference, plan, slots, array, draw.keys[at], 0)?;
+            }
+            for zone in zones(array) {
+                self.pattern(Side::Reference, plan, slots, zone, draw.zones, 0)?;
+            }
+        }
+        let [reference, candidate] = [Side::Reference, Side::Candidate].map(|side| self.arena(side).address);
+        self.device.copy(candidate, reference, slots * plan.slot_bytes)?;
+        for array in plan.arrays.iter().filter(|array| !array.is_input()) {
+            for side in [Side::Reference, Side::Candidate] {
                 let element = poison(array.dtype, draw.poisons[side as usize]);
                 let range = [array.offset, array.offset + array.bytes];
                 self.pattern(side, plan, slots, range, repeated(element, array.dtype), 0)?;
-            }
-            for zone in zones(array) {
-                self.pattern(side, plan, slots, zone, draw.zones, 0)?;
             }
         }
         Ok(())
@@ -254,7 +260,7 @@ impl Judge {
 
     /// The content of one slot, newly drawn.
     pub(crate) fn drawn(&self, plan: &Plan, rng: &mut StdRng) -> Result<Vec<u8>, CudaError> {
-        self.fill(Side::Candidate, plan, 1, &Draw::new(plan, rng))?;
+        self.fill(plan, 1, &Draw::new(plan, rng))?;
         let mut bytes = vec![0; plan.slot_bytes];
         self.device.read(self.arena(Side::Candidate).address, &mut bytes)?;
         Ok(bytes)
