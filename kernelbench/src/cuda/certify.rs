@@ -9,7 +9,6 @@ use super::{
     context,
     judge::{Side, broken},
     profile::Called,
-    runner::Runner,
     sanitizer,
     time::{self, Around},
 };
@@ -79,7 +78,6 @@ fn examine(
     trusted(one.load(&reference), "while it was loaded")?;
     let mut two = inner.launcher.start(bench.judge.handle(Side::Candidate).map_err(broken)?)?;
     two.load(&object)?;
-    let ours = [&one, &two].map(Runner::id);
     let mut pair = Pair {
         judge: &bench.judge,
         reference: &mut one,
@@ -96,13 +94,7 @@ fn examine(
     checked.push(done(&what, "fresh processes and fresh inputs, twice each; every element beside the reference's"));
     checked.push(done("its surroundings", "inputs unchanged, nothing written beside an argument"));
     let suite = Suite::of_task(task);
-    let around = Around {
-        timing: plan,
-        machine: &inner.machine,
-        gpu: inner.gpu.as_ref(),
-        ours: &inner.everyone(&ours),
-        trusted: false,
-    };
+    let around = Around { timing: plan, machine: &inner.machine, gpu: inner.gpu.as_ref(), trusted: false };
     let (timed, disturbed) = time::time(&mut pair, &suite, &around, &mut rng)?;
     let how = format!(
         "{} pairs of requests a shape in random order, new inputs each; outputs compared too",

@@ -36,7 +36,6 @@ const WARM_UP: u32 = 3;
 /// A process under Nsight Compute that waits to be told what to call.
 pub(crate) struct Waiting {
     process: Process,
-    id: u32,
     printed: mpsc::Receiver<String>,
     folder: tempfile::TempDir,
     user: Option<u32>,
@@ -73,7 +72,7 @@ impl Waiting {
         let output = dress(&mut command, folder.path())?;
         process::detach(&mut command, vec![launch::number(&theirs)]);
         let child = launcher.nursery.spawn(command)?;
-        let (process, id) = (Process::of(&child), child.id());
+        let process = Process::of(&child);
         drop((control, theirs));
         let (done, printed) = mpsc::channel();
         std::thread::spawn(move || {
@@ -81,12 +80,7 @@ impl Waiting {
             let _ = output.take(MOST_PRINTED).read_to_end(&mut text);
             let _ = done.send(String::from_utf8_lossy(&text).into_owned());
         });
-        Ok(Self { process, id, printed, folder, user })
-    }
-
-    /// The number of its process.
-    pub(crate) fn id(&self) -> u32 {
-        self.id
+        Ok(Self { process, printed, folder, user })
     }
 
     /// Has it call a built object on one slot's content; what it printed, or in words why not.

@@ -9,10 +9,7 @@ use super::{
 };
 use crate::failure::Fault;
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
 };
 
@@ -25,14 +22,12 @@ pub(crate) struct Spare {
     launcher: Arc<Launcher>,
     arena: [u8; HANDLE],
     next: Mutex<Option<Starting>>,
-    /// The number of the process that was started last; 0 for none.
-    id: Arc<AtomicU32>,
 }
 
 impl Spare {
     /// None yet.
     pub(crate) fn new(launcher: Arc<Launcher>, arena: [u8; HANDLE]) -> Self {
-        Self { launcher, arena, next: Mutex::default(), id: Arc::default() }
+        Self { launcher, arena, next: Mutex::default() }
     }
 
     fn next(&self) -> std::sync::MutexGuard<'_, Option<Starting>> {
@@ -42,12 +37,7 @@ impl Spare {
     /// Starts one, where none is there.
     pub(crate) fn prepare(&self) {
         let (launcher, arena) = (Arc::clone(&self.launcher), self.arena);
-        let id = Arc::clone(&self.id);
-        let start = move || {
-            let started = launcher.start(arena);
-            id.store(started.as_ref().map_or(0, Runner::id), Ordering::Relaxed);
-            started
-        };
+        let start = move || launcher.start(arena);
         self.next().get_or_insert_with(|| std::thread::spawn(start));
     }
 
@@ -58,11 +48,6 @@ impl Spare {
             Some(Ok(Ok(runner))) => Ok(runner),
             _ => self.launcher.start(self.arena),
         }
-    }
-
-    /// The number of the process that is ready.
-    pub(crate) fn id(&self) -> Option<u32> {
-        Some(self.id.load(Ordering::Relaxed)).filter(|id| *id > 0)
     }
 
     /// Waits until the one that is being started stands still.

@@ -7,7 +7,6 @@ use super::{
     judge::{Side, broken},
     lock,
     profile::{self, Called, Waiting},
-    runner::Runner,
     time::{self, Around},
 };
 use crate::{
@@ -94,9 +93,7 @@ impl Inner {
         let rng = &mut self.rng();
         let mut pair = bench.pair(self, task, [object, object])?;
         check::check(&mut pair, &suite.cases, rng)?;
-        let ours = self.everyone(&[pair.reference.id(), pair.candidate.id()]);
-        let around =
-            Around { timing: plan, machine: &self.machine, gpu: self.gpu.as_ref(), ours: &ours, trusted: true };
+        let around = Around { timing: plan, machine: &self.machine, gpu: self.gpu.as_ref(), trusted: true };
         time::time(&mut pair, suite, &around, rng)
     }
 
@@ -107,17 +104,6 @@ impl Inner {
         if profiler.is_none() {
             *profiler = Waiting::start(&self.launcher).ok();
         }
-    }
-
-    /// The processes that may compute on the GPU.
-    pub(super) fn everyone(&self, runners: &[u32]) -> Vec<u32> {
-        let mut all = vec![std::process::id()];
-        all.extend(runners);
-        all.extend(self.spare.id());
-        all.extend(lock(&self.profiler).iter().map(Waiting::id));
-        all.sort_unstable();
-        all.dedup();
-        all
     }
 
     pub(super) fn build(&self, task: &Task, candidate: Candidate) -> Attempt<Built> {
@@ -143,9 +129,7 @@ impl Inner {
         let mut bench = self.bench();
         self.spare.settle();
         let timed = bench.pair(self, task, [&reference, &verified.built.artifact]).and_then(|mut pair| {
-            let ours = self.everyone(&[pair.reference.id(), pair.candidate.id()]);
-            let around =
-                Around { timing: plan, machine: &self.machine, gpu: self.gpu.as_ref(), ours: &ours, trusted: false };
+            let around = Around { timing: plan, machine: &self.machine, gpu: self.gpu.as_ref(), trusted: false };
             time::time(&mut pair, suite, &around, &mut self.rng())
         });
         if timed.is_err() {
@@ -178,11 +162,4 @@ fn no_reference(task: &Task, failure: &Failure) -> Fault {
         _ => String::new(),
     };
     Fault(format!("the reference of task `{}` is no reference: {failure}{log}", task.name))
-}
-
-impl Runner {
-    /// The number of its process.
-    pub(super) fn id(&self) -> u32 {
-        self.peer.company().leader.unsigned_abs()
-    }
 }

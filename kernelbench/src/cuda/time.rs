@@ -40,9 +40,8 @@ const MARGIN: f64 = 1.15;
 pub(crate) struct Around<'a> {
     pub(crate) timing: &'a TimingPlan,
     pub(crate) machine: &'a Machine,
-    /// The GPU to be asked how it is doing, and the processes that may compute on it.
+    /// The GPU to be asked how it is doing.
     pub(crate) gpu: Option<&'a Gpu>,
-    pub(crate) ours: &'a [u32],
     /// Whether the candidate is the reference itself, which nobody suspects.
     pub(crate) trusted: bool,
 }
@@ -58,7 +57,7 @@ pub(crate) fn time(
     for name in &suite.timed {
         let case = suite.cases.iter().find(|case| case.name == *name);
         let case = case.ok_or_else(|| Fault(format!("the suite times a case `{name}` that it does not hold")))?;
-        let ((timed, doubt), told) = watched(around.gpu, around.ours, || time_case(pair, case, around, rng))?;
+        let ((timed, doubt), told) = watched(around.gpu, || time_case(pair, case, around, rng))?;
         cases.push(timed);
         doubts.push(doubt);
         disturbed.extend(told.into_iter().map(|what| format!("case {name}: {what}")));

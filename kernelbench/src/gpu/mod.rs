@@ -38,6 +38,8 @@ pub struct Look {
     pub slowed_ns: u64,
     /// The processes that compute on it, by their ids as NVML numbers them.
     pub processes: Vec<u32>,
+    /// Those of them that neither this program nor one that it started is.
+    pub strangers: Vec<u32>,
 }
 
 /// The library, loaded once.
@@ -120,6 +122,10 @@ impl Gpu {
     #[must_use]
     pub fn look(&self) -> Look {
         let Some(device) = self.device() else { return Look::default() };
+        let processes: Vec<u32> = device
+            .running_compute_processes()
+            .map(|all| all.iter().map(|process| process.pid).collect())
+            .unwrap_or_default();
         let slowed = |policy| device.violation_status(policy).map_or(0, |violation| violation.violation_time);
         Look {
             sm_mhz: device.clock_info(Clock::SM).ok(),
@@ -128,12 +134,24 @@ impl Gpu {
             watts: device.power_usage().ok().map(|milliwatts| milliwatts / 1000),
             slowed_by: device.current_throttle_reasons().map(reasons).unwrap_or_default(),
             slowed_ns: slowed(PerformancePolicy::Power) + slowed(PerformancePolicy::Thermal),
-            processes: device
-                .running_compute_processes()
-                .map(|all| all.iter().map(|process| process.pid).collect())
-                .unwrap_or_default(),
+            strangers: processes.iter().copied().filter(|id| is_stranger(*id)).collect(),
+            processes,
         }
     }
+}
+
+/// Whether a process is here, and neither this one nor started by it. In a container NVML may number processes as the host
+/// does: what is not here by its number is not known, and passed over.
+fn is_stranger(mut id: u32) -> bool {
+    let parent = |id: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    while id > 1 && id != std::process::id() {
+        let Some(next) = parent(id) else { return false };
+        id = next;
+    }
+    id != std::process::id()
 }
 
 fn reasons(flags: ThrottleReasons) -> Vec<&'static str> {
@@ -174,6 +192,16 @@ mod tests {
         assert_eq!(nth("3, 5", 1), Ok(Name::Index(5)));
         assert_eq!(nth("GPU-8f2c", 0), Ok(Name::Uuid("GPU-8f2c")));
         assert!(nth("3", 1).unwrap_err().contains("shows no GPU 1"));
+    }
+
+    #[test]
+    fn this_program_and_what_it_started_is_no_stranger() {
+        let child = std::process::Command::new("sleep").arg("5").spawn();
+        let mut child = child.expect("there is a sleep");
+        assert!(!is_stranger(child.id()) && !is_stranger(std::process::id()) && !is_stranger(u32::MAX));
+        assert!(is_stranger(1));
+        let _ = child.kill();
+        let _ = child.wait();
     }
 
     #[test]

@@ -11,20 +11,16 @@ const CLOCK: f64 = 0.05;
 const SLOWED_NS: u64 = 1_000_000;
 
 /// Runs a timed block, and once more where it was disturbed; what disturbed the first, and the second where it was too.
-/// `ours` are the processes that may compute on the GPU. Without a GPU to ask, the block just runs.
+/// Without a GPU to ask, the block just runs.
 ///
 /// # Errors
 /// Those of the block.
-pub fn watched<T, E>(
-    gpu: Option<&Gpu>,
-    ours: &[u32],
-    mut block: impl FnMut() -> Result<T, E>,
-) -> Result<(T, Disturbances), E> {
+pub fn watched<T, E>(gpu: Option<&Gpu>, mut block: impl FnMut() -> Result<T, E>) -> Result<(T, Disturbances), E> {
     let Some(gpu) = gpu else { return Ok((block()?, vec![])) };
     let mut once = || -> Result<(T, Disturbances), E> {
         let before = gpu.look();
         let done = block()?;
-        Ok((done, disturbances(&before, &gpu.look(), ours)))
+        Ok((done, disturbances(&before, &gpu.look())))
     };
     let (done, first) = once()?;
     if first.is_empty() {
@@ -40,7 +36,7 @@ fn told(first: &[String], second: &[String]) -> Disturbances {
     [Some(first), second].into_iter().flatten().collect()
 }
 
-fn disturbances(before: &Look, after: &Look, ours: &[u32]) -> Disturbances {
+fn disturbances(before: &Look, after: &Look) -> Disturbances {
     let mut found = vec![];
     let slowed = after.slowed_ns.saturating_sub(before.slowed_ns);
     if !after.slowed_by.is_empty() {
@@ -53,51 +49,37 @@ fn disturbances(before: &Look, after: &Look, ours: &[u32]) -> Disturbances {
     {
         found.push(format!("its multiprocessors ran at {one} MHz before and at {two} MHz after"));
     }
-    let strangers = strangers(before, ours).max(strangers(after, ours));
+    let strangers = before.strangers.len().max(after.strangers.len());
     if strangers > 0 {
         found.push(format!("{strangers} other processes computed on it"));
     }
     found
 }
 
-/// Processes on the GPU that are not ours. Where the driver knows ours by other numbers, as in a container, those above our
-/// count.
-fn strangers(look: &Look, ours: &[u32]) -> usize {
-    let known = look.processes.iter().filter(|id| ours.contains(id)).count();
-    let all = look.processes.len();
-    if known > 0 { all - known } else { all.saturating_sub(ours.len()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn look(sm_mhz: u32, processes: &[u32]) -> Look {
-        Look { sm_mhz: Some(sm_mhz), processes: processes.to_vec(), ..Look::default() }
+    fn look(sm_mhz: u32) -> Look {
+        Look { sm_mhz: Some(sm_mhz), processes: vec![7], ..Look::default() }
     }
 
     #[test]
     fn a_gpu_left_alone_at_steady_clocks_is_not_disturbed() {
-        assert!(disturbances(&look(1980, &[7, 8]), &look(1950, &[7, 8]), &[7, 8, 9]).is_empty());
-        assert!(disturbances(&Look::default(), &Look::default(), &[]).is_empty());
+        assert!(disturbances(&look(1980), &look(1950)).is_empty());
+        assert!(disturbances(&look(345), &look(1980)).is_empty());
+        assert!(disturbances(&Look::default(), &Look::default()).is_empty());
     }
 
     #[test]
     fn clocks_that_fell_their_reasons_and_strangers_are_told() {
-        let slowed = Look { slowed_by: vec!["its power limit"], ..look(1980, &[]) };
-        assert!(disturbances(&look(1980, &[]), &slowed, &[])[0].contains("held down by its power limit"));
-        let since = Look { slowed_ns: 5_000_000, ..look(1980, &[]) };
-        assert!(disturbances(&look(1980, &[]), &since, &[])[0].contains("for 5 ms"));
-        assert!(disturbances(&look(1980, &[]), &look(1200, &[]), &[])[0].contains("1200 MHz after"));
-        assert!(disturbances(&look(345, &[]), &look(1980, &[]), &[]).is_empty());
-        assert!(disturbances(&look(1, &[7, 99]), &look(1, &[7]), &[7])[0].starts_with("1 other"));
-    }
-
-    #[test]
-    fn in_a_container_ours_are_known_by_their_number_alone() {
-        let two = look(1, &[40_001, 40_002]);
-        assert!(disturbances(&two, &two, &[7, 8]).is_empty());
-        assert!(disturbances(&two, &two, &[7])[0].starts_with("1 other"));
+        let slowed = Look { slowed_by: vec!["its power limit"], ..look(1980) };
+        assert!(disturbances(&look(1980), &slowed)[0].contains("held down by its power limit"));
+        let since = Look { slowed_ns: 5_000_000, ..look(1980) };
+        assert!(disturbances(&look(1980), &since)[0].contains("for 5 ms"));
+        assert!(disturbances(&look(1980), &look(1200))[0].contains("1200 MHz after"));
+        let visited = Look { strangers: vec![7], ..look(1980) };
+        assert!(disturbances(&visited, &look(1980))[0].starts_with("1 other"));
     }
 
     #[test]
@@ -107,6 +89,6 @@ mod tests {
             runs += 1;
             Ok(runs)
         };
-        assert_eq!(watched(None, &[], &mut block), Ok((1, vec![])));
+        assert_eq!(watched(None, &mut block), Ok((1, vec![])));
     }
 }
