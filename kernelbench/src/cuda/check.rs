@@ -40,11 +40,12 @@ pub(crate) fn check(pair: &mut Pair<'_>, cases: &[Case], rng: &mut StdRng) -> At
     for case in cases {
         let plan = trial::plan(pair.context, case)?;
         pair.prepare(&plan, 1)?;
+        pair.count(1, false)?;
         for _ in 0..DRAWS {
             let draw = Draw::new(&plan, rng);
             pair.fill(&plan, 1, &draw)?;
-            let reference = pair.call_reference(1)?;
-            pair.call_candidate(1, deadline(reference.outside, pair.floor))?;
+            let reference = pair.call_reference()?;
+            pair.call_candidate(deadline(reference.outside, pair.floor))?;
             pair.judge.verify(&plan, 1, &draw, pair.tolerance, false)?;
         }
         if before.saturating_sub(pair.free()?) > pair.memory_mib << 20 {
@@ -81,21 +82,32 @@ impl Pair<'_> {
         self.candidate.case(plan, slots)
     }
 
+    /// Says how many calls a request makes, recorded if both can be. Whether they are.
+    pub(crate) fn count(&mut self, count: usize, record: bool) -> Attempt<bool> {
+        let recorded = trusted(self.reference.count(count, record), "before it was called")?
+            && self.candidate.count(count, record)?;
+        if !recorded {
+            trusted(self.reference.count(count, false), "before it was called")?;
+            self.candidate.count(count, false)?;
+        }
+        Ok(recorded)
+    }
+
     /// Writes the same inputs for both.
     pub(crate) fn fill(&self, plan: &Plan, slots: usize, draw: &Draw) -> Attempt<()> {
         Ok(self.judge.fill(plan, slots, draw).map_err(broken)?)
     }
 
     /// Has the reference called, with the cache emptied before; its failure is the machine's or the task's fault.
-    pub(crate) fn call_reference(&mut self, count: usize) -> Attempt<Ran> {
+    pub(crate) fn call_reference(&mut self) -> Attempt<Ran> {
         self.judge.flush().map_err(broken)?;
-        trusted(self.reference.call(count, PATIENCE), "in its own process")
+        trusted(self.reference.call(PATIENCE), "in its own process")
     }
 
     /// Has the candidate called, with the cache emptied before.
-    pub(crate) fn call_candidate(&mut self, count: usize, deadline: Duration) -> Attempt<Ran> {
+    pub(crate) fn call_candidate(&mut self, deadline: Duration) -> Attempt<Ran> {
         self.judge.flush().map_err(broken)?;
-        self.candidate.call(count, deadline)
+        self.candidate.call(deadline)
     }
 
     /// Bytes of the GPU's memory that are free.

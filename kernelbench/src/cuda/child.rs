@@ -6,7 +6,7 @@
 
 use super::{
     calls,
-    driver::{self, CudaError, Device, HANDLE, Stopwatch},
+    driver::{self, CudaError, Device, Graph, HANDLE, Stopwatch},
 };
 use crate::{
     native::plan::Passed,
@@ -106,7 +106,7 @@ fn serve(json: &str) -> Result<(), String> {
     let arena = device.open_handle(handle).map_err(|e| format!("the arena cannot be opened: {e}"))?;
     let watch = device.stopwatch().map_err(|e| e.to_string())?;
     line.say(&json!({"ready": device.name()}))?;
-    let mut runner = Runner { device, arena, watch, call: None, slots: Slots::default(), count: 0 };
+    let mut runner = Runner { device, arena, watch, call: None, slots: Slots::default(), count: 0, graph: None };
     while let Some(packet) = line.packet()? {
         match packet.try_into() {
             Ok(nonce) => line.send(&runner.go(u64::from_le_bytes(nonce)))?,
@@ -157,35 +157,46 @@ struct Runner {
     slots: Slots,
     /// Calls of a request.
     count: usize,
+    /// These calls, recorded.
+    graph: Option<Graph>,
 }
 
 impl Runner {
     fn answer(&mut self, message: &Value) -> Value {
         match message["do"].as_str() {
             Some("load") => self.load(message["object"].as_str().unwrap_or_default()),
+            Some("count") => self.prepare(message["count"].as_u64().unwrap_or(0) as usize, message["record"] == true),
             Some("case") => match serde_json::from_value::<Case>(message["case"].clone()) {
                 Ok(case) => {
                     let arena = self.arena;
+                    self.graph = None;
                     self.slots = Slots::of(&case, |offset| arena + offset as u64);
                     json!({})
                 }
                 Err(e) => json!({"broken": e.to_string()}),
             },
-            _ => {
-                self.count = message["count"].as_u64().unwrap_or(0) as usize;
-                json!({})
+            _ => json!({"broken": "expected load, case or count"}),
+        }
+    }
+
+    /// Takes note of how many calls a request makes, and records them if asked to.
+    fn prepare(&mut self, count: usize, record: bool) -> Value {
+        (self.count, self.graph) = (count, None);
+        if record {
+            let recorded = self.device.record(|| self.calls(count));
+            match recorded {
+                Ok(graph) => self.graph = graph,
+                Err(error) => return json!({"cuda": told(error)}),
             }
         }
+        json!({"recorded": self.graph.is_some()})
     }
 
     /// Makes the calls of a request; the answer, a few bytes long where nothing went wrong.
     fn go(&self, nonce: u64) -> Vec<u8> {
         match self.run(self.count) {
             Ok(inside_ns) => [&[WENT][..], &nonce.to_le_bytes(), &inside_ns.to_le_bytes()].concat(),
-            Err(CudaError { code, name, text }) => {
-                let error = json!({"code": code, "name": name, "text": text});
-                json!({"nonce": nonce, "cuda": error}).to_string().into_bytes()
-            }
+            Err(error) => json!({"nonce": nonce, "cuda": told(error)}).to_string().into_bytes(),
         }
     }
 
@@ -200,22 +211,34 @@ impl Runner {
         }
     }
 
-    /// Calls the launcher once on each of the first slots, and waits; the nanoseconds between two events around it.
+    /// Calls the launcher once on each of the first slots.
+    fn calls(&self, count: usize) -> Result<(), CudaError> {
+        let Some((_, call)) = &self.call else { return Ok(()) };
+        for slot in self.slots.each().take(count) {
+            // SAFETY: the candidate's own code, in a process that is there for nothing else.
+            let error = unsafe { call(slot.as_ptr(), self.device.stream()) };
+            if error != 0 {
+                return Err(of_runtime(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the calls of a request, anew or as recorded, and waits; the nanoseconds between two events around them.
     fn run(&self, count: usize) -> Result<u64, CudaError> {
         self.device.start(&self.watch)?;
-        if let Some((_, call)) = &self.call {
-            for slot in self.slots.each().take(count) {
-                // SAFETY: the candidate's own code, in a process that is there for nothing else.
-                let error = unsafe { call(slot.as_ptr(), self.device.stream()) };
-                if error != 0 {
-                    return Err(of_runtime(error));
-                }
-            }
+        match &self.graph {
+            Some(graph) => self.device.replay(graph)?,
+            None => self.calls(count)?,
         }
         self.device.stop(&self.watch)?;
         self.device.wait()?;
         self.device.elapsed_ns(&self.watch)
     }
+}
+
+fn told(CudaError { code, name, text }: CudaError) -> Value {
+    json!({"code": code, "name": name, "text": text})
 }
 
 /// An error of the runtime's; those that matter most have the driver's numbers, and the rest is told by its number.
@@ -289,23 +312,23 @@ fn once(folder: &Path, ordinal: u32) -> Result<(), String> {
     let job = wait_for(&folder.join("job.json"))?;
     let job: Once = serde_json::from_slice(&job).map_err(|e| e.to_string())?;
     let slot = std::fs::read(&job.slot).map_err(|e| e.to_string())?;
-    let told = |e: CudaError| e.to_string();
+    let said = |e: CudaError| e.to_string();
     let mut arrays = vec![];
     for [offset, bytes] in &job.arrays {
         let content = slot.get(*offset..offset + bytes).ok_or("the slot is shorter than its arrays")?;
-        let memory = device.allocate(*bytes).map_err(told)?;
-        device.write(memory.address, content).map_err(told)?;
+        let memory = device.allocate(*bytes).map_err(said)?;
+        device.write(memory.address, content).map_err(said)?;
         arrays.push((*offset, memory));
     }
-    let watch = device.stopwatch().map_err(told)?;
+    let watch = device.stopwatch().map_err(said)?;
     let place = |offset: usize| arrays.iter().find(|(at, _)| *at == offset).map_or(0, |(_, memory)| memory.address);
     let slots = Slots::of(&job.case, place);
-    let runner = Runner { device, arena: 0, watch, call: Some(load(&job.object)?), slots, count: 1 };
+    let runner = Runner { device, arena: 0, watch, call: Some(load(&job.object)?), slots, count: 1, graph: None };
     for _ in 0..job.warm_up {
-        runner.run(1).map_err(told)?;
+        runner.run(1).map_err(said)?;
     }
     driver::profile(true);
-    let ran = runner.run(1).map_err(told);
+    let ran = runner.run(1).map_err(said);
     driver::profile(false);
     drop(arrays);
     ran.map(|_| ())

@@ -295,6 +295,53 @@ impl Device {
     }
 }
 
+/// Work of a stream that was recorded, to be enqueued as a whole.
+#[derive(Debug)]
+pub(crate) struct Graph(sys::CUgraphExec);
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: made by this process and used by nobody else.
+        let _ = unsafe { sys::cuGraphExecDestroy(self.0) };
+    }
+}
+
+impl Device {
+    /// Records what `work` enqueues on the stream instead of doing it. `None` where it cannot be recorded, or nothing is.
+    pub(crate) fn record(&self, work: impl FnOnce() -> Asked<()>) -> Asked<Option<Graph>> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: our own stream.
+        if done(unsafe { sys::cuStreamBeginCapture_v2(self.stream, mode) }).is_err() {
+            return Ok(None);
+        }
+        let worked = work();
+        // SAFETY: our own stream, and a place of ours.
+        let graph = ask(|place| unsafe { sys::cuStreamEndCapture(self.stream, place) });
+        let (Ok(()), Ok(graph)) = (worked, graph) else { return Ok(None) };
+        let mut nodes = 0;
+        // SAFETY: a graph that was just made; only the number is asked for.
+        done(unsafe { sys::cuGraphGetNodes(graph, null_mut(), &raw mut nodes) })?;
+        if nodes == 0 {
+            return Ok(None);
+        }
+        // SAFETY: a graph that was just made, and a place of ours.
+        let recorded = ask(|place| unsafe { sys::cuGraphInstantiateWithFlags(place, graph, 0) }).map(Graph);
+        // SAFETY: what is executed is a copy.
+        let _ = unsafe { sys::cuGraphDestroy(graph) };
+        let recorded = recorded?;
+        // SAFETY: our own handles.
+        done(unsafe { sys::cuGraphUpload(recorded.0, self.stream) })?;
+        self.wait()?;
+        Ok(Some(recorded))
+    }
+
+    /// Enqueues what was recorded.
+    pub(crate) fn replay(&self, graph: &Graph) -> Asked<()> {
+        // SAFETY: our own handles.
+        done(unsafe { sys::cuGraphLaunch(graph.0, self.stream) })
+    }
+}
+
 /// Has a profiler that is attached to this process begin to look, or stop.
 pub(crate) fn profile(on: bool) {
     // SAFETY: plain calls, which do nothing where no profiler is attached.

@@ -19,6 +19,7 @@ use crate::{
     task::KernelContext,
 };
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -30,6 +31,8 @@ const SECONDS: u64 = 240;
 const LARGEST_FILE: u64 = 256 << 20;
 /// Its address space, in bytes.
 const MEMORY: u64 = 16 << 30;
+/// What a fault says that no file can be written.
+const WRITING: &str = "cannot write what is to be built";
 
 /// The CUDA compiler of this machine, for one architecture.
 #[derive(Clone, Debug)]
@@ -100,18 +103,48 @@ impl Nvcc {
 
     /// Builds a source in a folder of the caller's, whatever the cache holds.
     pub(crate) fn compile(&self, context: &KernelContext, source: &str, folder: &Path) -> Attempt<PathBuf> {
-        let write = |name: &str, text: &str| {
-            fs::write(folder.join(name), text).map_err(fault("cannot write the source to be built"))
-        };
-        write(unit::FILE, &unit::candidate(context, source))?;
-        write(unit::CALLER, &unit::caller(context))?;
+        fs::write(folder.join(unit::FILE), unit::candidate(context, source)).map_err(fault(WRITING))?;
+        let caller = self.caller(context)?;
+        fs::copy(&caller, folder.join("caller.o")).map_err(fault(WRITING))?;
         let mut command = self.command(folder);
-        command.args(Self::flags(context)?).args(["-shared", "-Xcompiler=-fPIC", "-Xlinker=-zdefs", "-Xlinker=-znow"]);
-        command.args(["-o", "kernel.so", unit::FILE, unit::CALLER]);
-        match compiler::run(&mut command, folder)? {
+        command.args(Self::flags(context)?).args(["-c", "-Xcompiler=-fPIC", "-o", "candidate.o", unit::FILE]);
+        if let Some(log) = compiler::run(&mut command, folder)? {
+            return Err(blame(&context.entry, log).into());
+        }
+        match compiler::run(&mut self.linker(folder), folder)? {
             None => Ok(folder.join("kernel.so")),
             Some(log) => Err(blame(&context.entry, log).into()),
         }
+    }
+
+    /// What calls the entry, compiled once for all candidates of a task.
+    fn caller(&self, context: &KernelContext) -> Attempt<PathBuf> {
+        let text = unit::caller(context);
+        self.cached(&[&text], "o", |folder| {
+            fs::write(folder.join(unit::CALLER), &text).map_err(fault(WRITING))?;
+            let mut command = self.enclosed(folder, "g++".as_ref());
+            command.args(["-O2", "-fPIC", "-c", "-o", "caller.o", unit::CALLER]);
+            match compiler::run(&mut command, folder)? {
+                None => Ok(folder.join("caller.o")),
+                Some(log) => Err(Fault(format!("the call of the entry does not compile here:\n{log}")).into()),
+            }
+        })
+    }
+
+    /// The host's own linker, which is quicker than nvcc's steps around it; nvcc where the runtime's library is not found.
+    fn linker(&self, folder: &Path) -> Command {
+        let libraries = self.home().into_iter().flat_map(|home| [home.join("lib64"), home.join("lib")]);
+        let runtime = libraries.map(|folder| folder.join("libcudart_static.a")).find(|library| library.is_file());
+        let mut command = match &runtime {
+            Some(_) => self.enclosed(folder, "g++".as_ref()),
+            None => self.command(folder),
+        };
+        let own = if runtime.is_some() { ["-Wl,-zdefs", "-Wl,-znow"] } else { ["-Xlinker=-zdefs", "-Xlinker=-znow"] };
+        command.arg("-shared").args(own).args(["-o", "kernel.so", "candidate.o", "caller.o"]);
+        if let Some(library) = runtime {
+            command.arg(library).args(["-ldl", "-lrt", "-lpthread"]);
+        }
+        command
     }
 
     /// Builds the trusted side's kernels, or finds them built, and returns their image.
@@ -133,7 +166,7 @@ impl Nvcc {
     /// The command that builds, for people.
     pub(crate) fn command_line(&self, context: &KernelContext) -> Result<String, Fault> {
         let flags = Self::flags(context)?.join(" ");
-        Ok(format!("nvcc -arch={} {flags} -shared ({})", self.arch, self.version))
+        Ok(format!("nvcc -arch=sm_{} {flags} -shared ({})", self.arch, self.version))
     }
 
     fn flags(context: &KernelContext) -> Result<Vec<String>, Fault> {
@@ -164,11 +197,17 @@ impl Nvcc {
         Ok(kept)
     }
 
-    /// nvcc, ready to be run in a folder: it reads the system's files, its own and that folder, and writes there alone.
+    /// nvcc for this architecture and no other, ready to be run in a folder.
     fn command(&self, folder: &Path) -> Command {
-        let home = self.home();
+        let mut command = self.enclosed(folder, self.program.as_os_str());
+        command.arg(format!("-gencode=arch=compute_{0},code=sm_{0}", self.arch));
+        command
+    }
+
+    /// A tool that reads the system's files, the toolkit's and those of a folder, and writes there alone.
+    fn enclosed(&self, folder: &Path, tool: &OsStr) -> Command {
         let mut read: Vec<PathBuf> = READABLE.iter().map(PathBuf::from).collect();
-        read.extend(home.map(Path::to_owned));
+        read.extend(self.home().map(Path::to_owned));
         let limits = Limits {
             address_space: Some(MEMORY),
             cpu_seconds: SECONDS,
@@ -177,14 +216,8 @@ impl Nvcc {
             files: 256,
         };
         let write = vec![folder.to_owned(), "/dev/null".into()];
-        let enclosure = Enclosure { read, write, nobody: false, limits };
-        let mut command = enclosure.command(&self.launch, self.program.as_os_str());
-        command.current_dir(folder).env("TMPDIR", folder).arg(format!("-arch={}", self.arch));
-        // Wheels keep libraries in `lib`, where nvcc does not look by itself.
-        if let Some(libraries) = home.map(|home| home.join("lib")).filter(|lib| lib.join("libcudart_static.a").exists())
-        {
-            command.arg(format!("-L{}", libraries.display()));
-        }
+        let mut command = Enclosure { read, write, nobody: false, limits }.command(&self.launch, tool);
+        command.current_dir(folder).env("TMPDIR", folder);
         command
     }
 
@@ -194,10 +227,10 @@ impl Nvcc {
     }
 }
 
-/// The architecture that is compiled for: from 9.0 on with what only that very one has.
+/// The architecture that is compiled for, such as `90a`: from 9.0 on with what only that very one has.
 fn architecture(capability: &str) -> String {
     let own = capability.split('.').next().and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 9);
-    metrics::gpu::arch(capability) + if own { "a" } else { "" }
+    capability.replace('.', "") + if own { "a" } else { "" }
 }
 
 /// Whether the text does not compile, or is not what was asked for.
@@ -215,7 +248,7 @@ mod tests {
 
     #[test]
     fn from_hopper_on_the_architecture_s_own_instructions_are_allowed() {
-        assert_eq!((architecture("9.0"), architecture("8.9")), ("sm_90a".to_owned(), "sm_89".to_owned()));
-        assert_eq!(architecture("10.0"), "sm_100a");
+        assert_eq!((architecture("9.0"), architecture("8.9")), ("90a".to_owned(), "89".to_owned()));
+        assert_eq!(architecture("10.0"), "100a");
     }
 }

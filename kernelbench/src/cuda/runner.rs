@@ -65,8 +65,6 @@ pub(crate) struct Runner {
     pub(crate) peer: Peer,
     folder: tempfile::TempDir,
     case: String,
-    /// Calls of a request, as it was told last.
-    count: usize,
     memory_mib: u64,
 }
 
@@ -109,7 +107,7 @@ impl Launcher {
         peer.memory_mib = self.memory_mib;
         let setup = Setup { ordinal: self.ordinal, arena: arena.to_vec() };
         peer.greet(&json!(setup), START)?;
-        Ok(Runner { peer, folder, case: String::new(), count: 0, memory_mib: self.memory_mib })
+        Ok(Runner { peer, folder, case: String::new(), memory_mib: self.memory_mib })
     }
 
     /// What a process of this kind may reach.
@@ -186,12 +184,18 @@ impl Runner {
         }
     }
 
-    /// Has it call its launcher once on each of the first slots.
-    pub(crate) fn call(&mut self, count: usize, deadline: Duration) -> Attempt<Ran> {
-        if count != self.count {
-            self.ask(json!({"do": "count", "count": count}), LOADING)?;
-            self.count = count;
+    /// Says on how many slots it calls its launcher from here on, once on each; and whether it is to record these calls and
+    /// to replay them as a whole. Whether it does.
+    pub(crate) fn count(&mut self, count: usize, record: bool) -> Attempt<bool> {
+        let said = self.ask(json!({"do": "count", "count": count, "record": record}), LOADING)?;
+        match said.get("cuda") {
+            Some(error) => Err(self.blame_cuda(error)),
+            None => Ok(said["recorded"] == true),
         }
+    }
+
+    /// Has it make its calls.
+    pub(crate) fn call(&mut self, deadline: Duration) -> Attempt<Ran> {
         match self.peer.go(deadline).map_err(renamed)? {
             Went::Done { outside, inside_ns, .. } => Ok(Ran { outside, inside_ns }),
             Went::Raised(said) => Err(self.blame_cuda(&said["cuda"])),

@@ -1,8 +1,8 @@
 //! How fast is it, beside the reference?
 //!
 //! Pairs of requests on the same fresh contents, in random order. A request is so many calls that our clock, outside the
-//! process, is precise; each call finds arguments of its own, and none of them in the cache. The outputs of every timed
-//! call are compared.
+//! process, is precise; each call finds arguments of its own, and none of them in the cache. Where both can be recorded into
+//! a graph, they are, so that the processor does not hold short kernels up. The outputs of every timed call are compared.
 
 use super::{
     check::{Pair, slots},
@@ -28,7 +28,7 @@ use rand::{Rng, rngs::StdRng};
 /// What the reference's calls of a request last, in nanoseconds, where the arena holds so many.
 const REQUEST_NS: u64 = 1_200_000;
 /// Calls from which one call's time is estimated.
-const ESTIMATE: usize = 16;
+const ESTIMATE: usize = 32;
 /// The most calls of a request.
 const MOST_CALLS: usize = 1024;
 /// What two clocks may disagree by on any machine, in nanoseconds.
@@ -57,9 +57,13 @@ pub(crate) fn time(
     for name in &suite.timed {
         let case = suite.cases.iter().find(|case| case.name == *name);
         let case = case.ok_or_else(|| Fault(format!("the suite times a case `{name}` that it does not hold")))?;
-        let ((timed, doubt), told) = watched(around.gpu, || time_case(pair, case, around, rng))?;
+        let (((timed, doubt), recorded), told) = watched(around.gpu, || time_case(pair, case, around, rng))?;
         cases.push(timed);
         doubts.push(doubt);
+        if !recorded {
+            disturbed
+                .push(format!("case {name}: timed as the processor issues the launches, for they cannot be recorded"));
+        }
         disturbed.extend(told.into_iter().map(|what| format!("case {name}: {what}")));
     }
     pair.candidate.be_alone()?;
@@ -71,11 +75,17 @@ pub(crate) fn time(
     Ok((Timed { cases, speedup, statistic }, disturbed))
 }
 
-fn time_case(pair: &mut Pair<'_>, case: &Case, around: &Around<'_>, rng: &mut StdRng) -> Attempt<(CaseTiming, f64)> {
+fn time_case(
+    pair: &mut Pair<'_>,
+    case: &Case,
+    around: &Around<'_>,
+    rng: &mut StdRng,
+) -> Attempt<((CaseTiming, f64), bool)> {
     let plan = trial::plan(pair.context, case)?;
     let most = slots(pair.judge.arena_bytes(), &plan).map_err(Fault)?.min(MOST_CALLS);
     pair.prepare(&plan, most)?;
     let calls = calls_in_a_request(pair, &plan, most, rng)?;
+    let recorded = pair.count(calls, true)?;
     let timing = around.timing;
     let warm_up = (timing.warmup as usize).div_ceil(calls).clamp(1, 5);
     for _ in 0..warm_up {
@@ -89,17 +99,18 @@ fn time_case(pair: &mut Pair<'_>, case: &Case, around: &Around<'_>, rng: &mut St
     if !around.trusted {
         clocks_agree(&case.name, &samples)?;
     }
-    timed(case, &plan, &samples, calls, reached, around)
+    Ok((timed(case, &plan, &samples, calls, reached, around)?, recorded))
 }
 
 /// How many calls make the reference's request long enough.
 fn calls_in_a_request(pair: &mut Pair<'_>, plan: &Plan, most: usize, rng: &mut StdRng) -> Attempt<usize> {
     let count = ESTIMATE.min(most);
+    pair.count(count, true)?;
     let mut least = u64::MAX;
     for _ in 0..3 {
         let draw = Draw::new(plan, rng);
         pair.fill(plan, count, &draw)?;
-        least = least.min(pair.call_reference(count)?.inside_ns / count as u64);
+        least = least.min(pair.call_reference()?.inside_ns / count as u64);
     }
     Ok((REQUEST_NS / least.max(1) + 1).clamp(1, most as u64) as usize)
 }
@@ -109,12 +120,12 @@ fn sample(pair: &mut Pair<'_>, plan: &Plan, calls: usize, rng: &mut StdRng) -> A
     let draw = Draw::new(plan, rng);
     pair.fill(plan, calls, &draw)?;
     let ran = if rng.random() {
-        let reference = pair.call_reference(calls)?;
-        [reference, pair.call_candidate(calls, deadline(reference.outside, pair.floor))?]
+        let reference = pair.call_reference()?;
+        [reference, pair.call_candidate(deadline(reference.outside, pair.floor))?]
     } else {
         let most = std::time::Duration::from_nanos(2 * REQUEST_NS);
-        let candidate = pair.call_candidate(calls, deadline(most, pair.floor))?;
-        [pair.call_reference(calls)?, candidate]
+        let candidate = pair.call_candidate(deadline(most, pair.floor))?;
+        [pair.call_reference()?, candidate]
     };
     pair.judge.verify(plan, calls, &draw, pair.tolerance, true)?;
     Ok(ran)
