@@ -5,11 +5,9 @@ its job. It runs as untrusted as the candidate itself; what a profiler makes of 
 """
 
 import contextlib
-import ctypes
 import importlib
 import json
 import os
-import signal
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -21,7 +19,6 @@ import candidate  # noqa: E402
 WARM_UP = 3
 # What candidates import as a rule.
 USUAL = ["torch.utils.cpp_extension", "triton.language"]
-DIE_WITH_PARENT = 1
 
 
 def between_start_and_stop(work):
@@ -55,7 +52,6 @@ def job_of(folder):
 
 
 def main(folder, primed, device):
-    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     prepare(torch.device(device), primed == "primed")
     job = job_of(folder)
     os.environ.update(job["environment"])
