@@ -54,7 +54,7 @@ class Runner:
         return {"extensions": built}
 
     def construct(self, message):
-        init = wire.decode(message["init"], memory.refuse)
+        init = wire.decode(message["init"], lambda spec: self.arena.tensor(spec).clone())
         self.seed_everything()
         with torch.no_grad():
             model = self.entry(*init)

@@ -85,10 +85,6 @@ def addresses(value):
     return found
 
 
-def refuse(_):
-    raise TypeError("tensors among the constructor's arguments are not supported")
-
-
 class OnDevice:
     """What torch needs to see an address on the device as a tensor."""
 

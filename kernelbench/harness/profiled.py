@@ -59,8 +59,8 @@ def main(folder, primed, device):
     told = runner.load(job["load"])
     if "missing" in told:
         raise SystemExit(told["missing"])
-    runner.construct(job["construct"])
     runner.map({"arena": job["arena"]})
+    runner.construct(job["construct"])
     runner.inputs_of({"inputs": job["inputs"]})
     inputs = [value.clone() if isinstance(value, torch.Tensor) else value for value in runner.inputs[0]]
     with torch.no_grad():

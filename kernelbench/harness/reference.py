@@ -60,6 +60,8 @@ class Judge(outputs.Outputs):
             self.oracle = model.double().to(self.device)
         except Exception as error:  # no oracle is a note, not an end
             self.no_oracle = f"{type(error).__name__}: {error}"[:300]
+        init = mapped_tensors(self.init, lambda t: self.cast(t).to(self.device).contiguous())
+        self.init_bytes = sum(padded(t) for t in tensors(init))
         drawn = self.generate(0)
         self.slot_bytes = sum(padded(t) for t in tensors(drawn))
         many = sum(1 for _ in tensors(drawn))
@@ -67,8 +69,10 @@ class Judge(outputs.Outputs):
         self.slots = max(1, min(message["most_slots"], fit, MOST_TENSORS // max(many, 1)))
         self.arenas = [self.new_arena(at) for at in range(2)]
         self.specs = None
+        laid = self.place(self.slots * self.slot_bytes, self.init_bytes, init)
+        self.synchronize()
         return {
-            "init": wire.encode(self.init, memory.refuse),
+            "init": laid,
             "parameter_bytes": parameters,
             "input_bytes": sum(t.numel() * t.element_size() for t in tensors(drawn)),
             "slots": self.slots,
@@ -77,7 +81,7 @@ class Judge(outputs.Outputs):
         }
 
     def new_arena(self, at):
-        length = max(self.slots * self.slot_bytes, mmap.PAGESIZE)
+        length = max(self.slots * self.slot_bytes + self.init_bytes, mmap.PAGESIZE)
         if self.device.type == "cuda":
             base = memory.cuda().allocate(length)
             whole = memory.at_address(base, length, self.device)
@@ -98,7 +102,7 @@ class Judge(outputs.Outputs):
             drawn = self.generate(seed)
             if message["signed"]:
                 drawn = signed(drawn)
-            specs.append(self.place(slot, drawn))
+            specs.append(self.place(slot * self.slot_bytes, self.slot_bytes, drawn))
         same, self.specs = specs == self.specs, specs
         self.sums = [[compare.bits(t).sum(dtype=torch.int64) for t in self.input_tensors(s)] for s in range(len(specs))]
         self.synchronize()
@@ -106,13 +110,14 @@ class Judge(outputs.Outputs):
             self.flush(None)
         return {} if same else {"inputs": specs}
 
-    def place(self, slot, drawn):
-        at = slot * self.slot_bytes
+    def place(self, start, room, drawn):
+        """Writes tensors down where both sides find them."""
+        at = start
 
         def put(tensor):
             nonlocal at
             spec = {"at": at, "shape": list(tensor.shape), "dtype": wire.name_of(tensor.dtype)}
-            if at + padded(tensor) > (slot + 1) * self.slot_bytes:
+            if at + padded(tensor) > start + room:
                 raise ValueError("get_inputs() gives more bytes than it did at first")
             for arena, _ in self.arenas:
                 arena.tensor(spec).copy_(tensor)

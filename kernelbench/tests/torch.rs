@@ -112,6 +112,39 @@ fn a_candidate_may_name_its_threads_as_the_driver_of_a_gpu_does() {
     assert!(evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().is_ok());
 }
 
+#[test]
+fn what_differs_only_beyond_what_a_problem_draws_is_shown_and_no_failure() {
+    let Some(workshop) = workshop() else { return };
+    let task = problem("7_ReLU");
+    for (body, said) in [
+        ("return x.abs()", "elements of output are wrong"),
+        ("assert x.min() >= 0\nreturn x.abs()", "AssertionError"),
+        ("os.kill(os.getpid(), 11 if x.min() < 0 else 0)\nreturn x.abs()", "SIGSEGV"),
+    ] {
+        let source = with_forward(body);
+        let outcome = evaluate(&workshop, &task, &source).unwrap();
+        let labels = workshop.labels(&Candidate::new(&source).id());
+        let shown = labels.iter().any(|label| label.starts_with("beyond what") && label.contains(said));
+        assert!(outcome.is_ok() && shown, "{body}: {outcome:?} {labels:?}");
+    }
+}
+
+#[test]
+fn tensors_may_be_among_a_constructors_arguments() {
+    let Some(workshop) = workshop() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scaled.py");
+    let text = "import torch\nimport torch.nn as nn\n\nclass Model(nn.Module):\n    def __init__(self, scale):\n        \
+                super().__init__()\n        self.scale = nn.Parameter(scale)\n\n    def forward(self, x):\n        \
+                return x * self.scale\n\ndef get_inputs():\n    return [torch.rand(64, 64)]\n\n\
+                def get_init_inputs():\n    return [torch.arange(64.0)]\n";
+    std::fs::write(&path, text).unwrap();
+    let task = load::task(&path).unwrap();
+    evaluate(&workshop, &task, &text.replace("Model", "ModelNew")).unwrap().unwrap();
+    let other = text.replace("Model", "ModelNew").replace("nn.Parameter(scale)", "nn.Parameter(scale + 1)");
+    assert!(matches!(evaluate(&workshop, &task, &other).unwrap(), Err(Failure::Mismatch { .. })));
+}
+
 fn profile(workshop: &Torch, task: &Task, source: &str) -> metrics::Profile {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let suite = Suite::of_task(task);

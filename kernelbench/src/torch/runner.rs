@@ -61,12 +61,28 @@ pub(crate) struct Runner {
     places: Places,
     /// A process under the profiler, where the profile of the candidate that will run here is prepared.
     pub(crate) waiting: Option<Waiting>,
+    /// Whether it failed in a way that leaves it of no use.
+    broken: bool,
 }
 
 impl Runner {
     pub(crate) fn new(peer: Peer, folder: tempfile::TempDir) -> Self {
         let (inputs, places) = (Value::Null, Places::default());
-        Self { peer, folder, headers: Headers::Stock, extensions: vec![], inputs, places, waiting: None }
+        Self {
+            peer,
+            folder,
+            headers: Headers::Stock,
+            extensions: vec![],
+            inputs,
+            places,
+            waiting: None,
+            broken: false,
+        }
+    }
+
+    /// Whether it can do no more work: it has ended, or its device refuses it.
+    pub(crate) fn is_broken(&mut self) -> bool {
+        self.broken || !self.peer.is_alive()
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -166,8 +182,9 @@ impl Runner {
         }
     }
 
-    fn blame(&self, stage: &str, error: String, traceback: String, memory: bool) -> Trouble {
+    fn blame(&mut self, stage: &str, error: String, traceback: String, memory: bool) -> Trouble {
         let case = CASE.to_owned();
+        self.broken |= memory || error.contains("CUDA error: ");
         if memory {
             return Failure::Memory { case, limit_mib: self.peer.memory_mib }.into();
         }

@@ -106,7 +106,7 @@ impl Sampler<'_> {
     }
 
     fn verified(&mut self, pair: [Ran; 2]) -> Attempt<[Ran; 2]> {
-        let look = Look { tolerance: self.tolerance, case: CASE, oracle: false, while_timed: true };
+        let look = Look { tolerance: self.tolerance, case: CASE, oracle: false, while_timed: true, beyond: false };
         self.session.verify(self.candidate, &pair[0], &pair[1], &self.slots, &look)?;
         Ok(pair)
     }

@@ -78,8 +78,8 @@ impl Session {
         let source = written(&reference, &problem.source)?;
         let module = Module { path: &source, name: "reference", entry: "Model" };
         trusted(reference.load(&module, Headers::Stock, PATIENCE))?;
-        trusted(reference.construct(&init, dtype))?;
         trusted(reference.map(&specs[0], &arenas[0]))?;
+        trusted(reference.construct(&init, dtype))?;
         Ok(Self {
             judge,
             reference,
@@ -110,8 +110,8 @@ impl Session {
     /// Makes the candidate's model and shows it its inputs; the reference's is made anew, so that both have seen the same.
     pub(crate) fn introduce(&mut self, candidate: &mut Runner) -> Attempt<()> {
         trusted(self.reference.release())?;
-        candidate.construct(&self.init, self.dtype)?;
         candidate.map(&self.specs[1], &self.arenas[1])?;
+        candidate.construct(&self.init, self.dtype)?;
         trusted(self.reference.construct(&self.init, self.dtype))
     }
 

@@ -140,7 +140,11 @@ impl Inner {
             checked = self.examine(&mut session, task, &mut parked.runner);
             of_build = vec![why];
         }
-        parked.labels = checked?;
+        let labels = checked?;
+        if parked.runner.is_broken() {
+            parked = Parked::new(self.load_with(&built.candidate, parked.runner.headers)?);
+        }
+        parked.labels = labels;
         parked.labels.append(&mut of_build);
         self.built().insert(built.candidate.id(), parked);
         Ok(Verified { built })

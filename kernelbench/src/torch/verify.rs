@@ -24,6 +24,8 @@ pub(crate) struct Found {
     pub(crate) errors: Vec<(f64, f64)>,
     /// Why there is no such error.
     pub(crate) no_oracle: Option<String>,
+    /// How it differs, where that decides nothing.
+    pub(crate) differs: Option<Failure>,
 }
 
 /// How closely a look looks.
@@ -33,6 +35,8 @@ pub(crate) struct Look<'a> {
     pub(crate) case: &'a str,
     pub(crate) oracle: bool,
     pub(crate) while_timed: bool,
+    /// Whether these are inputs that the problem does not draw: only an output that is its own input is wrong there.
+    pub(crate) beyond: bool,
 }
 
 impl Session {
@@ -112,6 +116,9 @@ fn judged(said: &Value, look: &Look<'_>) -> Attempt<Found> {
             nan: number("nan"),
             while_timed: look.while_timed,
         };
+        if look.beyond && said["passed_inputs"] != true {
+            return Ok(Found { differs: Some(failure), ..Found::default() });
+        }
         return Err(failure.into());
     }
     if let Some(index) = said["changed"].as_u64() {
@@ -119,5 +126,5 @@ fn judged(said: &Value, look: &Look<'_>) -> Attempt<Found> {
     }
     let pair = |error: &Value| Some((error["reference"].as_f64()?, error["candidate"].as_f64()?));
     let errors = said["errors"].as_array().into_iter().flatten().filter_map(pair).collect();
-    Ok(Found { errors, no_oracle: said["no_oracle"].as_str().map(str::to_owned) })
+    Ok(Found { errors, no_oracle: said["no_oracle"].as_str().map(str::to_owned), differs: None })
 }
