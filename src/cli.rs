@@ -123,6 +123,10 @@ pub struct ProblemArgs {
     /// For a problem: the device, `cpu` or `cuda:0` [default: the first NVIDIA GPU, else the processor].
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
+    /// For a problem: what its reference is timed as, of eager, compile and max-autotune (torch.compile's; slow the first
+    /// time) [default: eager].
+    #[arg(long, value_name = "LIST")]
+    pub baselines: Option<String>,
     /// For a problem: the Python that has torch [default: python3].
     #[arg(long, value_name = "PATH")]
     pub python: Option<String>,

@@ -121,6 +121,8 @@ pub struct Workshop {
     pub python: String,
     /// The device of problems, `cpu` or `cuda:0`; empty for the first NVIDIA GPU, else the processor.
     pub device: String,
+    /// What a problem's reference is timed as: `eager`, and after commas `compile` and `max-autotune`.
+    pub baselines: String,
     /// What C++ and CUDA in candidates for problems is built with: `slim` or `stock` headers.
     pub headers: String,
     /// The highest rung of the profilers that is tried for problems: `ncu`, `torch`, `static` or `none`; empty for `ncu`.
@@ -173,6 +175,7 @@ impl Default for Workshop {
             largest_case_mib: 256,
             python: String::new(),
             device: String::new(),
+            baselines: "eager".into(),
             headers: "slim".into(),
             profiler: String::new(),
         }

@@ -39,4 +39,4 @@ pub use task::{
     Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Precision, Problem, Size, Source, Task,
     TimedCases, Tolerance, Transfer,
 };
-pub use workshop::{Baseline, TimingPlan, Workshop};
+pub use workshop::{Baseline, TimingPlan, Variant, Workshop};

@@ -86,7 +86,7 @@ impl Workshop for Simulated {
 
     async fn prepare(&self, task: &Task, suite: &Suite, plan: &TimingPlan) -> Result<Baseline, Fault> {
         let timing = |case: &String| (case.clone(), samples(REFERENCE_US, plan, &[&task.name, case, "baseline"]));
-        Ok(Baseline { timings: suite.timed.iter().map(timing).collect(), build: BUILD.into() })
+        Ok(Baseline::new(suite.timed.iter().map(timing).collect(), BUILD.into()))
     }
 
     async fn build(&self, _: &Task, candidate: &Candidate) -> Outcome<Built> {

@@ -8,7 +8,7 @@ use crate::{
     suite::Suite,
     task::Task,
 };
-use metrics::{Machine, Profile, Statistic, Timing};
+use metrics::{Interval, Machine, Profile, Speedup, Statistic, Timing};
 use serde::{Deserialize, Serialize};
 
 /// How a timing is taken.
@@ -30,6 +30,45 @@ pub struct Baseline {
     pub timings: Vec<(String, Timing)>,
     /// The compiler and its flags, as a command line.
     pub build: String,
+    /// The reference run in other ways, timed beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
+    /// What is known against the task: what would pass for its output and is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+}
+
+impl Baseline {
+    /// The reference's times and how it was built, and nothing else.
+    #[must_use]
+    pub fn new(timings: Vec<(String, Timing)>, build: String) -> Self {
+        Self { timings, build, variants: vec![], labels: vec![] }
+    }
+}
+
+/// The reference run in another way, such as compiled by torch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Variant {
+    /// What it is called.
+    pub name: String,
+    /// Its times; `None` where it does not work.
+    pub timing: Option<Timing>,
+    /// Over the reference, taken in pairs.
+    pub speedup: Option<Speedup>,
+    /// Why it has no times; else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
+impl Variant {
+    /// A candidate's speedup over this, from its speedup over the reference: both ends of both intervals at their worst, for
+    /// the two were not taken in pairs.
+    #[must_use]
+    pub fn against(&self, candidate: &Speedup) -> Option<Speedup> {
+        let own = self.speedup?;
+        let (low, high) = (candidate.interval.low / own.interval.high, candidate.interval.high / own.interval.low);
+        Some(Speedup { ratio: candidate.ratio / own.ratio, interval: Interval { low, high } })
+    }
 }
 
 /// Where candidates are built, checked, timed and profiled.

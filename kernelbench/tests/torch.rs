@@ -4,7 +4,10 @@
 mod python;
 
 use python::{PLAN, evaluate, problem, workshop};
-use warpsmith_kernelbench::{Candidate, Failure, Suite, Task, Workshop, load, torch::Torch};
+use warpsmith_kernelbench::{
+    Candidate, Failure, Suite, Task, Variant, Workshop, load,
+    torch::{Mode, Torch},
+};
 
 const RIGHT: &str = r"
 import torch
@@ -143,6 +146,26 @@ fn tensors_may_be_among_a_constructors_arguments() {
     evaluate(&workshop, &task, &text.replace("Model", "ModelNew")).unwrap().unwrap();
     let other = text.replace("Model", "ModelNew").replace("nn.Parameter(scale)", "nn.Parameter(scale + 1)");
     assert!(matches!(evaluate(&workshop, &task, &other).unwrap(), Err(Failure::Mismatch { .. })));
+}
+
+#[test]
+fn a_compiled_reference_is_timed_once_on_a_machine_or_says_why_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().to_owned();
+    let Some(workshop) = python::workshop_with(|options| {
+        (options.baselines, options.cache) = (vec![Mode::Default], Some(cache.clone()));
+    }) else {
+        return;
+    };
+    let task = problem("1_Softplus");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let prepare =
+        || runtime.block_on(workshop.prepare(&task, &Suite::of_task(&task), &PLAN)).unwrap().variants.remove(0);
+    let (first, second) = (prepare(), prepare());
+    assert_eq!(first.timing.is_some(), first.note.is_empty(), "{first:?}");
+    let ratio = |variant: &Variant| variant.speedup.map_or(0.0, |speedup| speedup.ratio);
+    assert!((ratio(&first) - ratio(&second)).abs() < 1e-9, "measured again: {first:?} {second:?}");
+    assert_eq!(cache.join("baselines").read_dir().unwrap().count(), usize::from(first.timing.is_some()));
 }
 
 fn profile(workshop: &Torch, task: &Task, source: &str) -> metrics::Profile {

@@ -12,9 +12,9 @@ use crate::{
 use agents::policy::Policy;
 use kernelbench::{
     Baseline, Candidate, CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault,
-    Simulated, Suite, Task, Verified, Workshop, load,
+    Simulated, Suite, Task, Variant, Verified, Workshop, load,
 };
-use metrics::{Machine, Profile};
+use metrics::{Machine, Profile, Speedup};
 use serde::Serialize;
 use std::{fs, path::Path, time::Instant};
 
@@ -33,6 +33,9 @@ struct Found {
     seconds: Vec<(&'static str, f64)>,
     baseline: Baseline,
     evaluation: Evaluation,
+    /// Its speedup over each other baseline.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    against: Vec<(String, Speedup)>,
     /// The least time over the candidate's, case by case, where it is known.
     roofline: Vec<(String, f64)>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,6 +129,7 @@ impl<W: Workshop> Bench<'_, W> {
             machine: workshop.machine().clone(),
             labels: (self.labels)(task, &candidate.id()),
             seconds: vec![],
+            against: against(&baseline, &evaluation),
             baseline,
             roofline: roofline(&evaluation),
             evaluation,
@@ -158,6 +162,13 @@ impl<W: Workshop> Bench<'_, W> {
     }
 }
 
+/// A candidate's speedup over each other baseline.
+fn against(baseline: &Baseline, evaluation: &Evaluation) -> Vec<(String, Speedup)> {
+    let Some(timed) = evaluation.passed() else { return vec![] };
+    let over = |variant: &Variant| Some((variant.name.clone(), variant.against(&timed.speedup)?));
+    baseline.variants.iter().filter_map(over).collect()
+}
+
 fn roofline(evaluation: &Evaluation) -> Vec<(String, f64)> {
     let Some(timed) = evaluation.passed() else { return vec![] };
     let share = |case: &CaseTiming| Some((case.case.clone(), case.roofline_share(timed.statistic)?));
@@ -188,7 +199,9 @@ fn read(path: &Path) -> Result<String, Trouble> {
 
 fn tell(found: &Found) {
     say(&progress::reference(&found.baseline).join("\n"));
-    found.labels.iter().for_each(|label| say(&format!("label      {}", progress::plain(label))));
+    for line in progress::labels(&found.labels) {
+        say(&line);
+    }
     say(&format!("candidate  {}", progress::evaluated(&found.evaluation)));
     if let Evaluation::Passed(timed) = &found.evaluation {
         for case in &timed.cases {
@@ -209,6 +222,9 @@ fn tell(found: &Found) {
                 ));
             }
         }
+    }
+    for (name, speedup) in &found.against {
+        say(&format!("           {} over {}", quantity::speedup(speedup), progress::plain(name)));
     }
     if let Evaluation::Failed(Failure::Build { log } | Failure::Interface { log }) = &found.evaluation {
         log.lines().for_each(|line| say(&format!("           {}", progress::plain(line))));

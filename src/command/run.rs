@@ -61,6 +61,8 @@ fn apply_flags(arguments: &RunArgs, layers: &mut Layers) {
 pub(super) fn problem_flags(arguments: &ProblemArgs, layers: &mut Layers) {
     layers.flag("workshop.device", arguments.device.clone(), |config, device| config.workshop.device = device);
     layers.flag("workshop.python", arguments.python.clone(), |config, python| config.workshop.python = python);
+    let baselines = arguments.baselines.clone();
+    layers.flag("workshop.baselines", baselines, |config, baselines| config.workshop.baselines = baselines);
     let profiler = arguments.profiler.clone();
     layers.flag("workshop.profiler", profiler, |config, profiler| config.workshop.profiler = profiler);
 }

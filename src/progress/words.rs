@@ -5,7 +5,7 @@ use agents::{
     event::{End, Event, Step},
     trajectory::Trajectory,
 };
-use kernelbench::{Baseline, CandidateId, Evaluation, Failure, Suite};
+use kernelbench::{Baseline, CandidateId, Evaluation, Failure, Suite, Variant};
 use metrics::{Profile, Statistic};
 use prompts::Verdict;
 
@@ -13,7 +13,7 @@ use prompts::Verdict;
 pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String> {
     match event {
         Event::SuiteFrozen { suite, notes } => shapes(suite, notes),
-        Event::Prepared { baseline } => reference(baseline),
+        Event::Prepared { baseline } => [reference(baseline), labels(&baseline.labels)].concat(),
         Event::Began { round, step } => vec![String::new(), began(*round, step, so_far, rounds)],
         Event::Misread { call, why } => {
             vec![format!("  the {}'s reply cannot be read: {}", call.role.name(), plain(why))]
@@ -88,7 +88,24 @@ pub fn reference(baseline: &Baseline) -> Vec<String> {
             quantity::time(high)
         )
     };
-    baseline.timings.iter().map(line).collect()
+    baseline.timings.iter().map(line).chain(baseline.variants.iter().map(variant)).collect()
+}
+
+fn variant(variant: &Variant) -> String {
+    let name = plain(&variant.name);
+    match (&variant.timing, &variant.speedup) {
+        (Some(timing), Some(speedup)) => {
+            let time = quantity::time(timing.typical_ns(Statistic::Median));
+            format!("baseline   {name}  {time:>9}  {} over the reference", quantity::speedup(speedup))
+        }
+        _ => format!("baseline   {name}  none: {}", plain(&variant.note)),
+    }
+}
+
+/// What is known against a task, a line each.
+#[must_use]
+pub fn labels(labels: &[String]) -> Vec<String> {
+    labels.iter().map(|label| format!("label      {}", plain(label))).collect()
 }
 
 fn began(round: u32, step: &Step, so_far: &Trajectory, rounds: u32) -> String {

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::quantity;
 use agents::{event::End, policy::Policy, trajectory::Trajectory};
-use kernelbench::{Certificate, CertificateVerdict, Checked, Task, Timed};
+use kernelbench::{Baseline, Certificate, CertificateVerdict, Checked, Task, Timed, Variant};
 use metrics::Statistic;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -180,6 +180,7 @@ fn reproduction(input: &ReportInput, task: Option<&Task>) -> Vec<Fact> {
     let mut facts = input.facts.to_vec();
     let build = story.certificates.last().map(|c| &c.build).or(story.baseline.as_ref().map(|baseline| &baseline.build));
     facts.extend(build.map(|build| fact("Compiler line", build)));
+    facts.extend(story.baseline.iter().flat_map(|baseline| baselines(baseline, measured(story).1)));
     facts.extend(policy(input).map(|policy| fact("Timing plan", &plan(&policy))));
     facts.extend(task.map(|task| {
         let tolerance = task.tolerance;
@@ -197,6 +198,23 @@ fn reproduction(input: &ReportInput, task: Option<&Task>) -> Vec<Fact> {
     facts.extend(story.task.as_ref().map(|hash| fact("Task", hash.as_str())));
     facts.extend(story.policy.as_ref().map(|hash| fact("Policy", hash.as_str())));
     facts
+}
+
+/// What else the reference was timed as, what the best candidate is beside it, and what is known against the task.
+fn baselines(baseline: &Baseline, best: Option<&Timed>) -> Vec<Fact> {
+    let told = |variant: &Variant| {
+        let Some(speedup) = &variant.speedup else { return fact(&variant.name, &format!("none: {}", variant.note)) };
+        let time = variant
+            .timing
+            .as_ref()
+            .map_or_else(String::new, |timing| format!("{}, ", quantity::time(timing.typical_ns(Statistic::Median))));
+        let beside = best.and_then(|timed| variant.against(&timed.speedup)).map_or_else(String::new, |speedup| {
+            format!("; the best candidate: {} over it", quantity::speedup(&speedup))
+        });
+        fact(&variant.name, &format!("{time}{} over the reference{beside}", quantity::speedup(speedup)))
+    };
+    let labels = baseline.labels.iter().map(|label| fact("Known against the task", label));
+    baseline.variants.iter().map(told).chain(labels).collect()
 }
 
 fn plan(policy: &Policy) -> String {

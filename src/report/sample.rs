@@ -65,10 +65,7 @@ impl Sample {
         let notes = vec![self.dirty("left out 1 proposed shape: 3.1 GiB is more than fits")];
         self.note(30, Event::SuiteFrozen { suite: Suite { provenance: Provenance::Task, cases, timed }, notes });
         let timings = vec![("prefill".into(), samples(1_900_000.0, 1)), ("decode".into(), samples(240_000.0, 2))];
-        self.note(
-            5_200,
-            Event::Prepared { baseline: Baseline { timings, build: self.dirty("c++ -O3 -march=native") } },
-        );
+        self.note(5_200, Event::Prepared { baseline: Baseline::new(timings, self.dirty("c++ -O3 -march=native")) });
         self
     }
 

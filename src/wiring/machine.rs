@@ -6,7 +6,7 @@ use kernelbench::{
     cuda::{self, Cuda},
     load,
     native::{Native, NativeOptions},
-    torch::{Headers, Options, Profiler, Torch},
+    torch::{Headers, Mode, Options, Profiler, Torch},
 };
 use std::path::{Path, PathBuf};
 
@@ -81,6 +81,8 @@ pub fn torch(config: &Config, profiles: bool) -> Result<Torch, Trouble> {
         headers: headers(&config.workshop.headers)?,
         profiler: profiler(&config.workshop.profiler)?,
         profile_ahead: profiles,
+        baselines: baselines(&config.workshop.baselines)?,
+        cache: Some(cache_folder(config)?),
         ..Options::new(python.into(), &device, program, vec![CHILD.into()])
     };
     Torch::new(options).map_err(|fault| {
@@ -89,6 +91,20 @@ pub fn torch(config: &Config, profiles: bool) -> Result<Torch, Trouble> {
              and a device with --device cpu or --device cuda:0"
         ))
     })
+}
+
+/// The ways of compiling a reference that a list names.
+fn baselines(list: &str) -> Result<Vec<Mode>, Trouble> {
+    let words = list.split(',').map(str::trim).filter(|word| !["", "eager"].contains(word));
+    let named = |word: &str| {
+        let found = Mode::NAMED.iter().find(|(name, _)| *name == word);
+        found.map(|(_, mode)| *mode).ok_or_else(|| {
+            Trouble::usage(format!(
+                "a baseline is called {word:?}: expected eager, compile or max-autotune, after commas"
+            ))
+        })
+    };
+    words.map(named).collect()
 }
 
 fn headers(named: &str) -> Result<Headers, Trouble> {

@@ -79,7 +79,7 @@ impl Inner {
         let (timed, _) = outcome(timed)?.map_err(|failure| no_reference(task, &failure))?;
         self.get_ready();
         let timings = timed.cases.into_iter().map(|case| (case.case, case.reference)).collect();
-        Ok(Baseline { timings, build: self.nvcc.command_line(context(task))? })
+        Ok(Baseline::new(timings, self.nvcc.command_line(context(task))?))
     }
 
     fn examined(

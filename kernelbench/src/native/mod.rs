@@ -183,7 +183,7 @@ impl Inner {
             .and_then(|_| time::time(&bench, suite, plan, &self.options.machine, &mut rng));
         let timed = outcome(timed)?.map_err(|failure| reference_failed(task, &failure))?;
         let timings = timed.cases.into_iter().map(|case| (case.case, case.reference)).collect();
-        Ok(Baseline { timings, build: self.compiler.command_line(context(task))? })
+        Ok(Baseline::new(timings, self.compiler.command_line(context(task))?))
     }
 
     fn build(&self, task: &Task, candidate: Candidate) -> Attempt<Built> {

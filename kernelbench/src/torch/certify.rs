@@ -60,7 +60,8 @@ fn examine(
         &format!("outputs in {trials} trials, and one on inputs of both signs"),
         "new secret seeds; every element beside the reference's; inputs unchanged",
     ));
-    let bench = time::Bench { tolerance: &task.tolerance, plan, machine: &inner.machine, floor };
+    let machine = &inner.machine;
+    let bench = time::Bench { tolerance: &task.tolerance, plan, machine, floor, most_calls: usize::MAX };
     let quiet = inner.spares.quiet();
     let (timed, _) = time::time(&mut session, &mut parked.runner, &bench, rng)?;
     drop(quiet);

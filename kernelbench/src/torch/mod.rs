@@ -4,6 +4,8 @@
 //! stranger's code. The reference and the candidate run in processes alike, confined, that hold one module each and stand
 //! still unless they are asked. The clock that counts is this program's.
 
+mod awake;
+mod baseline;
 mod certify;
 mod check;
 pub(crate) mod company;
@@ -30,6 +32,7 @@ mod steps;
 mod time;
 mod verify;
 
+pub use baseline::Mode;
 pub use headers::Headers;
 pub use open::{OPEN, Open};
 pub use options::Options;
@@ -121,8 +124,8 @@ impl Torch {
         open_to_all(folder.path())?;
         let harness = Arc::new(harness::Harness::write(folder.path())?);
         let ladder = Arc::new(profile::Ladder::new(options.profiler, options.profile_ahead));
-        let spares =
-            spares::Spares::new(Arc::clone(&python), Arc::clone(&harness), Arc::clone(&ladder), options.spares);
+        let shared = (Arc::clone(&python), Arc::clone(&harness), Arc::clone(&ladder));
+        let spares = spares::Spares::new(shared, options.spares, options.awake);
         let facts = match spares.judge() {
             Ok(mut judge) => {
                 let facts = python.facts(Ok(&mut judge))?;

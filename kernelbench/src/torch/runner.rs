@@ -68,16 +68,7 @@ pub(crate) struct Runner {
 impl Runner {
     pub(crate) fn new(peer: Peer, folder: tempfile::TempDir) -> Self {
         let (inputs, places) = (Value::Null, Places::default());
-        Self {
-            peer,
-            folder,
-            headers: Headers::Stock,
-            extensions: vec![],
-            inputs,
-            places,
-            waiting: None,
-            broken: false,
-        }
+        Self { peer, folder, headers: Headers::Stock, extensions: vec![], inputs, places, waiting: None, broken: false }
     }
 
     /// Whether it can do no more work: it has ended, or its device refuses it.
@@ -105,7 +96,12 @@ impl Runner {
 
     /// Makes the model anew, with the contract's seed.
     pub(crate) fn construct(&mut self, init: &Value, dtype: &str) -> Attempt<()> {
-        let message = json!({"do": "construct", "init": init, "dtype": dtype});
+        self.construct_compiled(init, dtype, None)
+    }
+
+    /// The same; its forward is compiled by torch, in this mode, when it is first called.
+    pub(crate) fn construct_compiled(&mut self, init: &Value, dtype: &str, compile: Option<&str>) -> Attempt<()> {
+        let message = json!({"do": "construct", "init": init, "dtype": dtype, "compile": compile});
         self.ask(message, "constructor", PATIENCE)?;
         self.peer.be_alone()
     }

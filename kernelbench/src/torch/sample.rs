@@ -15,8 +15,6 @@ use crate::{native::trouble::Attempt, task::Tolerance};
 use rand::{Rng, rngs::StdRng};
 use std::time::Duration;
 
-/// Empty requests that tell what a request costs.
-const CALIBRATION: usize = 21;
 /// Samples that may be lost because outputs lay at new places, before every answer has to describe them.
 const MOST_LOST: usize = 5;
 
@@ -112,14 +110,18 @@ impl Sampler<'_> {
     }
 }
 
-/// What a request costs that calls nothing, in nanoseconds, as each timed one is sent: after the cache was emptied by
-/// another process. Asked of the reference's process, which has no cause to lie.
-pub(crate) fn overhead(session: &mut Session) -> Attempt<f64> {
-    let mut costs = vec![];
-    for _ in 0..CALIBRATION {
-        trusted(session.reference.prepare(&[]))?;
-        session.flush()?;
-        costs.extend(session.time_reference(&[])?.map(|ran| ran.outside.as_nanos() as f64));
-    }
+/// What a request costs that calls nothing, in nanoseconds, as each timed one is sent: after its process has stood still
+/// while inputs were drawn, and after another one has emptied the cache. Asked of the reference's process, which has no
+/// cause to lie.
+pub(crate) fn empty(session: &mut Session, slots: usize, rng: &mut StdRng) -> Attempt<f64> {
+    trusted(session.reference.prepare(&[]))?;
+    session.draw_and(slots, false, true, rng)?;
+    let ran = session.time_reference(&[])?;
+    Ok(ran.map_or(0.0, |ran| ran.outside.as_nanos() as f64))
+}
+
+/// The same, several times: what counts.
+pub(crate) fn overhead(session: &mut Session, slots: usize, times: usize, rng: &mut StdRng) -> Attempt<f64> {
+    let costs = (0..times).map(|_| empty(session, slots, rng)).collect::<Attempt<Vec<f64>>>()?;
     Ok(metrics::Statistic::Median.of(&costs))
 }

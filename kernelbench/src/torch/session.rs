@@ -109,9 +109,14 @@ impl Session {
 
     /// Makes the candidate's model and shows it its inputs; the reference's is made anew, so that both have seen the same.
     pub(crate) fn introduce(&mut self, candidate: &mut Runner) -> Attempt<()> {
+        self.introduce_compiled(candidate, None)
+    }
+
+    /// The same, with a model that torch compiles in this mode.
+    pub(crate) fn introduce_compiled(&mut self, candidate: &mut Runner, compile: Option<&str>) -> Attempt<()> {
         trusted(self.reference.release())?;
         candidate.map(&self.specs[1], &self.arenas[1])?;
-        candidate.construct(&self.init, self.dtype)?;
+        candidate.construct_compiled(&self.init, self.dtype, compile)?;
         trusted(self.reference.construct(&self.init, self.dtype))
     }
 

@@ -5,6 +5,7 @@
 //! something is timed, those that are not ready stand still.
 
 use super::{
+    awake::Awake,
     company,
     harness::Harness,
     launch,
@@ -46,6 +47,7 @@ pub(crate) struct Spares {
     shared: Arc<Shared>,
     /// Judges and runners that are kept ready.
     kept: [usize; 2],
+    awake: bool,
 }
 
 struct Shared {
@@ -71,9 +73,10 @@ struct State {
 
 impl Spares {
     /// Starts a judge and a runner, which every problem needs, and the first spare, side by side.
-    pub(crate) fn new(python: Arc<Python>, harness: Arc<Harness>, ladder: Arc<Ladder>, kept: usize) -> Self {
+    pub(crate) fn new(how: (Arc<Python>, Arc<Harness>, Arc<Ladder>), kept: usize, awake: bool) -> Self {
+        let (python, harness, ladder) = how;
         let shared = Arc::new(Shared { python, harness, ladder, state: Mutex::default(), changed: Condvar::new() });
-        let spares = Self { shared, kept: [kept / 2, kept] };
+        let spares = Self { shared, kept: [kept / 2, kept], awake };
         spares.fill([1, 1 + kept.min(1)]);
         spares
     }
@@ -110,7 +113,7 @@ impl Spares {
         drop(old);
     }
 
-    /// Keeps those that are being started still until what is returned is dropped.
+    /// Keeps those that are being started still until what is returned is dropped, and the cores awake.
     pub(crate) fn quiet(&self) -> Quiet<'_> {
         let mut state = self.shared.lock();
         state.quiet += 1;
@@ -123,7 +126,7 @@ impl Spares {
         while ids.iter().any(|id| company::runs(*id)) && start.elapsed() < STOPPING {
             std::thread::sleep(Duration::from_millis(1));
         }
-        Quiet(&self.shared)
+        Quiet { shared: &self.shared, _awake: Awake::new(self.awake) }
     }
 
     fn take(&self, kind: Kind, profiled: bool) -> Spare {
@@ -285,12 +288,15 @@ impl Spare {
     }
 }
 
-/// While it lives, no process is started.
-pub(crate) struct Quiet<'a>(&'a Shared);
+/// While it lives, no process is started and no core sleeps.
+pub(crate) struct Quiet<'a> {
+    shared: &'a Shared,
+    _awake: Awake,
+}
 
 impl Drop for Quiet<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         state.quiet -= 1;
         if state.quiet == 0 {
             for id in &state.ids {
@@ -298,6 +304,6 @@ impl Drop for Quiet<'_> {
             }
         }
         drop(state);
-        self.0.changed.notify_all();
+        self.shared.changed.notify_all();
     }
 }

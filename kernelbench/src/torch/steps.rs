@@ -85,9 +85,14 @@ impl Inner {
 
     pub(super) fn prepare(&self, task: &Task, plan: &TimingPlan) -> Result<Baseline, Fault> {
         let session = self.session(task)?;
-        let _quiet = self.spares.quiet();
-        let timing = settled(time::time_reference(&mut lock(&session), plan, &mut self.rng()))?;
-        Ok(Baseline { timings: vec![(CASE.to_owned(), timing)], build: self.described() })
+        let mut session = lock(&session);
+        let quiet = self.spares.quiet();
+        let timing = settled(time::time_reference(&mut session, plan, &mut self.rng()))?;
+        drop(quiet);
+        let labels = session.labels.clone();
+        let variants = self.options.baselines.iter().map(|mode| self.variant(&mut session, task, *mode, plan));
+        let variants = variants.collect::<Result<Vec<_>, Fault>>()?;
+        Ok(Baseline { variants, labels, ..Baseline::new(vec![(CASE.to_owned(), timing)], self.described()) })
     }
 
     /// Builds a candidate, beside where its profile will be wanted, a process that waits for that.
@@ -183,7 +188,8 @@ impl Inner {
         }
         let _quiet = self.spares.quiet();
         let floor = self.options.deadline_floor;
-        let bench = time::Bench { tolerance: &task.tolerance, plan, machine: &self.machine, floor };
+        let machine = &self.machine;
+        let bench = time::Bench { tolerance: &task.tolerance, plan, machine, floor, most_calls: usize::MAX };
         let timed = session
             .introduce(&mut parked.runner)
             .and_then(|()| time::time(&mut session, &mut parked.runner, &bench, &mut self.rng()));

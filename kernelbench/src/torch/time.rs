@@ -6,7 +6,7 @@
 use super::{
     CASE,
     runner::{Ran, Runner, trusted},
-    sample::{Sampler, overhead},
+    sample::{Sampler, empty, overhead},
     session::Session,
 };
 use crate::{
@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// What the calls of a request last at least, where the arena allows.
 const REQUEST: Duration = Duration::from_millis(20);
+/// Empty requests among the samples, which tell what a request costs.
+const EMPTY: u32 = 10;
 /// Calls of the reference that tell how many make a request.
 const TRIED: usize = 3;
 /// What two clocks may disagree by on any machine, in nanoseconds.
@@ -50,6 +52,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) plan: &'a TimingPlan,
     pub(crate) machine: &'a Machine,
     pub(crate) floor: Duration,
+    /// Calls of a request, at most.
+    pub(crate) most_calls: usize,
 }
 
 /// Times both.
@@ -59,8 +63,8 @@ pub(crate) fn time(
     bench: &Bench<'_>,
     rng: &mut StdRng,
 ) -> Attempt<(Timed, Clocks)> {
-    let overhead = overhead(session)?;
-    let (calls, typical) = request(session, overhead, rng)?;
+    let (calls, typical) = request(session, rng)?;
+    let calls = calls.min(bench.most_calls);
     let slots = (0..calls).collect();
     let deadline = bench.floor + typical * (calls as u32 * 20);
     let mut both = Sampler { session, candidate, tolerance: bench.tolerance, slots, deadline, lost: 0 };
@@ -68,10 +72,15 @@ pub(crate) fn time(
     for _ in 0..bench.plan.warmup.max(1) {
         both.pair(rng)?;
     }
-    let mut samples = vec![];
-    for _ in 0..bench.plan.repetitions {
+    let (mut samples, mut costs) = (vec![], vec![]);
+    let between = bench.plan.repetitions.div_ceil(EMPTY).max(1);
+    for round in 0..bench.plan.repetitions {
+        if round % between == 0 {
+            costs.push(empty(both.session, calls, rng)?);
+        }
         samples.push(both.pair(rng)?);
     }
+    let overhead = Statistic::Median.of(&costs);
     let lost = both.lost;
     clocks_agree(&samples, overhead)?;
     let clocks = Clocks { calls, overhead_ns: overhead, gaps_ns: [gap(&samples, 0), gap(&samples, 1)], lost };
@@ -81,8 +90,8 @@ pub(crate) fn time(
 
 /// Times the reference alone, by the same clock.
 pub(crate) fn time_reference(session: &mut Session, plan: &TimingPlan, rng: &mut StdRng) -> Attempt<Timing> {
-    let overhead = overhead(session)?;
-    let (calls, _) = request(session, overhead, rng)?;
+    let (calls, _) = request(session, rng)?;
+    let overhead = overhead(session, calls, EMPTY as usize, rng)?;
     let slots: Vec<usize> = (0..calls).collect();
     let mut times = vec![];
     for round in 0..plan.warmup.max(1) + plan.repetitions {
@@ -96,10 +105,15 @@ pub(crate) fn time_reference(session: &mut Session, plan: &TimingPlan, rng: &mut
 }
 
 fn reference_alone(session: &mut Session, slots: &[usize], rng: &mut StdRng) -> Attempt<Ran> {
-    session.draw_and(slots.len(), false, false, rng)?;
+    if session.inputs.as_array().map_or(0, Vec::len) != slots.len() {
+        session.draw(slots.len(), false, rng)?;
+    }
     trusted(session.reference.inputs(&session.inputs))?;
     trusted(session.reference.prepare(slots))?;
-    session.flush()?;
+    session.draw_and(slots.len(), false, true, rng)?;
+    if trusted(session.reference.inputs(&session.inputs))? {
+        trusted(session.reference.prepare(slots))?;
+    }
     match session.time_reference(slots)? {
         Some(ran) => Ok(ran),
         None => session.run_reference(slots),
@@ -107,7 +121,8 @@ fn reference_alone(session: &mut Session, slots: &[usize], rng: &mut StdRng) -> 
 }
 
 /// How many calls make a request, and what one takes.
-fn request(session: &mut Session, overhead: f64, rng: &mut StdRng) -> Attempt<(usize, Duration)> {
+fn request(session: &mut Session, rng: &mut StdRng) -> Attempt<(usize, Duration)> {
+    let overhead = overhead(session, 1, TRIED, rng)?;
     let mut least = f64::INFINITY;
     for _ in 0..TRIED {
         least = least.min(counted(&reference_alone(session, &[0], rng)?, overhead));
