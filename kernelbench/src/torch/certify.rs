@@ -20,7 +20,7 @@ use rand::rngs::StdRng;
 /// What was not looked at, beside the kinds of cheat that are open.
 const NOT_LOOKED_AT: [(&str, &str); 3] = [
     ("races on the GPU", "compute-sanitizer's racecheck is not run"),
-    ("speedup against torch.compile", "the baseline is eager torch alone"),
+    ("speedup against torch.compile", "what is certified is against eager torch; `--baselines` times others beside"),
     ("another machine's times", "one process on this device was measured; it differs from process to process"),
 ];
 

@@ -187,7 +187,7 @@ fn floors(session: &Session, machine: &Machine) -> [Option<f64>; 2] {
 fn clocks_agree(samples: &[[Ran; 2]], overhead: f64) -> Attempt<()> {
     let gap = |ran: &Ran| ran.outside.as_nanos() as f64 - ran.inside_ns as f64;
     let gaps = |side: usize| samples.iter().map(move |pair| gap(&pair[side]));
-    let ours = gaps(0).fold(overhead, f64::max);
+    let ours = Statistic::Median.of(&gaps(0).collect::<Vec<_>>()).max(overhead);
     let allowed = |ran: &Ran| 2.0 * ours + CLOCK_SHARE * ran.outside.as_nanos() as f64 + CLOCK_FLOOR_NS;
     let apart = samples.iter().all(|[_, ran]| gap(ran) > allowed(ran));
     let least = gaps(1).fold(f64::INFINITY, f64::min);

@@ -1,6 +1,6 @@
 # kind: 3, the clock in its process is replaced
 # problem: 1_Softplus
-# ours: clocks
+# ours: clocks or not faster
 import time
 
 import torch
