@@ -14,6 +14,7 @@ use file::File;
 use metrics::{Statistic, Timing};
 use serde_json::{Value, json};
 use std::{
+    cell::Cell,
     error::Error,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -42,6 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let jobs: Result<Vec<Job>, _> = files.enumerate().map(|(at, file)| job(folders, file, at)).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let all_as_said = runtime.block_on(all(&workshop, jobs?))?;
+    drop((runtime, workshop));
     std::process::exit(i32::from(!all_as_said))
 }
 
@@ -112,7 +114,8 @@ async fn one(workshop: &Torch, job: &Job, build: &mut Build) -> Result<Value, Bo
     let (warmup, repetitions) = (setting("WARMUP", 2)?, setting("REPETITIONS", 20)?);
     let plan = TimingPlan { warmup, repetitions, statistic: Statistic::Median };
     let start = Instant::now();
-    let (outcome, profile) = match evaluate(workshop, job, build, &plan).await {
+    let waited = Cell::new(Duration::ZERO);
+    let (outcome, profile) = match evaluate(workshop, job, build, &plan, &waited).await {
         Ok(found) => found,
         Err(fault) => {
             return Ok(json!({"file": job.file.path, "fault": fault.to_string(), "as said": false}));
@@ -127,7 +130,7 @@ async fn one(workshop: &Torch, job: &Job, build: &mut Build) -> Result<Value, Bo
     Ok(json!({
         "file": job.file.path, "problem": job.task.name, "ours": job.file.word(&outcome, &labels), "said": job.file.line("ours"),
         "as said": job.file.as_said(&outcome, &labels), "outcome": what, "labels": labels, "profile": profile,
-        "seconds": start.elapsed().as_secs_f64(),
+        "seconds": start.elapsed().as_secs_f64(), "of these for its build": waited.get().as_secs_f64(),
     }))
 }
 
@@ -136,9 +139,12 @@ async fn evaluate(
     Job { task, .. }: &Job,
     begun: &mut Build,
     plan: &TimingPlan,
+    waited: &Cell<Duration>,
 ) -> Result<(Result<Timed, Failure>, Value), Fault> {
-    let suite = Suite::of_task(task);
-    let built = match begun.await.map_err(|e| Fault(e.to_string()))?? {
+    let (suite, start) = (Suite::of_task(task), Instant::now());
+    let begun = begun.await.map_err(|e| Fault(e.to_string()))?;
+    waited.set(start.elapsed());
+    let built = match begun? {
         Ok(built) => built,
         Err(failure) => return Ok((Err(failure), Value::Null)),
     };

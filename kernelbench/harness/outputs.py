@@ -66,6 +66,8 @@ class Outputs:
                 found.append((path, leaf["value"]))
                 continue
             spec = leaf["tensor"]
+            if spec["device"] != self.device.type:
+                raise ValueError(f"{path}: expected a tensor on {self.device.type}, got one on {spec['device']}"[:200])
             if "inside" in spec:
                 whole = self.arenas[side][0].whole
                 if not 0 <= spec["inside"] <= whole.numel() - spec["bytes"]:

@@ -15,8 +15,8 @@ pub enum Failure {
         /// What the compiler said: the last 150 lines.
         log: String,
     },
-    /// It compiles, but its entry point is not the one that was asked for.
-    #[error("its entry point is not the one asked for")]
+    /// It compiles, but its entry point or the form of its output is not the one that was asked for.
+    #[error("its entry point or the form of its output is not the one asked for")]
     Interface {
         /// What is missing or different.
         log: String,

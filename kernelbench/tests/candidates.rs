@@ -1,11 +1,12 @@
 //! Ten problems of the public KernelBench: a right candidate for each, and wrong ones, each in another way.
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
+mod again;
 mod file;
 mod python;
 
 use file::File;
-use python::{evaluate, problem, workshop};
+use python::{problem, workshop};
 use std::path::Path;
 
 /// Those that an evaluation on a GPU is judged by.
@@ -39,7 +40,7 @@ fn right_ones_pass_and_wrong_ones_fail_for_their_true_cause() {
     let workshop = workshop().unwrap();
     for file in candidates() {
         let task = problem(file.problem());
-        let outcome = evaluate(&workshop, &task, &file.source).unwrap();
+        let outcome = again::evaluate(&workshop, &task, &file).unwrap();
         assert!(file.as_said(&outcome, &[]), "{}: {outcome:?}", file.path.display());
         workshop.close(&task).unwrap();
     }

@@ -1,12 +1,14 @@
 //! Candidates that hang, crash, exhaust, fork, exit and close: one after another in one program.
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
+mod again;
 mod file;
 mod python;
 
 use file::File;
-use python::{evaluate, problem, workshop};
+use python::{problem, workshop, workshop_with};
 use std::path::Path;
+use warpsmith_kernelbench::Failure;
 
 /// Those that end soon, without a GPU; the others are for `examples/verdicts.rs`.
 fn quick() -> Vec<File> {
@@ -20,9 +22,19 @@ fn quick() -> Vec<File> {
 
 #[test]
 fn whatever_a_candidate_does_is_named_and_the_next_one_is_unaffected() {
-    let Some(workshop) = workshop() else { return };
+    let Some(workshop) = workshop_with(|options| options.spares = 1) else { return };
     for file in quick() {
-        let outcome = evaluate(&workshop, &problem(file.problem()), &file.source).unwrap();
+        let task = problem(file.problem());
+        let outcome = again::evaluate(&workshop, &task, &file).unwrap();
         assert!(file.as_said(&outcome, &[]), "{}: {outcome:?}", file.path.display());
     }
+}
+
+#[test]
+fn what_a_compiler_says_at_the_first_call_is_of_the_build() {
+    let Some(workshop) = workshop() else { return };
+    let source = "import torch.nn as nn\n\nclass CompilationError(Exception):\n    pass\n\nclass ModelNew(nn.Module):\n    \
+                  def forward(self, x):\n        raise CompilationError('at 3:21: nothing_like_this')\n";
+    let failure = python::evaluate(&workshop, &problem("1_Softplus"), source).unwrap().unwrap_err();
+    assert!(matches!(&failure, Failure::Build { log } if log.contains("nothing_like_this")), "{failure:?}");
 }

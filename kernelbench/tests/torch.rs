@@ -3,7 +3,7 @@
 
 mod python;
 
-use python::{PLAN, evaluate, problem, workshop};
+use python::{PLAN, evaluate, problem, workshop, workshop_with};
 use warpsmith_kernelbench::{
     Candidate, Failure, Suite, Task, Variant, Workshop, load,
     torch::{Mode, Torch},
@@ -64,6 +64,15 @@ fn what_ends_a_candidate_is_named() {
     assert!(matches!(forward("torch.empty(1 << 44); return x"), Failure::Memory { .. }));
     assert!(matches!(forward("time.sleep(600)"), Failure::Hang { .. }));
     assert!(matches!(forward("print('x' * (1 << 24)); return x"), Failure::Flood { .. }));
+}
+
+#[test]
+fn a_candidate_that_holds_more_of_the_hosts_memory_than_it_may_is_ended_before_its_deadline() {
+    let small = |options: &mut warpsmith_kernelbench::torch::Options| options.memory_mib = 200;
+    let Some(workshop) = workshop_with(small) else { return };
+    let source = with_forward("held = torch.ones(1 << 28)\ntime.sleep(600)\nreturn x");
+    let failure = evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().unwrap_err();
+    assert!(matches!(failure, Failure::Memory { limit_mib: 200, .. }), "{failure:?}");
 }
 
 #[test]
@@ -152,7 +161,7 @@ fn tensors_may_be_among_a_constructors_arguments() {
 fn a_compiled_reference_is_timed_once_on_a_machine_or_says_why_not() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().to_owned();
-    let Some(workshop) = python::workshop_with(|options| {
+    let Some(workshop) = workshop_with(|options| {
         (options.baselines, options.cache) = (vec![Mode::Default], Some(cache.clone()));
     }) else {
         return;
@@ -193,7 +202,7 @@ fn a_profile_says_which_operators_the_time_goes_to_and_why_it_says_no_more() {
 
 #[test]
 fn a_candidate_takes_a_process_that_is_ready_and_nothing_outlives_the_workshop() {
-    let Some(workshop) = python::workshop_with(|options| options.spares = 2) else { return };
+    let Some(workshop) = workshop_with(|options| options.spares = 2) else { return };
     evaluate(&workshop, &problem("1_Softplus"), RIGHT).unwrap().unwrap();
     let ours = workshop.processes();
     assert!(ours.len() >= 4, "a judge, a reference, a candidate, and what is ready or starts: {ours:?}");

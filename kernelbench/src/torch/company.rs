@@ -87,6 +87,16 @@ fn newest() -> Option<u64> {
     load.trim().rsplit(' ').next()?.parse().ok().filter(|id| *id > 0)
 }
 
+/// Memory of the host that a process holds and no file backs, in MiB; `None` where this system does not say.
+pub(crate) fn held_mib(id: i32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let kib = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    };
+    Some((kib("RssAnon:")? + kib("RssShmem:")?) >> 10)
+}
+
 /// Whether a process is there and does not stand still.
 pub(crate) fn runs(id: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();

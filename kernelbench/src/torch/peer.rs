@@ -3,7 +3,10 @@
 //! A candidate's process stands still whenever it is not asked anything. So what it has put out when it is stopped is all
 //! that it did in the time that was measured, even if it said that it was done before it was.
 
-use super::{company::Company, launch};
+use super::{
+    company::{self, Company},
+    launch,
+};
 use crate::{
     failure::{Failure, Fault},
     native::{
@@ -29,6 +32,8 @@ const PRINT_KIB: u64 = 1024;
 const SPIN: Duration = Duration::from_millis(2);
 /// The same while something is timed, where a core is left for it.
 const SPIN_TIMED: Duration = Duration::from_millis(500);
+/// How often it is looked how much memory a process holds that has not answered.
+const LOOK: Duration = Duration::from_millis(100);
 /// The first byte of an answer to "go"; an answer in words begins otherwise.
 const WENT: u8 = 0;
 
@@ -76,6 +81,8 @@ pub(crate) struct Peer {
     /// What it works on, for failures.
     pub(crate) case: String,
     pub(crate) memory_mib: u64,
+    /// What it held when it was ready, in MiB.
+    own_mib: u64,
     pub(crate) layers: Vec<Layer>,
 }
 
@@ -101,6 +108,7 @@ impl Peer {
             trust,
             case,
             memory_mib: 0,
+            own_mib: 0,
             layers: vec![],
         }
     }
@@ -118,6 +126,7 @@ impl Peer {
         if ready.get("ready").is_none() {
             return Err(self.meddled());
         }
+        self.own_mib = company::held_mib(self.id()).unwrap_or(0);
         self.stand_still()
     }
 
@@ -235,6 +244,7 @@ impl Peer {
 
     /// Waits for a message, without sleeping at first, and says how long it is.
     fn hear(&mut self, start: Instant, deadline: Duration, spin: Duration) -> Attempt<usize> {
+        let mut looked = start;
         loop {
             match process::receive(&self.control, &mut self.packet).map_err(fault("cannot hear the Python process"))? {
                 Some(0) => return Err(self.blame_end()),
@@ -246,9 +256,13 @@ impl Peer {
                 return Err(self.blame_hang(deadline));
             }
             if elapsed > spin {
-                let rest = deadline.saturating_sub(elapsed);
+                let rest = deadline.saturating_sub(elapsed).min(LOOK);
                 process::wait_for_either(&self.control, &self.output, rest).map_err(fault("cannot poll"))?;
                 self.drain()?;
+                if looked.elapsed() >= LOOK {
+                    looked = Instant::now();
+                    self.stay_within_memory()?;
+                }
             }
             std::hint::spin_loop();
         }
@@ -264,6 +278,16 @@ impl Peer {
             }
         }
         Ok(())
+    }
+
+    /// Ends it where it holds more of the host's memory than it may: on a GPU nothing else limits that.
+    fn stay_within_memory(&mut self) -> Attempt<()> {
+        let most = self.own_mib + self.memory_mib;
+        if self.memory_mib == 0 || company::held_mib(self.id()).is_none_or(|held| held <= most) {
+            return Ok(());
+        }
+        self.end();
+        Err(Failure::Memory { case: self.case.clone(), limit_mib: self.memory_mib }.into())
     }
 
     fn end(&mut self) {

@@ -182,9 +182,10 @@ impl Runner {
         let case = CASE.to_owned();
         self.broken |= memory || error.contains("CUDA error: ");
         if memory {
-            return Failure::Memory { case, limit_mib: self.peer.memory_mib }.into();
+            let limit_mib = device_mib(&error).unwrap_or(self.peer.memory_mib);
+            return Failure::Memory { case, limit_mib }.into();
         }
-        if stage == "import" && is_of_a_build(&error) {
+        if is_of_a_build(stage, &error) {
             return Failure::Build { log: last_lines(&format!("{traceback}\n{error}")) }.into();
         }
         if let Some(at) = error.find("CUDA error: ") {
@@ -195,10 +196,33 @@ impl Runner {
     }
 }
 
-fn is_of_a_build(error: &str) -> bool {
-    const SIGNS: [&str; 6] =
+/// Whether a compiler speaks. Much is compiled at the first call: then by its kind alone, for anything may be quoted there.
+fn is_of_a_build(stage: &str, error: &str) -> bool {
+    const AT_IMPORT: [&str; 6] =
         ["SyntaxError", "IndentationError", "TabError", "Error building extension", "CompilationError", "nvrtc"];
-    SIGNS.iter().any(|sign| error.contains(sign))
+    const AT_A_CALL: [&str; 4] = [
+        "CompilationError: ",
+        "PTXASError: ",
+        "RuntimeError: PassManager::run failed",
+        "RuntimeError: Error building extension",
+    ];
+    match stage {
+        "import" => AT_IMPORT.iter().any(|sign| error.contains(sign)),
+        _ => AT_A_CALL.iter().any(|sign| error.starts_with(sign)),
+    }
+}
+
+/// All of a GPU's memory in MiB, as torch says it when there is no more.
+fn device_mib(error: &str) -> Option<u64> {
+    let (_, rest) = error.split_once(" has a total capacity of ")?;
+    let mut words = rest.split_whitespace();
+    let number: f64 = words.next()?.parse().ok().filter(|number: &f64| (0.0..1e6).contains(number))?;
+    let in_mib = match words.next()? {
+        "GiB" => number * 1024.0,
+        "MiB" => number,
+        _ => return None,
+    };
+    Some(in_mib as u64)
 }
 
 fn last_lines(log: &str) -> String {
@@ -220,4 +244,26 @@ pub(crate) fn trusted<T>(attempt: Attempt<T>) -> Attempt<T> {
         }
         fault @ Trouble::Fault(_) => fault,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{device_mib, is_of_a_build};
+
+    #[test]
+    fn a_compilers_complaint_at_the_first_call_is_of_the_build_and_what_quotes_one_is_not() {
+        assert!(is_of_a_build("forward", "CompilationError: at 3:21:\ndef wrong(x, y):"));
+        assert!(is_of_a_build("constructor", "RuntimeError: Error building extension 'a'"));
+        assert!(is_of_a_build("import", "SyntaxError: invalid syntax"));
+        assert!(!is_of_a_build("forward", "ValueError: CompilationError: at 3:21"));
+        assert!(!is_of_a_build("forward", "SyntaxError: invalid syntax"));
+    }
+
+    #[test]
+    fn a_gpu_that_is_full_says_how_much_it_has() {
+        let error = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of \
+                     139.81 GiB of which 1.07 GiB is free.";
+        assert_eq!(device_mib(error), Some(143_165));
+        assert_eq!(device_mib("OutOfMemoryError: it has a total capacity of nothing"), None);
+    }
 }

@@ -1,4 +1,4 @@
-# kind: 33, it multiplies in half precision
+# kind: 33, it multiplies what it has rounded to half precision
 # problem: 2_Matmul
 # ours: labelled or mismatch
 # says: lower precision or wrong
@@ -7,4 +7,4 @@ import torch.nn as nn
 
 class ModelNew(nn.Module):
     def forward(self, a, b):
-        return a.half().float() @ b.half().float()
+        return a.half().float() @ b

@@ -1,5 +1,6 @@
 # wrong: it asks for 32 TiB of the host's memory
-# ours: memory
+# ours: memory or hang
+# says: 8192 or deadline_ms
 import torch.nn as nn
 
 
