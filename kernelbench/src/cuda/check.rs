@@ -1,7 +1,7 @@
 //! Is it right on every case?
 
 use super::{
-    judge::{Draw, Judge, MOST_ARRAYS, MOST_SLOTS, broken},
+    judge::{Draw, Judge, Look, MOST_ARRAYS, MOST_SLOTS, broken},
     runner::{Ran, Runner},
 };
 use crate::{
@@ -41,12 +41,13 @@ pub(crate) fn check(pair: &mut Pair<'_>, cases: &[Case], rng: &mut StdRng) -> At
         let plan = trial::plan(pair.context, case)?;
         pair.prepare(&plan, 1)?;
         pair.count(1, false)?;
-        for _ in 0..DRAWS {
+        for number in 0..DRAWS {
             let draw = Draw::new(&plan, rng);
             pair.fill(&plan, 1, &draw)?;
             let reference = pair.call_reference()?;
             pair.call_candidate(deadline(reference.outside, pair.floor))?;
-            pair.judge.verify(&plan, 1, &draw, pair.tolerance, false)?;
+            let look = Look { tolerance: pair.tolerance, while_timed: false, twice: number == 0 };
+            pair.judge.verify(&plan, 1, &draw, look)?;
         }
         if before.saturating_sub(pair.free()?) > pair.memory_mib << 20 {
             return Err(pair.candidate.too_much_memory());

@@ -56,6 +56,16 @@ impl Draw {
     }
 }
 
+/// How it is looked at what a candidate left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look<'a> {
+    pub(crate) tolerance: &'a Tolerance,
+    /// Whether it was timed.
+    pub(crate) while_timed: bool,
+    /// Whether right outputs are compared once more on the processor, where they are not too large.
+    pub(crate) twice: bool,
+}
+
 /// The trusted side.
 #[derive(Debug)]
 pub(crate) struct Judge {
@@ -168,15 +178,8 @@ impl Judge {
     }
 
     /// Looks at what the candidate left in the first slots: its outputs beside the reference's, its surroundings, its inputs.
-    /// After a check, what is not too large is compared on the processor too.
-    pub(crate) fn verify(
-        &self,
-        plan: &Plan,
-        slots: usize,
-        draw: &Draw,
-        tolerance: &Tolerance,
-        while_timed: bool,
-    ) -> Attempt<()> {
+    pub(crate) fn verify(&self, plan: &Plan, slots: usize, draw: &Draw, look: Look<'_>) -> Attempt<()> {
+        let Look { tolerance, while_timed, twice } = look;
         let counts = self.counts(plan, slots, draw, tolerance).map_err(broken)?;
         for (array, counts) in plan.arrays.iter().zip(&counts) {
             if counts[BESIDE] > 0 {
@@ -190,7 +193,7 @@ impl Judge {
         }
         for (array, counts) in plan.arrays.iter().zip(&counts).filter(|(array, _)| array.is_output()) {
             for (slot, wrong) in counts[..slots].iter().enumerate() {
-                let twice = !while_timed && array.bytes <= TWICE;
+                let twice = twice && array.bytes <= TWICE;
                 if *wrong == 0 && !twice {
                     continue;
                 }

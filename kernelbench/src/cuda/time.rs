@@ -6,7 +6,7 @@
 
 use super::{
     check::{Pair, slots},
-    judge::Draw,
+    judge::{Draw, Look},
     runner::Ran,
 };
 use crate::{
@@ -127,7 +127,8 @@ fn sample(pair: &mut Pair<'_>, plan: &Plan, calls: usize, rng: &mut StdRng) -> A
         let candidate = pair.call_candidate(deadline(most, pair.floor))?;
         [pair.call_reference()?, candidate]
     };
-    pair.judge.verify(plan, calls, &draw, pair.tolerance, true)?;
+    let look = Look { tolerance: pair.tolerance, while_timed: true, twice: false };
+    pair.judge.verify(plan, calls, &draw, look)?;
     Ok(ran)
 }
 
