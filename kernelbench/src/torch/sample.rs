@@ -120,8 +120,8 @@ pub(crate) fn empty(session: &mut Session, slots: usize, rng: &mut StdRng) -> At
     Ok(ran.map_or(0.0, |ran| ran.outside.as_nanos() as f64))
 }
 
-/// The same, several times: what counts.
-pub(crate) fn overhead(session: &mut Session, slots: usize, times: usize, rng: &mut StdRng) -> Attempt<f64> {
+/// The median of several.
+pub(crate) fn empties(session: &mut Session, slots: usize, times: usize, rng: &mut StdRng) -> Attempt<f64> {
     let costs = (0..times).map(|_| empty(session, slots, rng)).collect::<Attempt<Vec<f64>>>()?;
     Ok(metrics::Statistic::Median.of(&costs))
 }

@@ -9,6 +9,7 @@ use super::{
     judge::{PATIENCE, ask, ask_about, ask_with},
     launch,
     peer::Peer,
+    python::Facts,
     runner::{Module, Ran, Runner, trusted},
     spares::Spares,
 };
@@ -54,7 +55,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Opens a problem: starts its judge and its reference.
-    pub(crate) fn open(spares: &Spares, options: &Options, problem: &Problem) -> Attempt<Self> {
+    pub(crate) fn open(spares: &Spares, options: &Options, facts: &Facts, problem: &Problem) -> Attempt<Self> {
         let folder = private_folder()?;
         let path = folder.path().join("problem.py");
         fs::write(&path, &problem.source).map_err(fault("cannot write the problem down"))?;
@@ -62,7 +63,7 @@ impl Session {
         let (arenas, outputs) = ([file()?, file()?], file()?);
         let mut judge = spares.judge()?;
         let dtype = problem.precision.torch_name();
-        let budget = options.arena_mib << 20;
+        let budget = arena_bytes(options, facts);
         let message = json!({
             "do": "open", "path": path, "dtype": dtype, "seed": SEED, "most_slots": MOST_SLOTS, "budget": budget,
         });
@@ -207,6 +208,14 @@ impl Session {
 }
 
 const SOURCE: &str = "module.py";
+/// The part of a device's memory that all inputs of one side may take: the other side's, both outputs, and what the judge
+/// compares with come on top.
+const SHARE: u64 = 16;
+
+fn arena_bytes(options: &Options, facts: &Facts) -> u64 {
+    let most = if facts.memory_bytes > 0 { facts.memory_bytes / SHARE } else { u64::MAX };
+    (options.arena_mib << 20).min(most)
+}
 
 /// A module's text in the folder of the process that is to load it, where nobody's code has run yet.
 fn written(runner: &Runner, source: &str) -> Attempt<PathBuf> {

@@ -66,7 +66,7 @@ impl Inner {
 
     /// A new session. A driver that does not start behind landlock is given a second try without it; the layers say so.
     pub(super) fn open(&self, problem: &Problem) -> Attempt<Session> {
-        let open = || Session::open(&self.spares, &self.options, problem);
+        let open = || Session::open(&self.spares, &self.options, &self.facts, problem);
         let first = open();
         let dead = matches!(&first, Err(Trouble::Failure(failure)) if matches!(**failure, Failure::Exit { .. }));
         if dead && self.options.device != "cpu" && !self.python.open_files.swap(true, Ordering::Relaxed) {

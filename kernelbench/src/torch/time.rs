@@ -6,7 +6,7 @@
 use super::{
     CASE,
     runner::{Ran, Runner, trusted},
-    sample::{Sampler, empty, overhead},
+    sample::{Sampler, empties, empty},
     session::Session,
 };
 use crate::{
@@ -22,8 +22,10 @@ use std::time::Duration;
 
 /// What the calls of a request last at least, where the arena allows.
 const REQUEST: Duration = Duration::from_millis(20);
-/// Empty requests among the samples, which tell what a request costs.
-const EMPTY: u32 = 10;
+/// Empty requests among the samples.
+const EMPTY: u32 = 5;
+/// How much more than an empty request a request may cost, in times and in nanoseconds.
+const MORE_THAN_EMPTY: [f64; 2] = [3.0, 100_000.0];
 /// Calls of the reference that tell how many make a request.
 const TRIED: usize = 3;
 /// What two clocks may disagree by on any machine, in nanoseconds.
@@ -38,8 +40,11 @@ const MARGIN: f64 = 1.15;
 pub struct Clocks {
     /// Calls in a request.
     pub calls: usize,
-    /// What a request costs that calls nothing, in nanoseconds; it is taken off every sample.
+    /// What a request costs beside its calls, in nanoseconds: by what our clock exceeds the reference's own, which has no
+    /// cause to lie. It is taken off every sample.
     pub overhead_ns: f64,
+    /// What a request costs that calls nothing, in nanoseconds.
+    pub empty_ns: f64,
     /// By what our clock exceeds the one inside, for a request: the reference's process and the candidate's, in nanoseconds.
     pub gaps_ns: [f64; 2],
     /// Samples that were lost because outputs lay where none had lain.
@@ -80,28 +85,34 @@ pub(crate) fn time(
         }
         samples.push(both.pair(rng)?);
     }
-    let overhead = Statistic::Median.of(&costs);
-    let lost = both.lost;
-    clocks_agree(&samples, overhead)?;
-    let clocks = Clocks { calls, overhead_ns: overhead, gaps_ns: [gap(&samples, 0), gap(&samples, 1)], lost };
+    let (lost, empty_ns) = (both.lost, Statistic::Median.of(&costs));
+    let gaps_ns = [0, 1].map(|side: usize| gap(samples.iter().map(|pair| &pair[side])));
+    let clocks = Clocks { calls, overhead_ns: overhead(gaps_ns[0], empty_ns), empty_ns, gaps_ns, lost };
+    clocks_agree(&samples, clocks.overhead_ns)?;
     let floors = floors(session, bench.machine);
     Ok((timed(&samples, &clocks, floors, bench.plan.statistic)?, clocks))
+}
+
+/// What a request costs beside its calls: what the reference's process says, unless it works where its own clock does not
+/// look, and then what an empty request costs.
+fn overhead(gap_ns: f64, empty_ns: f64) -> f64 {
+    let [times, more] = MORE_THAN_EMPTY;
+    if gap_ns <= times * empty_ns + more { gap_ns } else { empty_ns }
 }
 
 /// Times the reference alone, by the same clock.
 pub(crate) fn time_reference(session: &mut Session, plan: &TimingPlan, rng: &mut StdRng) -> Attempt<Timing> {
     let (calls, _) = request(session, rng)?;
-    let overhead = overhead(session, calls, EMPTY as usize, rng)?;
+    let empty_ns = empties(session, calls, EMPTY as usize, rng)?;
     let slots: Vec<usize> = (0..calls).collect();
-    let mut times = vec![];
-    for round in 0..plan.warmup.max(1) + plan.repetitions {
-        let ran = reference_alone(session, &slots, rng)?;
-        if round >= plan.warmup.max(1) {
-            times.push(counted(&ran, overhead) / calls as f64);
-        }
+    for _ in 0..plan.warmup.max(1) {
+        reference_alone(session, &slots, rng)?;
     }
+    let rounds = 0..plan.repetitions;
+    let samples = rounds.map(|_| reference_alone(session, &slots, rng)).collect::<Attempt<Vec<Ran>>>()?;
     trusted(session.reference.release())?;
-    Ok(Timing::of(times))
+    let overhead = overhead(gap(samples.iter()), empty_ns);
+    Ok(Timing::of(samples.iter().map(|ran| counted(ran, overhead) / calls as f64)))
 }
 
 fn reference_alone(session: &mut Session, slots: &[usize], rng: &mut StdRng) -> Attempt<Ran> {
@@ -122,10 +133,10 @@ fn reference_alone(session: &mut Session, slots: &[usize], rng: &mut StdRng) -> 
 
 /// How many calls make a request, and what one takes.
 fn request(session: &mut Session, rng: &mut StdRng) -> Attempt<(usize, Duration)> {
-    let overhead = overhead(session, 1, TRIED, rng)?;
+    let empty_ns = empties(session, 1, TRIED, rng)?;
     let mut least = f64::INFINITY;
     for _ in 0..TRIED {
-        least = least.min(counted(&reference_alone(session, &[0], rng)?, overhead));
+        least = least.min(counted(&reference_alone(session, &[0], rng)?, empty_ns));
     }
     let calls = (REQUEST.as_nanos() as f64 / least.max(1.0)) as usize + 1;
     Ok((calls.clamp(1, session.slots), Duration::from_nanos(least as u64)))
@@ -161,9 +172,8 @@ fn timed(
 
 /// By how much our clock exceeds the one inside, in nanoseconds a request. The difference of both sides is what reaching one
 /// process costs more than reaching the other. A candidate's own clock may lie; then the doubt grows, or is what it was.
-fn gap(samples: &[[Ran; 2]], side: usize) -> f64 {
-    let gaps: Vec<f64> =
-        samples.iter().map(|pair| pair[side].outside.as_nanos() as f64 - pair[side].inside_ns as f64).collect();
+fn gap<'a>(ran: impl Iterator<Item = &'a Ran>) -> f64 {
+    let gaps: Vec<f64> = ran.map(|ran| ran.outside.as_nanos() as f64 - ran.inside_ns as f64).collect();
     Statistic::Median.of(&gaps)
 }
 
@@ -215,8 +225,8 @@ mod tests {
     #[test]
     fn a_process_that_is_only_harder_to_reach_is_not_called_slower() {
         let samples: Vec<_> = (0..20).map(|n| [ran(3300 + n, 3000 + n), ran(3500 + n % 3, 3000)]).collect();
-        let gaps_ns = [gap(&samples, 0), gap(&samples, 1)];
-        let clocks = Clocks { calls: 1, overhead_ns: 300_000.0, gaps_ns, lost: 0 };
+        let gaps_ns = [0, 1].map(|side: usize| gap(samples.iter().map(|pair| &pair[side])));
+        let clocks = Clocks { calls: 1, overhead_ns: 300_000.0, empty_ns: 250_000.0, gaps_ns, lost: 0 };
         let timed = timed(&samples, &clocks, [None, None], Statistic::Median);
         let Ok(timed) = timed else { panic!("it was timed") };
         let Interval { low, high } = timed.speedup.interval;
