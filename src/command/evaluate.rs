@@ -53,7 +53,7 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     let start = Instant::now();
     let none = |_: &Task, _: &CandidateId| vec![];
     if wiring::is_problem(&arguments.task) {
-        let torch = wiring::torch(&layers.config, arguments.profile)?;
+        let torch = wiring::torch(&layers.config)?;
         let labels = |task: &Task, candidate: &CandidateId| {
             let audit = torch.audit(task).unwrap_or_default();
             audit.into_iter().chain(torch.labels(candidate)).collect()

@@ -13,10 +13,7 @@ use crate::{
     store::{RunFolder, RunHeader},
     wiring::{self, Answering, Spec},
 };
-use agents::{
-    policy::{Profiling, Shapes},
-    trajectory::Trajectory,
-};
+use agents::{policy::Shapes, trajectory::Trajectory};
 use kernelbench::{Simulated, Workshop};
 use metrics::{Machine, MachineKind};
 use std::{path::Path, sync::Arc};
@@ -27,8 +24,7 @@ pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environ
     let mut plan = Plan::make(&arguments.task, &layers.config)?;
     if wiring::is_problem(&arguments.task) {
         plan.policy.shapes = Shapes::Task;
-        let profiles = plan.policy.profile != Profiling::Never;
-        begin(wiring::torch(&layers.config, profiles)?, &plan, arguments, &layers.config, environment)
+        begin(wiring::torch(&layers.config)?, &plan, arguments, &layers.config, environment)
     } else if arguments.simulate {
         begin(Simulated::new(), &plan, arguments, &layers.config, environment)
     } else if plan.task.is_cuda() {

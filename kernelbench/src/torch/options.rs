@@ -46,7 +46,8 @@ pub struct Options {
     pub deadline_floor: Duration,
     /// The highest rung of the ladder of profilers that is tried.
     pub profiler: Profiler,
-    /// Whether candidates' profiles are prepared while they are built and checked.
+    /// Whether candidates' profiles are prepared while they are built and checked. Only where one candidate is evaluated and
+    /// nothing else reads counters: two processes that wait under Nsight Compute keep each other from the GPU's counters.
     pub profile_ahead: bool,
     /// What inputs are drawn from; secret, from the system's randomness, where it is `None`.
     pub seed: Option<u64>,
