@@ -23,7 +23,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         options.trials = trials.parse()?;
     }
     options.own_user = std::env::var_os("SAME_USER").is_none();
-    options.awake &= std::env::var_os("ASLEEP").is_none();
     let repetitions = std::env::var("REPETITIONS").ok().map_or(Ok(20), |text| text.parse())?;
     let plan = TimingPlan { warmup: 2, repetitions, statistic: Statistic::Median };
     let start = Instant::now();

@@ -185,13 +185,6 @@ pub(crate) fn send_with(socket: &impl AsRawFd, message: &[u8], files: &[&OwnedFd
     if length == message.len().cast_signed() { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives this thread the priority that yields to everything; whether it has it.
-pub(crate) fn yields_to_all() -> bool {
-    let lowest = libc::sched_param { sched_priority: 0 };
-    // SAFETY: concerns the calling thread alone, and reads a struct of ours.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const lowest) == 0 }
-}
-
 /// A memory file of no length yet, which can be sealed.
 pub(crate) fn memory_file() -> io::Result<OwnedFd> {
     // SAFETY: a fresh descriptor, which the result owns.

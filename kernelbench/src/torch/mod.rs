@@ -4,7 +4,6 @@
 //! stranger's code. The reference and the candidate run in processes alike, confined, that hold one module each and stand
 //! still unless they are asked. The clock that counts is this program's.
 
-mod awake;
 mod baseline;
 mod certify;
 mod check;
@@ -125,7 +124,7 @@ impl Torch {
         let harness = Arc::new(harness::Harness::write(folder.path())?);
         let ladder = Arc::new(profile::Ladder::new(options.profiler, options.profile_ahead));
         let shared = (Arc::clone(&python), Arc::clone(&harness), Arc::clone(&ladder));
-        let spares = spares::Spares::new(shared, options.spares, options.awake);
+        let spares = spares::Spares::new(shared, options.spares);
         let facts = match spares.judge() {
             Ok(mut judge) => {
                 let facts = python.facts(Ok(&mut judge))?;

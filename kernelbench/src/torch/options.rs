@@ -8,7 +8,6 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 /// How a workshop for problems is set up.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct Options {
     /// The Python that has torch.
     pub python: PathBuf,
@@ -30,8 +29,6 @@ pub struct Options {
     pub memory_mib: u64,
     /// Whether each candidate runs as a user of its own, where the program is root.
     pub own_user: bool,
-    /// Whether cores are kept awake while something is timed.
-    pub awake: bool,
     /// How the reference is compiled and timed beside eager torch.
     pub baselines: Vec<Mode>,
     /// Where such times are kept; nowhere where it is `None`.
@@ -71,7 +68,6 @@ impl Options {
             arena_mib: if on_cpu { 64 } else { 4096 },
             memory_mib: 8192,
             own_user: true,
-            awake: !on_cpu,
             baselines: vec![],
             cache: None,
             spares: if on_cpu { 1 } else { 2 },

@@ -5,7 +5,6 @@
 //! something is timed, those that are not ready stand still.
 
 use super::{
-    awake::Awake,
     company,
     harness::Harness,
     launch,
@@ -47,7 +46,6 @@ pub(crate) struct Spares {
     shared: Arc<Shared>,
     /// Judges and runners that are kept ready.
     kept: [usize; 2],
-    awake: bool,
 }
 
 struct Shared {
@@ -63,8 +61,10 @@ struct State {
     ready: Vec<Spare>,
     /// How many of each kind are being started.
     starting: [usize; 2],
-    /// Their process ids, once they have one.
-    ids: Vec<i32>,
+    /// Their process ids, once they have one, and whether they are runners.
+    ids: Vec<(i32, bool)>,
+    /// Those that were stopped for quiet and are no runners: they must go on, even if they were ready by then.
+    halted: Vec<i32>,
     /// How many want quiet.
     quiet: usize,
     closing: bool,
@@ -73,10 +73,10 @@ struct State {
 
 impl Spares {
     /// Starts a judge and a runner, which every problem needs, and the first spare, side by side.
-    pub(crate) fn new(how: (Arc<Python>, Arc<Harness>, Arc<Ladder>), kept: usize, awake: bool) -> Self {
+    pub(crate) fn new(how: (Arc<Python>, Arc<Harness>, Arc<Ladder>), kept: usize) -> Self {
         let (python, harness, ladder) = how;
         let shared = Arc::new(Shared { python, harness, ladder, state: Mutex::default(), changed: Condvar::new() });
-        let spares = Self { shared, kept: [kept / 2, kept], awake };
+        let spares = Self { shared, kept: [kept / 2, kept] };
         spares.fill([1, 1 + kept.min(1)]);
         spares
     }
@@ -113,20 +113,20 @@ impl Spares {
         drop(old);
     }
 
-    /// Keeps those that are being started still until what is returned is dropped, and the cores awake.
+    /// Keeps those that are being started still until what is returned is dropped.
     pub(crate) fn quiet(&self) -> Quiet<'_> {
         let mut state = self.shared.lock();
         state.quiet += 1;
         let ids = state.ids.clone();
-        for id in &ids {
-            launch::signal(-*id, libc::SIGSTOP);
+        for (id, is_runner) in &ids {
+            state.halt(*id, *is_runner);
         }
         drop(state);
         let start = Instant::now();
-        while ids.iter().any(|id| company::runs(*id)) && start.elapsed() < STOPPING {
+        while ids.iter().any(|(id, _)| company::runs(*id)) && start.elapsed() < STOPPING {
             std::thread::sleep(Duration::from_millis(1));
         }
-        Quiet { shared: &self.shared, _awake: Awake::new(self.awake) }
+        Quiet(&self.shared)
     }
 
     fn take(&self, kind: Kind, profiled: bool) -> Spare {
@@ -171,7 +171,7 @@ impl Drop for Spares {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.closing = true;
-        for id in &state.ids {
+        for (id, _) in &state.ids {
             launch::signal(-*id, libc::SIGKILL);
         }
         let threads = std::mem::take(&mut state.threads);
@@ -179,6 +179,16 @@ impl Drop for Spares {
         self.shared.changed.notify_all();
         for thread in threads {
             let _ = thread.join();
+        }
+    }
+}
+
+impl State {
+    /// Has a process and its group stand still.
+    fn halt(&mut self, id: i32, is_runner: bool) {
+        launch::signal(-id, libc::SIGSTOP);
+        if !is_runner {
+            self.halted.push(id);
         }
     }
 }
@@ -217,7 +227,7 @@ impl Shared {
         let room = Room { python: &self.python, harness: &self.harness, landlock: true };
         runner.waiting = self.ladder.wait(&room, runner.folder()).ok()?;
         let sign = runner.waiting.as_ref()?.sign();
-        self.note(sign.0);
+        self.note(sign.0, false);
         Some(sign)
     }
 
@@ -228,22 +238,22 @@ impl Shared {
         while there() && !self.lock().closing {
             std::thread::sleep(LOOK);
         }
-        self.lock().ids.retain(|other| *other != id);
+        self.lock().ids.retain(|(other, _)| *other != id);
     }
 
     /// Notes a process that is being started.
-    fn note(&self, id: i32) {
+    fn note(&self, id: i32, is_runner: bool) {
         let mut state = self.lock();
-        state.ids.push(id);
+        state.ids.push((id, is_runner));
         if state.closing {
             launch::signal(-id, libc::SIGKILL);
         } else if state.quiet > 0 {
-            launch::signal(-id, libc::SIGSTOP);
+            state.halt(id, is_runner);
         }
     }
 
     fn start_judge(&self) -> Attempt<Peer> {
-        self.greeted(self.wait_for_noise().and_then(|()| self.python.judge(&self.harness)))
+        self.greeted(self.wait_for_noise().and_then(|()| self.python.judge(&self.harness)), false)
     }
 
     fn start_runner(&self) -> Attempt<Runner> {
@@ -252,7 +262,7 @@ impl Shared {
         for part in ["tmp", "extensions", "triton", "inductor", "cuda"] {
             fs::create_dir(folder.path().join(part)).map_err(fault("cannot make a folder"))?;
         }
-        let peer = self.greeted(self.python.runner(&self.harness, folder.path()))?;
+        let peer = self.greeted(self.python.runner(&self.harness, folder.path()), true)?;
         Ok(Runner::new(peer, folder))
     }
 
@@ -264,12 +274,12 @@ impl Shared {
     }
 
     /// A process once it is ready.
-    fn greeted(&self, started: Attempt<Peer>) -> Attempt<Peer> {
+    fn greeted(&self, started: Attempt<Peer>, is_runner: bool) -> Attempt<Peer> {
         let mut peer = started?;
         let id = peer.id();
-        self.note(id);
+        self.note(id, is_runner);
         let greeted = peer.greet(&self.python.setup(), START);
-        self.lock().ids.retain(|other| *other != id);
+        self.lock().ids.retain(|(other, _)| *other != id);
         greeted.map(|()| peer)
     }
 }
@@ -288,22 +298,20 @@ impl Spare {
     }
 }
 
-/// While it lives, no process is started and no core sleeps.
-pub(crate) struct Quiet<'a> {
-    shared: &'a Shared,
-    _awake: Awake,
-}
+/// While it lives, no process is started.
+pub(crate) struct Quiet<'a>(&'a Shared);
 
 impl Drop for Quiet<'_> {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = self.0.lock();
         state.quiet -= 1;
         if state.quiet == 0 {
-            for id in &state.ids {
-                launch::signal(-*id, libc::SIGCONT);
+            let halted = std::mem::take(&mut state.halted);
+            for id in state.ids.iter().map(|(id, _)| *id).chain(halted) {
+                launch::signal(-id, libc::SIGCONT);
             }
         }
         drop(state);
-        self.shared.changed.notify_all();
+        self.0.changed.notify_all();
     }
 }
