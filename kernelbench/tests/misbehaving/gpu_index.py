@@ -1,6 +1,6 @@
 # wrong: an index lies outside its tensor
-# ours: crash
-# says: device-side assert
+# ours: crash or flood
+# says: device-side assert or flood
 # where: GPU
 import torch
 import torch.nn as nn
