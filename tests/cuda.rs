@@ -16,10 +16,12 @@ use std::{
     sync::LazyLock,
 };
 
-/// A folder with the pretended driver, a cache of builds, and settings for a small arena.
+/// A folder with the pretended driver, a cache of builds, and settings for a small arena. It lies where a candidate's own
+/// user can read it, which a checkout in somebody's home does not.
 static PLACE: LazyLock<PathBuf> = LazyLock::new(|| {
-    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pretend");
-    fs::create_dir_all(&place).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    let place = tempfile::tempdir().unwrap().keep();
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(place.join("warpsmith.toml"), "[workshop]\nlargest_case_mib = 2\n").unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pretend/driver.cpp");
     let mut compiler = Command::new(std::env::var_os("CXX").unwrap_or("g++".into()));
