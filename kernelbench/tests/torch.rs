@@ -3,9 +3,9 @@
 
 mod python;
 
-use python::{PLAN, evaluate, problem, workshop, workshop_with};
+use python::{PLAN, problem, workshop, workshop_with};
 use warpsmith_kernelbench::{
-    Candidate, Failure, Suite, Task, Variant, Workshop, load,
+    Candidate, Failure, Outcome, Suite, Task, Timed, Variant, Workshop, load,
     torch::{Mode, Torch},
 };
 
@@ -17,6 +17,21 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return torch.log1p(torch.exp(-x.abs())) + x.clamp(min=0)
 ";
+
+/// Evaluates, and anew where the two clocks disagreed: none of these candidates touches a clock, but a machine may be busy.
+fn evaluate(workshop: &Torch, task: &Task, source: &str) -> Outcome<Timed> {
+    let again = |outcome: &Outcome<Timed>| matches!(outcome, Ok(Err(Failure::Clocks { .. })));
+    let tries = (0..3).map(|_| python::evaluate(workshop, task, source));
+    let mut last = None;
+    for outcome in tries {
+        let stop = !again(&outcome);
+        last = Some(outcome);
+        if stop {
+            break;
+        }
+    }
+    last.unwrap()
+}
 
 fn with_forward(body: &str) -> String {
     let body = body.replace('\n', "\n        ");
