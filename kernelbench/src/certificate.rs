@@ -1,6 +1,6 @@
 //! What exactly is claimed of the best candidate, and what could not be checked?
 
-use crate::{candidate::CandidateId, evaluation::Timed, failure::Failure};
+use crate::{candidate::CandidateId, evaluation::Timed, failure::Failure, native::Layer};
 use serde::{Deserialize, Serialize};
 
 /// How a certification ended.
@@ -22,6 +22,23 @@ pub struct Checked {
     pub done: bool,
     /// How, or why not.
     pub how: String,
+}
+
+impl Checked {
+    /// Something that was looked at.
+    pub(crate) fn done(what: &str, how: &str) -> Self {
+        Self { what: what.to_owned(), done: true, how: how.to_owned() }
+    }
+
+    /// Something that was not looked at, and why.
+    pub(crate) fn not_done(what: &str, why: &str) -> Self {
+        Self { what: what.to_owned(), done: false, how: why.to_owned() }
+    }
+
+    /// How one layer of the confinement came out.
+    pub(crate) fn layer(layer: &Layer) -> Self {
+        Self { what: format!("confined: {}", layer.name), done: layer.in_force, how: layer.why.clone() }
+    }
 }
 
 /// The claim about the best candidate: rebuilt from its source alone, in a fresh process, with fresh seeds and further shapes.

@@ -65,6 +65,14 @@ impl Speedup {
         Some(Self { ratio: overall, interval })
     }
 
+    /// The same with its interval widened by a doubt about the candidate's time: a part of that time, of which at most 0.9 counts.
+    #[must_use]
+    pub fn doubted(self, part: f64) -> Self {
+        let part = part.clamp(0.0, 0.9);
+        let Interval { low, high } = self.interval;
+        Self { interval: Interval { low: low / (1.0 + part), high: high / (1.0 - part) }, ..self }
+    }
+
     /// What may be claimed.
     #[must_use]
     pub fn claim(&self) -> Claim {

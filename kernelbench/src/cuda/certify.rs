@@ -70,7 +70,7 @@ fn examine(
     let context = context(task);
     let reference = trusted(inner.nvcc.compile(context, &context.reference, ours.path()), "while it was built")?;
     let object = inner.nvcc.compile(context, candidate.source(), theirs.path())?;
-    checked.push(done("rebuilt from its source alone", "in an empty folder, without the cache of builds"));
+    checked.push(Checked::done("rebuilt from its source alone", "in an empty folder, without the cache of builds"));
     let mut bench = inner.bench();
     bench.reference = None;
     inner.spare.settle();
@@ -91,8 +91,11 @@ fn examine(
     let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
     check::check(&mut pair, &cases, &mut rng)?;
     let what = format!("outputs on {} shapes, {} of them new to it", cases.len(), task.final_cases.len());
-    checked.push(done(&what, "fresh processes and fresh inputs, twice each; every element beside the reference's"));
-    checked.push(done("its surroundings", "inputs unchanged, nothing written beside an argument"));
+    checked.push(Checked::done(
+        &what,
+        "fresh processes and fresh inputs, twice each; every element beside the reference's",
+    ));
+    checked.push(Checked::done("its surroundings", "inputs unchanged, nothing written beside an argument"));
     let suite = Suite::of_task(task);
     let around = Around { timing: plan, machine: &inner.machine, gpu: inner.gpu.as_ref(), trusted: false };
     let (timed, disturbed) = time::time(&mut pair, &suite, &around, &mut rng)?;
@@ -100,20 +103,14 @@ fn examine(
         "{} pairs of requests a shape in random order, new inputs each; outputs compared too",
         plan.repetitions
     );
-    checked.push(done(&format!("times beside the reference's, on {} shapes", suite.timed.len()), &how));
-    checked.push(done("two clocks agree", "events in its process and the clock outside, which counts"));
-    checked.push(done("no faster than the GPU moves the data", "the best bandwidth measured here"));
+    checked.push(Checked::done(&format!("times beside the reference's, on {} shapes", suite.timed.len()), &how));
+    checked.push(Checked::done("two clocks agree", "events in its process and the clock outside, which counts"));
+    checked.push(Checked::done("no faster than the GPU moves the data", "the best bandwidth measured here"));
     checked.push(undisturbed(inner, &disturbed));
-    for layer in &two.peer.layers {
-        checked.push(Checked {
-            what: format!("confined: {}", layer.name),
-            done: layer.in_force,
-            how: layer.why.clone(),
-        });
-    }
+    checked.extend(two.peer.layers.iter().map(Checked::layer));
     drop((one, two));
     sanitize(inner, &bench, task, &object, checked)?;
-    checked.extend(NOT_EXCLUDED.map(|(what, how)| Checked { what: what.into(), done: false, how: how.into() }));
+    checked.extend(NOT_EXCLUDED.map(|(what, why)| Checked::not_done(what, why)));
     Ok(timed)
 }
 
@@ -132,7 +129,10 @@ fn sanitize(inner: &Inner, bench: &Bench, task: &Task, object: &Path, checked: &
             return Ok(());
         }
     }
-    checked.push(done(&what, &format!("one call on each of {} shapes, each array in memory of its own", cases.len())));
+    checked.push(Checked::done(
+        &what,
+        &format!("one call on each of {} shapes, each array in memory of its own", cases.len()),
+    ));
     Ok(())
 }
 
@@ -144,8 +144,4 @@ fn undisturbed(inner: &Inner, disturbed: &[String]) -> Checked {
         (_, []) => Checked { what, done: true, how: "NVML was asked before and after each shape".to_owned() },
         (_, told) => Checked { what, done: false, how: told.join("; ") },
     }
-}
-
-fn done(what: &str, how: &str) -> Checked {
-    Checked { what: what.to_owned(), done: true, how: how.to_owned() }
 }

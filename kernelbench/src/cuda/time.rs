@@ -22,7 +22,7 @@ use crate::{
     task::Case,
     workshop::TimingPlan,
 };
-use metrics::{Interval, Machine, Speedup, Statistic, Timing};
+use metrics::{Machine, Speedup, Statistic, Timing};
 use rand::{Rng, rngs::StdRng};
 
 /// What the reference's calls of a request last, in nanoseconds, where the arena holds so many.
@@ -71,7 +71,7 @@ pub(crate) fn time(
     let statistic = around.timing.statistic;
     let speedup = Speedup::over(&pairs, statistic)
         .ok_or_else(|| Fault("nothing was timed: the suite times no case, or the plan takes no samples".to_owned()))?;
-    let speedup = doubted(speedup, doubts.iter().sum::<f64>() / doubts.len().max(1) as f64);
+    let speedup = speedup.doubted(doubts.iter().sum::<f64>() / doubts.len().max(1) as f64);
     Ok((Timed { cases, speedup, statistic }, disturbed))
 }
 
@@ -169,15 +169,9 @@ fn timed(
     let speedup = Speedup::over(&[(&reference, &candidate)], statistic)
         .ok_or_else(|| Fault("no samples were taken: the timing plan's repetitions are 0".to_owned()))?;
     let doubt = ((reached[0] - reached[1]).abs() / calls as f64 / measured.max(1.0)).min(0.9);
-    let speedup = doubted(speedup, doubt);
+    let speedup = speedup.doubted(doubt);
     let floor_ns = around.machine.bandwidth_at(u64::MAX).map(|bandwidth| bytes as f64 / bandwidth * 1e9);
     Ok((CaseTiming { case: case.name.clone(), reference, candidate, speedup, floor_ns }, doubt))
-}
-
-/// The interval, widened by a doubt about the candidate's time.
-fn doubted(speedup: Speedup, part: f64) -> Speedup {
-    let Interval { low, high } = speedup.interval;
-    Speedup { interval: Interval { low: low / (1.0 + part), high: high / (1.0 - part) }, ..speedup }
 }
 
 /// The candidate's clock against ours, as the reference's stands against ours at its worst: load parts the two now and then;

@@ -8,7 +8,6 @@ use super::{
     sanitizer::{LARGEST_CASE, Sanitized},
     time, trial,
     trouble::{Attempt, outcome},
-    wire::Layer,
 };
 use crate::{
     candidate::Candidate,
@@ -55,25 +54,28 @@ fn examine(
         workshop.compiler.build_anew(context(task), &context(task).reference, folders[0].path()),
         "while it was built",
     )?;
-    checked.push(done("rebuilt from its source alone", "in an empty folder, without the cache of builds"));
+    checked.push(Checked::done("rebuilt from its source alone", "in an empty folder, without the cache of builds"));
     let object = workshop.compiler.build_anew(context(task), candidate.source(), folders[1].path())?;
     let bench = workshop.bench(task, [&reference, &object]);
     let mut rng = workshop.rng(Purpose::Certify);
 
     let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
     let what = format!("outputs on {} shapes, {} of them new to it", cases.len(), task.final_cases.len());
-    checked.push(done(&what, "fresh processes and fresh inputs, twice each; every element beside the reference's"));
-    checked.push(done("its surroundings", "inputs unchanged, nothing written beside an argument"));
-    checked.extend(check::check(&bench, &cases, &mut rng)?.iter().map(confined));
+    checked.push(Checked::done(
+        &what,
+        "fresh processes and fresh inputs, twice each; every element beside the reference's",
+    ));
+    checked.push(Checked::done("its surroundings", "inputs unchanged, nothing written beside an argument"));
+    checked.extend(check::check(&bench, &cases, &mut rng)?.iter().map(Checked::layer));
 
     let suite = Suite::of_task(task);
     let how =
         format!("{} pairs of samples a shape in random order, new inputs each; outputs compared too", plan.repetitions);
     // The shapes of the loop may be a model's choice; a claim is about the task's own.
     let what = format!("times beside the reference's, on {} of the task's own shapes", suite.timed.len());
-    checked.push(done(&what, &how));
+    checked.push(Checked::done(&what, &how));
     let timed = time::time(&bench, &suite, plan, &workshop.options.machine, &mut rng)?;
-    checked.push(done("two clocks agree", "the one in its process and the one outside, which counts"));
+    checked.push(Checked::done("two clocks agree", "the one in its process and the one outside, which counts"));
     let floor = timed.cases.iter().all(|case| case.floor_ns.is_some());
     checked.push(Checked {
         what: "no faster than the machine moves the data".to_owned(),
@@ -81,7 +83,7 @@ fn examine(
         how: if floor { "the best bandwidth measured here" } else { "no bandwidth was measured here" }.to_owned(),
     });
     sanitize(workshop, task, candidate, &folders[2], checked)?;
-    checked.extend(NOT_EXCLUDED.map(|(what, why)| not_done(what, why)));
+    checked.extend(NOT_EXCLUDED.map(|(what, why)| Checked::not_done(what, why)));
     Ok(timed)
 }
 
@@ -107,24 +109,12 @@ fn sanitize(
     let sanitized = match built {
         Ok(sanitized) => sanitized,
         Err(why) => {
-            checked.push(not_done(WHAT, &format!("it cannot be built with them here: {why}")));
+            checked.push(Checked::not_done(WHAT, &format!("it cannot be built with them here: {why}")));
             return Ok(());
         }
     };
     let fits = |case: &&Case| workshop.fits(task, case).is_ok_and(|bytes| bytes <= LARGEST_CASE);
     let cases: Vec<&Case> = task.cases.iter().chain(&task.final_cases).filter(fits).collect();
-    checked.push(done(WHAT, &format!("one call on each of {} shapes", cases.len())));
+    checked.push(Checked::done(WHAT, &format!("one call on each of {} shapes", cases.len())));
     cases.iter().try_for_each(|case| sanitized.run(case, &mut workshop.rng(Purpose::Sanitize)))
-}
-
-fn confined(layer: &Layer) -> Checked {
-    Checked { what: format!("confined: {}", layer.name), done: layer.in_force, how: layer.why.clone() }
-}
-
-fn done(what: &str, how: &str) -> Checked {
-    Checked { what: what.to_owned(), done: true, how: how.to_owned() }
-}
-
-fn not_done(what: &str, how: &str) -> Checked {
-    Checked { what: what.to_owned(), done: false, how: how.to_owned() }
 }

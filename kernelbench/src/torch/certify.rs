@@ -50,13 +50,15 @@ fn examine(
     session.audit(&task.tolerance, &mut inner.rng())?;
     let runner = inner.load_with(candidate, Headers::Stock)?;
     let mut parked = Parked::new(runner);
-    checked
-        .push(done("rebuilt from its source alone", "in an empty folder, by new processes, with torch's own headers"));
+    checked.push(Checked::done(
+        "rebuilt from its source alone",
+        "in an empty folder, by new processes, with torch's own headers",
+    ));
     session.introduce(&mut parked.runner)?;
     let (trials, floor) = (inner.options.trials, inner.options.deadline_floor);
     let rng = &mut inner.rng();
     let labels = check::check(&mut session, &mut parked.runner, &task.tolerance, trials, floor, rng)?;
-    checked.push(done(
+    checked.push(Checked::done(
         &format!("outputs in {trials} trials, and one on inputs of both signs"),
         "new secret seeds; every element beside the reference's; inputs unchanged",
     ));
@@ -66,26 +68,16 @@ fn examine(
     let (timed, _) = time::time(&mut session, &mut parked.runner, &bench, rng)?;
     drop(quiet);
     let how = format!("{} pairs in random order, new inputs each, outputs compared", plan.repetitions);
-    checked.push(done("times beside the reference's", &how));
-    checked.push(done("two clocks agree", "the one in its process and the one outside, which counts"));
+    checked.push(Checked::done("times beside the reference's", &how));
+    checked.push(Checked::done("two clocks agree", "the one in its process and the one outside, which counts"));
     checked.push(memory(inner, &mut session, &parked, rng)?);
     let floor = timed.cases.iter().any(|case| case.case == CASE && case.floor_ns.is_some());
     let how = if floor { "the best bandwidth measured here" } else { "no bandwidth was measured here" };
     checked.push(Checked { what: "no faster than the machine moves the data".into(), done: floor, how: how.into() });
-    for layer in &parked.runner.peer.layers {
-        checked.push(Checked {
-            what: format!("confined: {}", layer.name),
-            done: layer.in_force,
-            how: layer.why.clone(),
-        });
-    }
-    for label in session.labels.iter().chain(&labels) {
-        checked.push(Checked { what: "no label".into(), done: false, how: label.clone() });
-    }
+    checked.extend(parked.runner.peer.layers.iter().map(Checked::layer));
+    checked.extend(session.labels.iter().chain(&labels).map(|label| Checked::not_done("no label", label)));
     let open = OPEN.iter().map(|open| (open.what, open.how));
-    let not_done =
-        open.chain(NOT_LOOKED_AT).map(|(what, how)| Checked { what: what.into(), done: false, how: how.into() });
-    checked.extend(not_done);
+    checked.extend(open.chain(NOT_LOOKED_AT).map(|(what, why)| Checked::not_done(what, why)));
     Ok(timed)
 }
 
@@ -99,11 +91,7 @@ fn memory(inner: &Inner, session: &mut Session, parked: &Parked, rng: &mut StdRn
     } else {
         Err("compute-sanitizer looks at GPUs alone".to_owned())
     };
-    let how = "compute-sanitizer's memcheck over one call, every tensor in an allocation of its own".to_owned();
-    let (done, how) = (looked.is_ok(), looked.err().unwrap_or(how));
-    Ok(Checked { what: "no access out of bounds on the GPU".to_owned(), done, how })
-}
-
-fn done(what: &str, how: &str) -> Checked {
-    Checked { what: what.to_owned(), done: true, how: how.to_owned() }
+    let what = "compute-sanitizer's memcheck";
+    let how = "one call, every tensor in an allocation of its own; an access that lands in another tensor is not seen";
+    Ok(looked.map_or_else(|why| Checked::not_done(what, &why), |()| Checked::done(what, how)))
 }

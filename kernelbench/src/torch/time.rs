@@ -16,7 +16,7 @@ use crate::{
     task::Tolerance,
     workshop::TimingPlan,
 };
-use metrics::{Interval, Machine, Speedup, Statistic, Timing};
+use metrics::{Machine, Speedup, Statistic, Timing};
 use rand::rngs::StdRng;
 use std::time::Duration;
 
@@ -165,7 +165,7 @@ fn timed(
     let speedup = Speedup::over(&[(&reference, &candidate)], statistic)
         .ok_or_else(|| Fault("no samples were taken: the timing plan's repetitions are 0".to_owned()))?;
     let apart = (clocks.gaps_ns[0] - clocks.gaps_ns[1]).abs() / calls;
-    let speedup = doubted(speedup, candidate.typical_ns(statistic), apart);
+    let speedup = speedup.doubted(apart / measured.max(1.0));
     let case = CaseTiming { case: CASE.to_owned(), reference, candidate, speedup, floor_ns: floor };
     Ok(Timed { cases: vec![case], speedup, statistic })
 }
@@ -177,19 +177,12 @@ fn gap<'a>(ran: impl Iterator<Item = &'a Ran>) -> f64 {
     Statistic::Median.of(&gaps)
 }
 
-/// The interval, widened by a doubt about the candidate's time.
-fn doubted(speedup: Speedup, candidate_ns: f64, doubt_ns: f64) -> Speedup {
-    let part = (doubt_ns / candidate_ns.max(1.0)).min(0.9);
-    let Interval { low, high } = speedup.interval;
-    Speedup { interval: Interval { low: low / (1.0 + part), high: high / (1.0 - part) }, ..speedup }
-}
-
 /// Below what a time is impossible, and what the roofline says: a candidate may do without some of its inputs (half of a
 /// triangular matrix, rows that no index names), but none of its outputs.
 fn floors(session: &Session, machine: &Machine) -> [Option<f64>; 2] {
     let Session { input_bytes, output_bytes, parameter_bytes, .. } = session;
     let all = input_bytes + output_bytes + parameter_bytes;
-    let least = machine.floor_ns(output_bytes / 2 + output_bytes / 2 + input_bytes / 2).map(|floor| floor / MARGIN);
+    let least = machine.floor_ns(output_bytes + input_bytes / 2).map(|floor| floor / MARGIN);
     [least, machine.bandwidth_at(all).map(|bandwidth| all as f64 / bandwidth * 1e9)]
 }
 
@@ -217,6 +210,7 @@ fn clocks_agree(samples: &[[Ran; 2]], overhead: f64) -> Attempt<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use metrics::Interval;
 
     fn ran(outside_us: u64, inside_us: u64) -> Ran {
         Ran { outside: Duration::from_micros(outside_us), inside_ns: inside_us * 1000, outputs: vec![] }
