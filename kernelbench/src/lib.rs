@@ -15,6 +15,7 @@ pub mod gpu;
 mod hash;
 pub mod load;
 pub mod native;
+pub mod ncu;
 pub mod profiler;
 mod recorded;
 mod simulated;

@@ -14,10 +14,11 @@ use crate::{
         process::{self, Process},
         trouble::fault,
     },
+    ncu,
     torch::{
         company::Company,
         launch::{self, ARGUMENT},
-        ncu::{self, MetricSet},
+        ncu::MetricSet,
         python::{give, own_user},
     },
 };

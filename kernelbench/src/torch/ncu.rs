@@ -1,14 +1,13 @@
-//! What did Nsight Compute read, of which kernel, and what does this GPU not have?
+//! What is Nsight Compute asked for, and what does this GPU not have of it?
 
 use super::dominant::{Dominant, Launches, dominant};
+use crate::ncu::{DURATION, Launched};
 use metrics::{Kernel, Profile, Reading, Rung};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashSet};
 
 /// `CudaForge`'s 24 metrics, and what an architecture has in the place of those it lacks.
 const CUDAFORGE24: &str = include_str!("../../../metrics/sets/cudaforge24.toml");
-/// A kernel's duration.
-const DURATION: &str = "gpu__time_duration.sum";
 
 /// A set of metrics, as its file writes it.
 #[derive(Clone, Debug, Deserialize)]
@@ -29,18 +28,6 @@ pub struct Metric {
     /// What an architecture (a compute capability) has in its place.
     #[serde(default)]
     pub nearest: BTreeMap<String, String>,
-}
-
-/// One launch: its kernel, and all that was read of it.
-#[derive(Clone, Debug)]
-pub struct Launched {
-    /// The kernel's name.
-    pub kernel: String,
-    /// The GPU's compute capability.
-    pub capability: String,
-    /// Its grid and its block, in blocks and in threads.
-    pub shape: [[u64; 3]; 2],
-    values: BTreeMap<String, (Option<f64>, String)>,
 }
 
 impl MetricSet {
@@ -117,91 +104,12 @@ impl MetricSet {
     }
 }
 
-impl Launched {
-    /// What was read under this name; `None` where nothing was.
-    #[must_use]
-    pub fn value(&self, name: &str) -> Option<f64> {
-        self.values.get(name)?.0
-    }
-
-    /// How long it took, in nanoseconds.
-    #[must_use]
-    pub fn duration_ns(&self) -> f64 {
-        let Some((Some(value), unit)) = self.values.get(DURATION) else { return 0.0 };
-        let factor = match unit.as_str() {
-            "us" | "usecond" => 1e3,
-            "ms" | "msecond" => 1e6,
-            "s" | "second" => 1e9,
-            _ => 1.0,
-        };
-        value * factor
-    }
-
-    /// It alone, as one of a call's launches.
-    #[must_use]
-    pub fn alone(&self) -> Launches {
-        let (name, ns) = (self.kernel.clone(), self.duration_ns());
-        Launches { name, shape: self.shape, count: 1, ns, facts: vec![] }
-    }
-
-    fn reading(&self, name: &str, meaning: &str) -> Reading {
-        let (value, unit) = self.values.get(name).cloned().unwrap_or_default();
-        Reading::new(name, value, &unit, meaning)
-    }
-}
-
-/// Reads what `ncu --csv --page raw` printed, with whatever else stands before the table.
-///
-/// # Errors
-///
-/// In words, where there is no table or no launch in it.
-pub fn read(printed: &str) -> Result<Vec<Launched>, String> {
-    let start = printed.find("\"ID\",\"Process ID\"").ok_or_else(|| complaint(printed))?;
-    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(&printed.as_bytes()[start..]);
-    let names = reader.headers().map_err(|e| e.to_string())?.clone();
-    let mut rows = reader.records().map_while(Result::ok).filter(|row| row.len() == names.len());
-    let units = rows.next().ok_or("the table has no row of units")?;
-    let launches: Vec<Launched> = rows.map(|row| launched(&names, &units, &row)).collect();
-    if launches.is_empty() { Err("no kernel was launched between start and stop".to_owned()) } else { Ok(launches) }
-}
-
-fn launched(names: &csv::StringRecord, units: &csv::StringRecord, row: &csv::StringRecord) -> Launched {
-    let text = |name: &str| {
-        let at = names.iter().position(|column| column == name);
-        at.and_then(|at| row.get(at)).unwrap_or_default().to_owned()
-    };
-    let (kernel, capability) = (text("Kernel Name"), text("CC"));
-    let columns = names.iter().zip(units.iter().zip(row.iter()));
-    let values = columns.map(|(name, (unit, value))| (name.to_owned(), (number(value), unit.to_owned()))).collect();
-    let shape = ["Grid Size", "Block Size"].map(|name| triple(&text(name)));
-    Launched { kernel, capability, shape, values }
-}
-
-/// Three numbers in brackets.
-fn triple(text: &str) -> [u64; 3] {
-    let mut numbers = text.trim_matches(['(', ')']).split(',').map(|part| part.trim().parse().unwrap_or(0));
-    std::array::from_fn(|_| numbers.next().unwrap_or(0))
-}
-
-/// Numbers come with thousands separators; what is not available is no number.
-fn number(text: &str) -> Option<f64> {
-    text.replace(',', "").parse().ok().filter(|value: &f64| value.is_finite())
-}
-
-/// What it said instead of a table.
-fn complaint(printed: &str) -> String {
-    let told: Vec<&str> = printed.lines().filter(|line| line.contains("==ERROR==") || line.contains("Error")).collect();
-    let last = printed.lines().rev().find(|line| !line.trim().is_empty());
-    told.first().copied().or(last).unwrap_or("it printed nothing").trim().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ncu::read;
 
     const ONE: &str = include_str!("../../tests/ncu/h200-silu-cudaforge24.csv");
-    const TWENTY: &str = include_str!("../../tests/ncu/h200-silu-20-launches.csv");
-    const TWO_KERNELS: &str = include_str!("../../tests/ncu/h200-softplus-softmax.csv");
     /// Of `ncu --query-metrics` on an H200 (Nsight Compute 2025.3.1): all names of the families that the set asks for.
     const H200: &str = include_str!("../../tests/ncu/h200-metric-names.txt");
 
@@ -258,19 +166,5 @@ mod tests {
             assert_eq!(has(&metric.name), near.is_none(), "{}", metric.name);
             assert!(near.is_none_or(|near| has(near)), "{near:?}");
         }
-    }
-
-    #[test]
-    fn many_launches_are_read_with_their_shapes_and_times() {
-        assert_eq!(read(TWENTY).unwrap().len(), 20);
-        let two = read(TWO_KERNELS).unwrap();
-        assert_eq!((two[1].shape, two[1].duration_ns()), ([[4096, 1, 1], [1024, 1, 1]], 1_043_264.0));
-    }
-
-    #[test]
-    fn what_ncu_says_instead_of_a_table_is_told() {
-        assert!(read("==ERROR== ERR_NVGPUCTRPERM\n").unwrap_err().contains("ERR_NVGPUCTRPERM"));
-        assert_eq!(number("1,234.5"), Some(1234.5));
-        assert_eq!((number("n/a"), number("nan")), (None, None));
     }
 }

@@ -3,9 +3,10 @@
 use super::{Bench, Room, Waiting, job, traced};
 use crate::{
     native::trouble::Attempt,
+    ncu::{self, Launched},
     torch::{
         dominant::{Dominant, Launches, base, dominant},
-        ncu::{self, Launched, MetricSet},
+        ncu::MetricSet,
         runner::Runner,
         session::Session,
     },
