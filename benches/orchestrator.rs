@@ -14,7 +14,7 @@ use agents::{
     event::{Event, FORMAT},
     llm::{Answer, Call, Llm, Purpose, Reply},
     log::{Log, MemoryLog},
-    planner::{Job, work},
+    planner::{Job, no_limit, work},
     policy::Policy,
     trajectory::Trajectory,
 };
@@ -79,7 +79,7 @@ fn policy() -> Policy {
 
 async fn run<W: Workshop>(workshop: W, log: Box<dyn Log>) {
     let crew = Crew::spawn(Arc::new(workshop), Arc::new(AtOnce), Arc::new(Prompts::embedded())).await;
-    let job = Job { task: task(), policy: policy(), so_far: Trajectory::default(), log };
+    let job = Job { task: task(), policy: policy(), so_far: Trajectory::default(), log, limit: no_limit() };
     assert!(work(job, &crew).await.unwrap().end.is_some());
     crew.stop().await;
 }

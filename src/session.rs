@@ -10,7 +10,7 @@ use crate::{
 use agents::{
     crew::Crew,
     llm::{AskError, Llm},
-    planner::{BrokeOff, Job, work},
+    planner::{BrokeOff, Job, no_limit, work},
     policy::Policy,
     trajectory::Trajectory,
 };
@@ -50,7 +50,8 @@ impl Session {
     pub async fn drive<W: Workshop>(self, workshop: Arc<W>) -> Result<Exit, Trouble> {
         let crew = Crew::spawn(workshop, self.llm, self.prompts).await;
         let log = Telling::new(self.log, self.voice, self.screen.clone(), self.so_far.clone(), self.policy.rounds);
-        let job = Job { task: self.task, policy: self.policy, so_far: self.so_far, log: Box::new(log) };
+        let job =
+            Job { task: self.task, policy: self.policy, so_far: self.so_far, log: Box::new(log), limit: no_limit() };
         let ended = tokio::select! {
             ended = work(job, &crew) => Some(ended),
             () = interrupted() => None,
@@ -118,7 +119,7 @@ impl Ending<'_> {
     fn explain(&self, why: &BrokeOff) -> Trouble {
         let exit = match why {
             BrokeOff::Waiting(_) | BrokeOff::Model(AskError::Waiting(_)) => Exit::Waiting,
-            BrokeOff::Model(_) | BrokeOff::RecordEnds(_) => Exit::Model,
+            BrokeOff::Model(_) | BrokeOff::RecordEnds(_) | BrokeOff::Limit(_) => Exit::Model,
             BrokeOff::Fault(_) => Exit::Machine,
             BrokeOff::Log(_) => Exit::Record,
             BrokeOff::Gone(_) => Exit::Ours,

@@ -1,15 +1,17 @@
 //! Where is a run kept?
 //!
-//! In a folder: `run.toml` says what ran, `tasks/<task>/events.jsonl` what happened, `blobs/<aa>/<hash>` every text by
+//! In a folder: `run.toml` says what ran, `batch.toml` on which tasks if on several, `tasks/<task>/events.jsonl` what happened, `blobs/<aa>/<hash>` every text by
 //! its content. A folder from elsewhere is not trusted: names and hashes cannot lead out of it, sizes have a cap, and
 //! every text is compared with its name when it is read. docs/FORMAT.md has the format.
 
+mod batch;
 mod blobs;
 mod folder;
 mod header;
 mod lock;
 mod log;
 
+pub use batch::{BatchList, Listed, Unreadable};
 pub use blobs::Blobs;
 pub use folder::RunFolder;
 pub use header::RunHeader;

@@ -8,7 +8,7 @@ use agents::{
     event::{Event, Step},
     llm::{Answer, AskError, Call, Llm, Purpose, Reply, Role, Usage},
     log::{Log, MemoryLog},
-    planner::{Job, work},
+    planner::{Job, no_limit, work},
     policy::{Decider, Policy, Profiling, Shapes, current},
     trajectory::Trajectory,
 };
@@ -127,7 +127,13 @@ fn policy(name: &str) -> Policy {
 async fn played(policy: Policy, player: Player, workshop: Arc<Simulated>) -> Ran {
     let crew = Crew::spawn(workshop, Arc::new(player), Arc::new(Prompts::embedded())).await;
     let log = MemoryLog::default();
-    let job = Job { task: task(), policy: policy.clone(), so_far: Trajectory::default(), log: Box::new(log.clone()) };
+    let job = Job {
+        task: task(),
+        policy: policy.clone(),
+        so_far: Trajectory::default(),
+        log: Box::new(log.clone()),
+        limit: no_limit(),
+    };
     let story = work(job, &crew).await.unwrap();
     crew.stop().await;
     let events = log.events();
@@ -311,6 +317,7 @@ async fn two_tasks_on_one_device_never_run_at_the_same_time() {
         policy: policy("cudaforge"),
         so_far: Trajectory::default(),
         log: Box::new(MemoryLog::default()),
+        limit: no_limit(),
     };
     let (one, two) = tokio::join!(work(job(), &crew), work(job(), &crew));
     crew.stop().await;

@@ -12,10 +12,9 @@ fn a_run_is_made_again_from_its_record_without_a_compiler_and_a_model() {
     simulated(&recorded, &[]).ended(0);
     let mut command = warpsmith(&["replay", &recorded]);
     let told = Told::of(command.env("PATH", "").current_dir(folder.path()).output().unwrap()).ended(0);
-    assert!(
-        told.out.contains(&format!("agrees with the record in all {} events", events(&recorded).len())),
-        "{told:?}"
-    );
+    // What a device was held for is another time every time.
+    let compared = events(&recorded).iter().filter(|event| event["event"] != "spent").count();
+    assert!(told.out.contains(&format!("agrees with the record in all {compared} events")), "{told:?}");
 }
 
 #[test]

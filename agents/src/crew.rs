@@ -4,14 +4,16 @@ use crate::answer::Answer;
 use crate::coder::{Coder, Write};
 use crate::device::Device;
 use crate::judge::{Consider, Judge};
+use crate::lease::{Clock, Worked};
 use crate::llm::{AskError, Llm};
 use crate::profiler::{Profiler, TakeProfile};
 use crate::tester::{Certify, Examine, FreezeSuite, Prepare, ProposeShapes, Tester};
 use kameo::{actor::ReplyRecipient, prelude::*, supervision::RestartPolicy};
 use kernelbench::{Baseline, Candidate, Case, Certificate, Evaluation, Fault, Suite, Workshop};
-use metrics::{Machine, Profile};
+use metrics::{Machine, MachineKind, Profile};
 use prompts::{Prompts, Verdict};
 use std::{sync::Arc, time::Duration};
+use tokio::sync::Semaphore;
 
 /// An actor that panics is built anew this often within a minute; then the run breaks off.
 const RESTARTS: u32 = 20;
@@ -24,7 +26,7 @@ pub struct Crew {
     /// Judges.
     pub judge: ReplyRecipient<Consider, Answer<Verdict>, AskError>,
     /// Profiles.
-    pub profiler: ReplyRecipient<TakeProfile, Result<Profile, String>, Fault>,
+    pub profiler: ReplyRecipient<TakeProfile, Worked<Result<Profile, String>>, Fault>,
     /// Tests.
     pub tester: Testing,
     /// Suggests to the Planner itself, and proposes steps.
@@ -44,20 +46,43 @@ pub struct Testing {
     /// Make the suite.
     pub suite: ReplyRecipient<FreezeSuite, (Suite, Vec<String>), Fault>,
     /// Examine the reference.
-    pub prepare: ReplyRecipient<Prepare, Baseline, Fault>,
+    pub prepare: ReplyRecipient<Prepare, Worked<Baseline>, Fault>,
     /// Examine a candidate.
-    pub examine: ReplyRecipient<Examine, Evaluation, Fault>,
+    pub examine: ReplyRecipient<Examine, Worked<Evaluation>, Fault>,
     /// Examine the best anew.
-    pub certify: ReplyRecipient<Certify, Certificate, Fault>,
+    pub certify: ReplyRecipient<Certify, Worked<Certificate>, Fault>,
+}
+
+/// A workshop and how it is shared.
+pub struct Place<W: Workshop> {
+    /// Where candidates are built and run.
+    pub workshop: Arc<W>,
+    /// Its device's name in leases: `cuda:0`, `cpu`.
+    pub device: String,
+    /// How many candidates may be under way at once, from the build on until the device gives them back.
+    pub builds: usize,
 }
 
 impl Crew {
-    /// Hires everyone for this workshop.
+    /// Hires everyone for this workshop, where one task at a time is worked on.
     pub async fn spawn<W: Workshop>(workshop: Arc<W>, llm: Arc<dyn Llm>, prompts: Arc<Prompts>) -> Self {
+        let device = match workshop.machine().kind {
+            MachineKind::Cpu => "cpu",
+            MachineKind::Gpu => "gpu",
+            MachineKind::Simulated => "simulated",
+        };
+        let device = device.to_owned();
+        Self::at(Place { workshop, device, builds: Semaphore::MAX_PERMITS }, llm, prompts).await
+    }
+
+    /// Hires everyone for this place.
+    pub async fn at<W: Workshop>(place: Place<W>, llm: Arc<dyn Llm>, prompts: Arc<Prompts>) -> Self {
+        let Place { workshop, device: name, builds } = place;
+        let builds = Arc::new(Semaphore::new(builds.max(1)));
         let boss = Supervisor::spawn(Supervisor);
         let device = hire(&boss, {
-            let workshop = workshop.clone();
-            move || Device::new(workshop.clone())
+            let (workshop, clock) = (workshop.clone(), Clock::set());
+            move || Device::new(workshop.clone(), name.clone(), clock)
         })
         .await;
         let coder = hire(&boss, {
@@ -71,8 +96,8 @@ impl Crew {
         })
         .await;
         let profiler = hire(&boss, {
-            let (workshop, device) = (workshop.clone(), device.clone());
-            move || Profiler { workshop: workshop.clone(), device: device.clone() }
+            let (workshop, device, builds) = (workshop.clone(), device.clone(), builds.clone());
+            move || Profiler { workshop: workshop.clone(), device: device.clone(), builds: builds.clone() }
         })
         .await;
         let tester = hire(&boss, {
@@ -82,6 +107,7 @@ impl Crew {
                 device: device.clone(),
                 llm: llm.clone(),
                 prompts: prompts.clone(),
+                builds: builds.clone(),
             }
         })
         .await;

@@ -1,5 +1,6 @@
 //! One device. Its mailbox is the lease: timing must be alone, so one job at a time is the point.
 
+use crate::lease::{Clock, Lease, Leased};
 use kameo::prelude::*;
 use kernelbench::{
     Baseline, Built, Candidate, CandidateId, Certificate, Evaluation, Failure, Fault, Hash, Suite, Task, TimingPlan,
@@ -61,13 +62,20 @@ pub struct CertifyCandidate {
 #[derive(Actor)]
 pub struct Device<W: Workshop> {
     workshop: Arc<W>,
+    name: String,
+    clock: Clock,
     verified: HashMap<(CandidateId, Hash), Verified>,
 }
 
 impl<W: Workshop> Device<W> {
-    /// The device of this workshop.
-    pub fn new(workshop: Arc<W>) -> Self {
-        Self { workshop, verified: HashMap::new() }
+    /// The device of this workshop, by its name, with the clock that its leases are read off.
+    pub fn new(workshop: Arc<W>, name: String, clock: Clock) -> Self {
+        Self { workshop, name, clock, verified: HashMap::new() }
+    }
+
+    fn leased<T>(&self, from_us: i64, result: T) -> Leased<T> {
+        let lease = Lease { device: self.name.clone(), from_us, checked_us: None, until_us: self.clock.now_us() };
+        Leased { result, lease }
     }
 
     async fn verify(&mut self, task: &Task, built: Built, suite: &Suite) -> Result<Result<Verified, Failure>, Fault> {
@@ -87,47 +95,57 @@ impl<W: Workshop> Device<W> {
 }
 
 impl<W: Workshop> Message<CheckAndTime> for Device<W> {
-    type Reply = Result<Evaluation, Fault>;
+    type Reply = Result<Leased<Evaluation>, Fault>;
 
     async fn handle(&mut self, job: CheckAndTime, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let from_us = self.clock.now_us();
         let CheckAndTime { task, built, suite, plan } = job;
         // Checked anew each time it is offered, whatever was found before.
         self.verified.remove(&(built.candidate().id(), suite.id()));
         let verified = match self.verify(&task, built, &suite).await? {
             Ok(verified) => verified,
-            Err(failure) => return Ok(Evaluation::Failed(failure)),
+            Err(failure) => return Ok(self.leased(from_us, Evaluation::Failed(failure))),
         };
-        Ok(match self.workshop.time(&task, &verified, &suite, &plan).await? {
-            Ok(timed) => Evaluation::Passed(timed),
-            Err(failure) => Evaluation::Failed(failure),
-        })
+        let checked_us = self.clock.now_us();
+        let mut leased = match self.workshop.time(&task, &verified, &suite, &plan).await? {
+            Ok(timed) => self.leased(from_us, Evaluation::Passed(timed)),
+            Err(failure) => self.leased(from_us, Evaluation::Failed(failure)),
+        };
+        leased.lease.checked_us = Some(checked_us);
+        Ok(leased)
     }
 }
 
 impl<W: Workshop> Message<RunProfiler> for Device<W> {
-    type Reply = Result<Result<Profile, String>, Fault>;
+    type Reply = Result<Leased<Result<Profile, String>>, Fault>;
 
     async fn handle(&mut self, job: RunProfiler, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let from_us = self.clock.now_us();
         let RunProfiler { task, built, suite } = job;
-        match self.verify(&task, built, &suite).await? {
-            Ok(verified) => self.workshop.profile(&task, &verified, &suite).await.map(Ok),
-            Err(failure) => Ok(Err(format!("not measured: {failure}"))),
-        }
+        let profile = match self.verify(&task, built, &suite).await? {
+            Ok(verified) => Ok(self.workshop.profile(&task, &verified, &suite).await?),
+            Err(failure) => Err(format!("not measured: {failure}")),
+        };
+        Ok(self.leased(from_us, profile))
     }
 }
 
 impl<W: Workshop> Message<PrepareReference> for Device<W> {
-    type Reply = Result<Baseline, Fault>;
+    type Reply = Result<Leased<Baseline>, Fault>;
 
     async fn handle(&mut self, job: PrepareReference, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        self.workshop.prepare(&job.task, &job.suite, &job.plan).await
+        let from_us = self.clock.now_us();
+        let baseline = self.workshop.prepare(&job.task, &job.suite, &job.plan).await?;
+        Ok(self.leased(from_us, baseline))
     }
 }
 
 impl<W: Workshop> Message<CertifyCandidate> for Device<W> {
-    type Reply = Result<Certificate, Fault>;
+    type Reply = Result<Leased<Certificate>, Fault>;
 
     async fn handle(&mut self, job: CertifyCandidate, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        self.workshop.certify(&job.task, &job.candidate, &job.plan).await
+        let from_us = self.clock.now_us();
+        let certificate = self.workshop.certify(&job.task, &job.candidate, &job.plan).await?;
+        Ok(self.leased(from_us, certificate))
     }
 }

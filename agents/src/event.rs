@@ -2,6 +2,7 @@
 //!
 //! Everything that is ever known of a run is a fold of these. On disk an event is one line of JSON (docs/FORMAT.md).
 
+use crate::lease::{Lease, Work};
 use crate::llm::{CallId, Role, Usage};
 use kernelbench::{Baseline, CandidateId, Certificate, Evaluation, Hash, Suite};
 use metrics::{Machine, Profile};
@@ -82,6 +83,40 @@ pub enum End {
     RecordEnds,
     /// The Planner proposed to stop, and the policy let it.
     Stopped,
+    /// The task's limit on tokens was reached.
+    TaskTokens,
+    /// The task's limit on dollars.
+    TaskUsd,
+    /// The task's limit on wall time.
+    TaskSeconds,
+    /// The task's limit on time that devices were held.
+    TaskGpuSeconds,
+    /// The whole run's limit on tokens.
+    Tokens,
+    /// The whole run's limit on dollars.
+    Usd,
+    /// The whole run's limit on wall time.
+    Seconds,
+    /// The whole run's limit on time that devices were held.
+    GpuSeconds,
+}
+
+impl End {
+    /// The limit that was reached, by the name of its setting; `None` where the work ended by itself.
+    #[must_use]
+    pub fn limit(self) -> Option<&'static str> {
+        Some(match self {
+            Self::OutOfRounds | Self::RecordEnds | Self::Stopped => return None,
+            Self::TaskTokens => "task_tokens",
+            Self::TaskUsd => "task_usd",
+            Self::TaskSeconds => "task_seconds",
+            Self::TaskGpuSeconds => "task_gpu_seconds",
+            Self::Tokens => "tokens",
+            Self::Usd => "usd",
+            Self::Seconds => "seconds",
+            Self::GpuSeconds => "gpu_seconds",
+        })
+    }
 }
 
 /// What happened to one task.
@@ -168,6 +203,15 @@ pub enum Event {
         proposal: String,
         /// Whether the policy took it; otherwise its own rule decided.
         taken: bool,
+    },
+    /// The reference or a candidate was worked on. Comes before what that came to.
+    Spent {
+        /// What was done.
+        work: Work,
+        /// Building, before the device was asked for, in milliseconds.
+        build_ms: Option<u64>,
+        /// Who held which device, from when to when; nobody where it did not come to that.
+        lease: Option<Lease>,
     },
     /// The Profiler looked at the base.
     Profiled {

@@ -8,6 +8,7 @@ pub mod crew;
 pub mod device;
 pub mod event;
 pub mod judge;
+pub mod lease;
 pub mod llm;
 pub mod log;
 pub mod notebook;

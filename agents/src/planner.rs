@@ -5,6 +5,7 @@ mod talk;
 
 use crate::crew::Crew;
 use crate::event::{End, Event, FORMAT, Step};
+use crate::lease::{Work, Worked};
 use crate::llm::{AskError, Purpose, Role};
 use crate::log::{Log, LogError};
 use crate::notebook::Notebook;
@@ -30,6 +31,18 @@ pub struct Job {
     pub so_far: Trajectory,
     /// Where it is written down.
     pub log: Box<dyn Log>,
+    /// Whether a limit is reached; asked before each round and each model call. What is under way then is finished, and
+    /// the best candidate is certified.
+    pub limit: Limit,
+}
+
+/// Whether a limit is reached, by what has happened and by what it knows itself, and which.
+pub type Limit = Arc<dyn Fn(&Trajectory) -> Option<End> + Send + Sync>;
+
+/// No limit but the policy's rounds.
+#[must_use]
+pub fn no_limit() -> Limit {
+    Arc::new(|_| None)
 }
 
 /// Why a run broke off. No candidate is to blame for any of these, and [`work`] goes on from the record.
@@ -44,6 +57,9 @@ pub enum BrokeOff {
     /// The record that answers holds no more replies: an end, not an accident.
     #[error("{0}")]
     RecordEnds(String),
+    /// A limit is reached: an end, not an accident.
+    #[error("a limit is reached: {}", .0.limit().unwrap_or("rounds"))]
+    Limit(End),
     /// The machine.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -84,6 +100,7 @@ struct Loop {
     policy: Policy,
     crew: Crew,
     book: Notebook,
+    limit: Limit,
 }
 
 impl Loop {
@@ -92,6 +109,7 @@ impl Loop {
         self.open().await?;
         let end = match self.rounds().await {
             Err(BrokeOff::RecordEnds(_)) => End::RecordEnds,
+            Err(BrokeOff::Limit(end)) => end,
             end => end?,
         };
         self.certify().await?;
@@ -122,7 +140,8 @@ impl Loop {
         }
         if self.book.so_far().baseline.is_none() {
             let prepare = Prepare { task: self.task.clone(), suite: self.suite(), plan: self.policy.timing };
-            let baseline = asked(&self.crew.tester.prepare, prepare).await?;
+            let worked = asked(&self.crew.tester.prepare, prepare).await?;
+            let baseline = self.note_spent(Work::Prepare, worked)?;
             self.note(Event::Prepared { baseline })?;
         }
         Ok(())
@@ -155,7 +174,7 @@ impl Loop {
         match told.await {
             Ok(Told::Read(cases)) => Ok(Some(cases)),
             // Without a proposal there are still the task's own cases.
-            Ok(Told::Unreadable(_) | Told::PassedOver) | Err(BrokeOff::RecordEnds(_)) => Ok(None),
+            Ok(Told::Unreadable(_) | Told::PassedOver) | Err(BrokeOff::RecordEnds(_) | BrokeOff::Limit(_)) => Ok(None),
             Err(err) => Err(err),
         }
     }
@@ -170,6 +189,9 @@ impl Loop {
             return Ok(ControlFlow::Continue(open.step.clone()));
         }
         let rule = policy::next(&self.book.so_far(), &self.policy);
+        if rule.is_continue() {
+            self.within_limits()?;
+        }
         // A first step leaves no choice.
         let free = self.book.so_far().finished().next().is_some() && rule.is_continue();
         if self.policy.planner == Decider::Rule || !free {
@@ -184,7 +206,8 @@ impl Loop {
             let Some(best) = self.book.so_far().best() else { break };
             let candidate = self.book.candidate(&best.candidate)?;
             let certify = Certify { task: self.task.clone(), candidate, plan: self.policy.timing };
-            let certificate = asked(&self.crew.tester.certify, certify).await?;
+            let worked = asked(&self.crew.tester.certify, certify).await?;
+            let certificate = self.note_spent(Work::Certify, worked)?;
             self.note(Event::Certified { certificate })?;
         }
         Ok(())
@@ -192,6 +215,17 @@ impl Loop {
 
     fn note(&mut self, event: Event) -> Result<(), BrokeOff> {
         Ok(self.book.note(event)?)
+    }
+
+    /// Notes what a job took, and gives what it came to.
+    fn note_spent<T>(&mut self, work: Work, worked: Worked<T>) -> Result<T, BrokeOff> {
+        let Worked { result, build_ms, lease } = worked;
+        self.note(Event::Spent { work, build_ms, lease })?;
+        Ok(result)
+    }
+
+    fn within_limits(&self) -> Result<(), BrokeOff> {
+        (self.limit)(&self.book.so_far()).map_or(Ok(()), |end| Err(BrokeOff::Limit(end)))
     }
 }
 
@@ -212,7 +246,7 @@ impl Planner {
     fn new(job: Job, crew: Crew) -> (Self, oneshot::Receiver<Result<Trajectory, BrokeOff>>) {
         let (done, result) = oneshot::channel();
         let (book, so_far) = Notebook::new(job.log, job.so_far);
-        let work = Loop { task: Arc::new(job.task), policy: job.policy, crew, book };
+        let work = Loop { task: Arc::new(job.task), policy: job.policy, crew, book, limit: job.limit };
         (Self { work: Some((work, done)), so_far }, result)
     }
 }

@@ -1,12 +1,14 @@
 //! The Profiler: a candidate that passed in, a profile out.
 
 use crate::device::{Device, RunProfiler};
+use crate::lease::Worked;
 use crate::tester::fault;
 use kameo::prelude::*;
 use kernelbench::{Candidate, Fault, Suite, Task, Workshop};
 use metrics::Profile;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use tokio::{sync::Semaphore, time::Instant};
 
 /// Say where the time goes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,20 +28,31 @@ pub struct Profiler<W: Workshop> {
     pub workshop: Arc<W>,
     /// Runs.
     pub device: ActorRef<Device<W>>,
+    /// As the Tester's.
+    pub builds: Arc<Semaphore>,
 }
 
 impl<W: Workshop> Message<TakeProfile> for Profiler<W> {
     /// The inner error says why nothing was measured.
-    type Reply = DelegatedReply<Result<Result<Profile, String>, Fault>>;
+    type Reply = DelegatedReply<Result<Worked<Result<Profile, String>>, Fault>>;
 
     async fn handle(&mut self, job: TakeProfile, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        let (workshop, device) = (self.workshop.clone(), self.device.clone());
+        let (workshop, device, builds) = (self.workshop.clone(), self.device.clone(), self.builds.clone());
         ctx.spawn(async move {
             let TakeProfile { task, candidate, suite } = job;
-            match workshop.build(&task, &candidate).await? {
-                Ok(built) => device.ask(RunProfiler { task, built, suite }).await.map_err(fault),
-                Err(failure) => Ok(Err(format!("not measured: {failure}"))),
-            }
+            let _turn = builds.acquire().await;
+            let began = Instant::now();
+            let built = workshop.build(&task, &candidate).await?;
+            let build_ms = Some(began.elapsed().as_millis() as u64);
+            let built = match built {
+                Ok(built) => built,
+                Err(failure) => {
+                    let result = Err(format!("not measured: {failure}"));
+                    return Ok(Worked { result, build_ms, lease: None });
+                }
+            };
+            let leased = device.ask(RunProfiler { task, built, suite }).await.map_err(fault)?;
+            Ok(Worked { build_ms, ..leased.into() })
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::answer::{self, Answer, Earlier};
 use crate::device::{CertifyCandidate, CheckAndTime, Device, PrepareReference};
+use crate::lease::Worked;
 use crate::llm::{AskError, CallId, Llm};
 use kameo::{error::SendError, prelude::*};
 use kernelbench::{
@@ -11,6 +12,7 @@ use kernelbench::{
 use prompts::Prompts;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use tokio::{sync::Semaphore, time::Instant};
 
 /// Shapes that a model is asked for (CudaForge, Appendix B).
 const SHAPES: usize = 10;
@@ -87,6 +89,8 @@ pub struct Tester<W: Workshop> {
     pub workshop: Arc<W>,
     /// Runs.
     pub device: ActorRef<Device<W>>,
+    /// How many candidates may be under way at once, from the build on until the device gives them back.
+    pub builds: Arc<Semaphore>,
 }
 
 impl<W: Workshop> Message<ProposeShapes> for Tester<W> {
@@ -114,38 +118,48 @@ impl<W: Workshop> Message<FreezeSuite> for Tester<W> {
 }
 
 impl<W: Workshop> Message<Prepare> for Tester<W> {
-    type Reply = DelegatedReply<Result<Baseline, Fault>>;
+    type Reply = DelegatedReply<Result<Worked<Baseline>, Fault>>;
 
     async fn handle(&mut self, ask: Prepare, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
         let device = self.device.clone();
         let Prepare { task, suite, plan } = ask;
-        ctx.spawn(async move { device.ask(PrepareReference { task, suite, plan }).await.map_err(fault) })
+        ctx.spawn(
+            async move { device.ask(PrepareReference { task, suite, plan }).await.map(Worked::from).map_err(fault) },
+        )
     }
 }
 
 impl<W: Workshop> Message<Examine> for Tester<W> {
-    type Reply = DelegatedReply<Result<Evaluation, Fault>>;
+    type Reply = DelegatedReply<Result<Worked<Evaluation>, Fault>>;
 
     async fn handle(&mut self, ask: Examine, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        let (workshop, device) = (self.workshop.clone(), self.device.clone());
+        let (workshop, device, builds) = (self.workshop.clone(), self.device.clone(), self.builds.clone());
         ctx.spawn(async move {
             let Examine { task, candidate, suite, plan } = ask;
+            let _turn = builds.acquire().await;
             // Building needs no device, so it waits for none.
-            match workshop.build(&task, &candidate).await? {
-                Ok(built) => device.ask(CheckAndTime { task, built, suite, plan }).await.map_err(fault),
-                Err(failure) => Ok(Evaluation::Failed(failure)),
-            }
+            let began = Instant::now();
+            let built = workshop.build(&task, &candidate).await?;
+            let build_ms = Some(began.elapsed().as_millis() as u64);
+            let built = match built {
+                Ok(built) => built,
+                Err(failure) => return Ok(Worked { result: Evaluation::Failed(failure), build_ms, lease: None }),
+            };
+            let leased = device.ask(CheckAndTime { task, built, suite, plan }).await.map_err(fault)?;
+            Ok(Worked { build_ms, ..leased.into() })
         })
     }
 }
 
 impl<W: Workshop> Message<Certify> for Tester<W> {
-    type Reply = DelegatedReply<Result<Certificate, Fault>>;
+    type Reply = DelegatedReply<Result<Worked<Certificate>, Fault>>;
 
     async fn handle(&mut self, ask: Certify, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
         let device = self.device.clone();
         let Certify { task, candidate, plan } = ask;
-        ctx.spawn(async move { device.ask(CertifyCandidate { task, candidate, plan }).await.map_err(fault) })
+        ctx.spawn(async move {
+            device.ask(CertifyCandidate { task, candidate, plan }).await.map(Worked::from).map_err(fault)
+        })
     }
 }
 

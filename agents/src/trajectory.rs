@@ -99,6 +99,8 @@ pub struct Trajectory {
     pub proposals: BTreeMap<u32, (String, bool)>,
     /// Certificates, in order: at most the last certifies.
     pub certificates: Vec<Certificate>,
+    /// How long devices were held for it, in microseconds.
+    pub leased_us: u64,
     /// Why it broke off, if it did and was not resumed.
     pub broke_off: Option<String>,
     /// Why it ended, if it has.
@@ -179,6 +181,7 @@ impl Trajectory {
             Event::Certified { certificate } => self.certificates.push(certificate),
             Event::BrokeOff { why } => self.broke_off = Some(why),
             Event::Ended { end } => self.end = Some(end),
+            Event::Spent { lease, .. } => self.leased_us += lease.map_or(0, |lease| lease.us()),
             Event::Asked { .. } => {}
             in_round => {
                 if let Some(round) = self.rounds.last_mut() {

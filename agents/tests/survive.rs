@@ -73,7 +73,7 @@ fn remembering(log: &MemoryLog, inner: Arc<Scripted>) -> Remembering {
 
 /// What a run comes to, without the places where it was broken off.
 fn essence(log: &MemoryLog) -> Vec<Event> {
-    let passing = |event: &Event| matches!(event, Event::Asked { .. } | Event::Misread { .. });
+    let passing = |event: &Event| matches!(event, Event::Asked { .. } | Event::Misread { .. } | Event::Spent { .. });
     log.events().into_iter().filter(|event| !passing(event)).collect()
 }
 
@@ -192,7 +192,10 @@ async fn an_actor_that_panics_is_built_anew_and_no_recorded_round_is_lost() {
     assert!(go_on(Arc::new(panicking(usize::MAX)), llm.clone(), four_rounds(), &log).await.is_err());
     let llm = Arc::new(remembering(&log, llm));
     go_on(Arc::new(Simulated::new()), llm, four_rounds(), &log).await.unwrap();
-    let ended = log.events().into_iter().filter(|event| !matches!(event, Event::BrokeOff { .. } | Event::Asked { .. }));
+    let ended = log
+        .events()
+        .into_iter()
+        .filter(|event| !matches!(event, Event::BrokeOff { .. } | Event::Asked { .. } | Event::Spent { .. }));
     let misread = |event: &Event| matches!(event, Event::Misread { .. });
     assert_eq!(ended.filter(|event| !misread(event)).collect::<Vec<_>>(), essence(&unbroken().await));
 }

@@ -44,11 +44,11 @@ async fn run(name: &str, rounds: u32, entries: impl IntoIterator<Item = Entry>) 
 async fn a_candidate_that_does_not_build_is_mended_then_made_faster_then_certified() {
     let entries = [coder("build-error"), judge(FIX), coder("us=80"), judge(OPTIMIZATION), coder("us=40")];
     let (log, _) = run("cudaforge", 3, entries).await;
-    let expected = "opened suite-frozen prepared \
-        began asked answered wrote evaluated \
-        began asked answered judged asked answered wrote evaluated \
-        began profiled asked answered judged asked answered wrote evaluated \
-        certified ended";
+    let expected = "opened suite-frozen spent prepared \
+        began asked answered wrote spent evaluated \
+        began asked answered judged asked answered wrote spent evaluated \
+        began spent profiled asked answered judged asked answered wrote spent evaluated \
+        spent certified ended";
     assert_eq!(names(&log.events()).join(" "), expected);
     assert_eq!(steps(&log.events()), ["seed", "fix", "optimize"]);
     let trajectory: warpsmith_agents::trajectory::Trajectory = log.events().into_iter().collect();

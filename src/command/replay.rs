@@ -13,7 +13,7 @@ use agents::{
     event::Event,
     llm::replay::Replay,
     log::MemoryLog,
-    planner::{Job, work},
+    planner::{Job, Limit, work},
     trajectory::Trajectory,
 };
 use kernelbench::{Hash, Recorded};
@@ -62,25 +62,34 @@ pub(super) fn replay(arguments: &ReplayArgs) -> Result<Exit, Trouble> {
 async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Trouble> {
     let (task, policy) = opened(record)?;
     let replies = Replay::new("the record", recall::answers(record)?, false);
-    let log = MemoryLog::default();
+    let (log, limit) = (MemoryLog::default(), as_recorded(record));
     let found = recall::findings(record.events());
     let (machine, findings) = found.ok_or_else(|| Trouble::record("the record holds no event"))?;
     let workshop = Arc::new(Recorded::new(machine, findings));
     let crew = Crew::spawn(workshop, Arc::new(replies), Arc::new(prompts)).await;
-    let job = Job { task, policy, so_far: Trajectory::default(), log: Box::new(log.clone()) };
+    let job = Job { task, policy, so_far: Trajectory::default(), log: Box::new(log.clone()), limit };
     // However it ends, the events say how far it came; that is what is compared.
     let _ = work(job, &crew).await;
     crew.stop().await;
     Ok(log.events())
 }
 
-/// The events without what is different every time: who says it answers, waiting times, and where the run was interrupted;
+/// A limit ends the replay where one ended the record: after as many rounds and answers.
+fn as_recorded(record: &Record) -> Limit {
+    let whole: Trajectory = record.events().collect();
+    let counts = |story: &Trajectory| (story.rounds.len(), story.answers().count());
+    let (end, last) = (whole.end.filter(|end| end.limit().is_some()), counts(&whole));
+    Arc::new(move |so_far| end.filter(|_| counts(so_far) >= last))
+}
+
+/// The events without what is different every time: who says it answers, waiting times, what a
+/// device was held for, and where the run was interrupted;
 /// and without the prompts, where these templates cannot make them again.
 fn comparable(events: impl IntoIterator<Item = Event>, same_words: bool) -> Vec<Event> {
     let mut kept: Vec<Event> = vec![];
     for event in events {
         match event {
-            Event::BrokeOff { .. } => {}
+            Event::BrokeOff { .. } | Event::Spent { .. } => {}
             Event::Opened { format, task, name, policy, machine, .. } => {
                 kept.push(Event::Opened { format, task, name, policy, machine, model: String::new() });
             }

@@ -33,8 +33,12 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
             vec![format!("  no candidate: the {} gave no readable reply ({})", role.name(), plain(why))]
         }
         Event::BrokeOff { why } => vec![String::new(), format!("broke off: {}", plain(why))],
-        Event::Ended { end } => vec![String::new(), ended(*end).to_owned()],
-        Event::Opened { .. } | Event::Asked { .. } | Event::Answered { .. } | Event::Certified { .. } => vec![],
+        Event::Ended { end } => vec![String::new(), ended(*end)],
+        Event::Opened { .. }
+        | Event::Asked { .. }
+        | Event::Answered { .. }
+        | Event::Spent { .. }
+        | Event::Certified { .. } => vec![],
     }
 }
 
@@ -190,12 +194,14 @@ fn failed(failure: &Failure) -> String {
     plain(&format!("failed: {failure}{}", detail.or(mismatch).unwrap_or_default()))
 }
 
-fn ended(end: End) -> &'static str {
-    match end {
+fn ended(end: End) -> String {
+    let words = match end {
         End::OutOfRounds => "ended: no rounds left",
         End::RecordEnds => "ended: the record that answers in the model's place holds no further reply",
         End::Stopped => "ended: the Planner proposed to stop",
-    }
+        limit => return format!("ended: the limit {} is reached", limit.limit().unwrap_or_default()),
+    };
+    words.to_owned()
 }
 
 /// A text from outside on one line, without anything that a terminal would obey.

@@ -110,16 +110,18 @@ fn facts(input: &ReportInput) -> Vec<Fact> {
         facts.push(fact("Began", &when.unwrap_or_default()));
         facts.push(fact("Took", &quantity::wait(u64::try_from(last.at_ms - first.at_ms).unwrap_or(0))));
     }
-    facts.extend(story.end.map(|end| fact("Ended", describe(end))));
+    facts.extend(story.end.map(|end| fact("Ended", &describe(end))));
     facts
 }
 
-fn describe(end: End) -> &'static str {
-    match end {
+fn describe(end: End) -> String {
+    let words = match end {
         End::OutOfRounds => "after all rounds that the policy allows",
         End::RecordEnds => "where the record that answered ends",
         End::Stopped => "when the Planner proposed to stop",
-    }
+        limit => return format!("at the limit {}", limit.limit().unwrap_or_default()),
+    };
+    words.to_owned()
 }
 
 fn policy(input: &ReportInput) -> Option<Policy> {

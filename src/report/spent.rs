@@ -3,6 +3,7 @@
 use crate::quantity;
 use agents::{
     event::{Event, Line},
+    lease::Work,
     llm::{CallId, Role, Usage},
 };
 use serde::Serialize;
@@ -65,6 +66,12 @@ fn span(before: &Line, after: &Line) -> (Activity, u64) {
     let activity = match (&before.event, &after.event) {
         (Event::BrokeOff { .. }, _) => Activity::Away,
         (_, Event::Answered { call, .. }) | (Event::Asked { call, .. }, _) => Activity::Model(call.role),
+        (_, Event::Spent { work, .. }) => match work {
+            Work::Prepare => Activity::Reference,
+            Work::Examine => Activity::Examine,
+            Work::Profile => Activity::Profile,
+            Work::Certify => Activity::Certify,
+        },
         (_, Event::Prepared { .. }) => Activity::Reference,
         (_, Event::Evaluated { .. }) => Activity::Examine,
         (_, Event::Profiled { .. }) => Activity::Profile,

@@ -2,6 +2,7 @@
 
 use super::{
     StoreError,
+    batch::{self, BatchList},
     blobs::Blobs,
     header::RunHeader,
     is_a_plain_name,
@@ -13,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The folder of one run: `run.toml`, `tasks/<task>/events.jsonl`, `blobs/`, `report.html`, `warpsmith.log`.
+/// The folder of one run: `run.toml`, for several tasks `batch.toml`, `tasks/<task>/events.jsonl`, `blobs/`, `report.html`, `warpsmith.log`.
 #[derive(Clone, Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -27,6 +28,27 @@ impl RunFolder {
     ///
     /// If it holds something, or cannot be made.
     pub fn create(path: &Path, header: &RunHeader) -> Result<Self, StoreError> {
+        Self::create_filled(path, header, |_| Ok(None))
+    }
+
+    /// The same for a run of several tasks: `list` keeps their texts and gives the list of them.
+    ///
+    /// # Errors
+    ///
+    /// If it holds something, or cannot be made.
+    pub fn create_batch(
+        path: &Path,
+        header: &RunHeader,
+        list: impl FnOnce(&Blobs) -> Result<BatchList, StoreError>,
+    ) -> Result<Self, StoreError> {
+        Self::create_filled(path, header, |blobs| list(blobs).map(Some))
+    }
+
+    fn create_filled(
+        path: &Path,
+        header: &RunHeader,
+        list: impl FnOnce(&Blobs) -> Result<Option<BatchList>, StoreError>,
+    ) -> Result<Self, StoreError> {
         if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
             let why = "there is something in this folder already; name an empty or a new one, or continue a run with `warpsmith resume`";
             return Err(StoreError::damaged(path, why));
@@ -35,6 +57,8 @@ impl RunFolder {
         let name = whole.file_name().unwrap_or_default().to_string_lossy();
         let beside = whole.with_file_name(format!(".{name}.{}.part", std::process::id()));
         let made = Self::fill(&beside, header)
+            .and_then(|()| list(&Blobs::at(beside.join("blobs"))))
+            .and_then(|list| list.map_or(Ok(()), |list| list.write(&beside.join(batch::FILE))))
             .and_then(|()| fs::rename(&beside, path).map_err(|e| StoreError::system("make the run's folder", path, e)));
         if made.is_err() {
             let _ = fs::remove_dir_all(&beside);
@@ -95,6 +119,16 @@ impl RunFolder {
     /// If it cannot be read.
     pub fn header(&self) -> Result<RunHeader, StoreError> {
         RunHeader::read(&self.path.join("run.toml"))
+    }
+
+    /// Its list of tasks, if it is a run of several.
+    ///
+    /// # Errors
+    ///
+    /// If there is one and it cannot be read.
+    pub fn batch(&self) -> Result<Option<BatchList>, StoreError> {
+        let path = self.path.join(batch::FILE);
+        if path.exists() { BatchList::read(&path).map(Some) } else { Ok(None) }
     }
 
     /// The texts of all its tasks.

@@ -6,6 +6,7 @@ use crate::answer;
 use crate::coder::{Assignment, Write};
 use crate::event::{End, Event, Step};
 use crate::judge::{Consider, Evidence};
+use crate::lease::Work;
 use crate::llm::{Purpose, Role};
 use crate::policy::{self, Memory};
 use crate::profiler::TakeProfile;
@@ -85,7 +86,8 @@ impl Loop {
             Evaluation::Failed(failure) => Err(format!("not measured: {failure}")),
             Evaluation::Passed(_) => {
                 let (task, candidate, suite) = (self.task.clone(), base.candidate.clone(), self.suite());
-                asked(&self.crew.profiler, TakeProfile { task, candidate, suite }).await?
+                let worked = asked(&self.crew.profiler, TakeProfile { task, candidate, suite }).await?;
+                self.note_spent(Work::Profile, worked)?
             }
         };
         self.note(Event::Profiled { candidate: base.candidate.id(), profile: profile.clone() })?;
@@ -209,7 +211,8 @@ impl Loop {
     async fn examine(&mut self, candidate: Candidate) -> Result<(), BrokeOff> {
         let (task, suite, plan) = (self.task.clone(), self.suite(), self.policy.timing);
         let id = candidate.id();
-        let evaluation = asked(&self.crew.tester.examine, Examine { task, candidate, suite, plan }).await?;
+        let worked = asked(&self.crew.tester.examine, Examine { task, candidate, suite, plan }).await?;
+        let evaluation = self.note_spent(Work::Examine, worked)?;
         self.note(Event::Evaluated { candidate: id, evaluation })
     }
 

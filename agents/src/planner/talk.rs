@@ -78,6 +78,7 @@ impl Loop {
             let call = CallId { task: self.task.name.clone(), round, role, purpose, attempt };
             let known = answered(&self.book.so_far(), &call);
             if !known {
+                self.within_limits()?;
                 self.note(Event::Asked { call: call.clone() })?;
             }
             let answer = match ask(call.clone(), earlier.take()).await {

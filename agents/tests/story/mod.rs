@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use warpsmith_agents::crew::Crew;
 use warpsmith_agents::llm::Llm;
 use warpsmith_agents::log::MemoryLog;
-use warpsmith_agents::planner::{BrokeOff, Job, work};
+use warpsmith_agents::planner::{BrokeOff, Job, no_limit, work};
 use warpsmith_agents::policy::{Policy, Shapes};
 use warpsmith_agents::trajectory::Trajectory;
 
@@ -73,7 +73,7 @@ pub(crate) async fn go_on<W: Workshop>(
 ) -> Result<Trajectory, BrokeOff> {
     let crew = Crew::spawn(workshop, llm, Arc::new(Prompts::embedded())).await;
     let so_far: Trajectory = log.events().into_iter().collect();
-    let result = work(Job { task: task(), policy, so_far, log: Box::new(log.clone()) }, &crew).await;
+    let result = work(Job { task: task(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() }, &crew).await;
     crew.stop().await;
     result
 }
