@@ -1,5 +1,9 @@
 //! What can be asked of the program?
 
+mod metrics;
+
+pub use self::metrics::{Metrics, MetricsShowArgs};
+
 use crate::exit::Exit;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -58,6 +62,9 @@ pub enum Command {
     /// List the prompt templates, or print one.
     #[command(after_help = "Examples:\n  warpsmith prompts\n  warpsmith prompts seed")]
     Prompts(NameArgs),
+    /// Which metrics tell a fast kernel from a slow one: choose a set from profiles, score it, show it.
+    #[command(subcommand)]
+    Metrics(Metrics),
     /// Print the settings in force and where each comes from.
     #[command(after_help = "Examples:\n  warpsmith config\n  warpsmith config --defaults > warpsmith.toml")]
     Config(ConfigArgs),

@@ -3,6 +3,7 @@
 mod config;
 mod doctor;
 mod evaluate;
+mod metrics;
 mod policies;
 mod prompts;
 mod replay;
@@ -38,6 +39,7 @@ pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Troub
         Command::Doctor(arguments) => doctor::doctor(&arguments, &layers, environment),
         Command::Policies(arguments) => policies::policies(&arguments),
         Command::Prompts(arguments) => prompts::prompts(&arguments, &layers.config),
+        Command::Metrics(what) => metrics::metrics(&what),
         Command::Config(arguments) => config::config(&arguments, &layers),
     }
 }

@@ -5,11 +5,13 @@
 pub mod gpu;
 mod machine;
 mod profile;
+pub mod set;
 mod speedup;
 mod timing;
 
 pub use gpu::Gpu;
 pub use machine::{Bandwidth, Fact, Machine, MachineKind};
 pub use profile::{Kernel, Profile, Reading, Rung};
+pub use set::{Metric, MetricSet};
 pub use speedup::{Claim, Interval, Speedup};
 pub use timing::{Statistic, Timing};

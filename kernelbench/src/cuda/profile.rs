@@ -18,11 +18,11 @@ use crate::{
     torch::{
         company::Company,
         launch::{self, ARGUMENT},
-        ncu::MetricSet,
+        ncu as asked,
         python::{give, own_user},
     },
 };
-use metrics::{Profile, Rung};
+use metrics::{MetricSet, Profile, Rung};
 use std::{fs, io::Read, path::Path, process::Command, sync::mpsc, time::Duration};
 
 /// What a profile may take.
@@ -46,7 +46,7 @@ impl Waiting {
     /// Starts it. A tool that does not start says so in what it prints.
     pub(crate) fn start(launcher: &Launcher) -> Result<Self, Fault> {
         let set = MetricSet::cudaforge24();
-        Self::under(launcher, &set.command(LAUNCHES, &[]), true)
+        Self::under(launcher, &asked::command(&set, LAUNCHES, &[]), true)
     }
 
     /// Starts a process under this tool, perhaps without landlock.
@@ -157,9 +157,9 @@ impl Called<'_> {
 pub(crate) fn profile(waiting: Option<Waiting>, called: &Called<'_>) -> Result<Profile, Fault> {
     let set = MetricSet::cudaforge24();
     let case = &called.plan.case;
-    Ok(match called.under(waiting, &set.command(LAUNCHES, &[]), ncu::read)? {
+    Ok(match called.under(waiting, &asked::command(&set, LAUNCHES, &[]), ncu::read)? {
         Ok((launches, behind)) => {
-            let mut profile = set.profile(case, &launches);
+            let mut profile = asked::profile(&set, case, &launches);
             profile.notes.extend(behind.map(|why| format!("the profiler ran without landlock; behind it: {why}")));
             profile
         }

@@ -2,106 +2,68 @@
 
 use super::dominant::{Dominant, Launches, dominant};
 use crate::ncu::{DURATION, Launched};
-use metrics::{Kernel, Profile, Reading, Rung};
-use serde::Deserialize;
-use std::collections::{BTreeMap, HashSet};
+use metrics::{Kernel, MetricSet, Profile, Reading, Rung};
+use std::collections::HashSet;
 
-/// `CudaForge`'s 24 metrics, and what an architecture has in the place of those it lacks.
-const CUDAFORGE24: &str = include_str!("../../../metrics/sets/cudaforge24.toml");
-
-/// A set of metrics, as its file writes it.
-#[derive(Clone, Debug, Deserialize)]
-pub struct MetricSet {
-    /// The set's name.
-    pub name: String,
-    /// Its metrics, in order.
-    pub metric: Vec<Metric>,
+/// The command line of Nsight Compute for these metrics, what stands for them anywhere, and the duration: of the
+/// launches between a start and a stop of the profiler, at most `launches`, of these kernels alone where any are named.
+#[must_use]
+pub fn command(set: &MetricSet, launches: usize, kernels: &[String]) -> Vec<String> {
+    let mut names: Vec<&str> = vec![DURATION];
+    for metric in &set.metric {
+        names.push(&metric.name);
+        names.extend(metric.nearest.values().map(String::as_str));
+    }
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(*name));
+    let (names, launches) = (names.join(","), launches.to_string());
+    let words = ["ncu", "--csv", "--page", "raw", "--metrics", &names, "--clock-control", "none"];
+    let more = ["--profile-from-start", "off", "--launch-count", &launches, "--target-processes", "application-only"];
+    let mut command: Vec<String> = words.iter().chain(&more).map(ToString::to_string).collect();
+    if !kernels.is_empty() {
+        command.extend(["--kernel-name".to_owned(), format!("regex:^({})$", kernels.join("|"))]);
+    }
+    command
 }
 
-/// One metric of a set.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Metric {
-    /// Its name, as Nsight Compute calls it.
-    pub name: String,
-    /// What it says.
-    pub meaning: String,
-    /// What an architecture (a compute capability) has in its place.
-    #[serde(default)]
-    pub nearest: BTreeMap<String, String>,
+/// The profile of a call whose launches were all read.
+#[must_use]
+pub fn profile(set: &MetricSet, case: &str, launches: &[Launched]) -> Profile {
+    let alone: Vec<Launches> = launches.iter().map(Launched::alone).collect();
+    let (shown, mut notes) = dominant(&alone);
+    let longest = |kernel: &Dominant<'_>| {
+        let of_kernel = launches.iter().filter(|read| read.kernel == kernel.longest.name);
+        of_kernel.max_by(|one, other| one.duration_ns().total_cmp(&other.duration_ns()))
+    };
+    let mut kernels = vec![];
+    for kernel in shown {
+        let (count, share) = (Some(kernel.launches), Some(kernel.share));
+        let readings = longest(&kernel).map(|read| readings(set, read, &mut notes)).unwrap_or_default();
+        kernels.push(Kernel { name: kernel.longest.name.clone(), launches: count, share, readings });
+    }
+    Profile { rung: Rung::Ncu, case: case.to_owned(), readings: vec![], kernels, notes }
 }
 
-impl MetricSet {
-    /// The set that comes with the program.
-    ///
-    /// # Panics
-    ///
-    /// Never: the file is part of the program, and tested.
-    #[must_use]
-    pub fn cudaforge24() -> Self {
-        toml::from_str(CUDAFORGE24).expect("the set that comes with the program is well-formed")
-    }
-
-    /// The command line of Nsight Compute for these metrics, what stands for them anywhere, and the duration: of the
-    /// launches between a start and a stop of the profiler, at most `launches`, of these kernels alone where any are named.
-    #[must_use]
-    pub fn command(&self, launches: usize, kernels: &[String]) -> Vec<String> {
-        let mut names: Vec<&str> = vec![DURATION];
-        for metric in &self.metric {
-            names.push(&metric.name);
-            names.extend(metric.nearest.values().map(String::as_str));
+/// What was read of one launch: the set's metrics in order, and behind each that this GPU does not have the nearest that
+/// it has. In the notes, those that nothing stands for.
+#[must_use]
+pub fn readings(set: &MetricSet, launched: &Launched, notes: &mut Vec<String>) -> Vec<Reading> {
+    let mut readings = vec![launched.reading(DURATION, "the kernel's duration")];
+    for metric in &set.metric {
+        readings.push(launched.reading(&metric.name, &metric.meaning));
+        if launched.value(&metric.name).is_some() {
+            continue;
         }
-        let mut seen = HashSet::new();
-        names.retain(|name| seen.insert(*name));
-        let (names, launches) = (names.join(","), launches.to_string());
-        let words = ["ncu", "--csv", "--page", "raw", "--metrics", &names, "--clock-control", "none"];
-        let more =
-            ["--profile-from-start", "off", "--launch-count", &launches, "--target-processes", "application-only"];
-        let mut command: Vec<String> = words.iter().chain(&more).map(ToString::to_string).collect();
-        if !kernels.is_empty() {
-            command.extend(["--kernel-name".to_owned(), format!("regex:^({})$", kernels.join("|"))]);
+        match metric.nearest.get(&launched.capability) {
+            Some(near) => readings
+                .push(Reading { stands_for: Some(metric.name.clone()), ..launched.reading(near, &metric.meaning) }),
+            None => notes.push(format!(
+                "{} was not to be had, and nothing near it is known for compute capability {}",
+                metric.name, launched.capability
+            )),
         }
-        command
     }
-
-    /// The profile of a call whose launches were all read.
-    #[must_use]
-    pub fn profile(&self, case: &str, launches: &[Launched]) -> Profile {
-        let alone: Vec<Launches> = launches.iter().map(Launched::alone).collect();
-        let (shown, mut notes) = dominant(&alone);
-        let longest = |kernel: &Dominant<'_>| {
-            let of_kernel = launches.iter().filter(|read| read.kernel == kernel.longest.name);
-            of_kernel.max_by(|one, other| one.duration_ns().total_cmp(&other.duration_ns()))
-        };
-        let mut kernels = vec![];
-        for kernel in shown {
-            let (count, share) = (Some(kernel.launches), Some(kernel.share));
-            let readings = longest(&kernel).map(|read| self.readings(read, &mut notes)).unwrap_or_default();
-            kernels.push(Kernel { name: kernel.longest.name.clone(), launches: count, share, readings });
-        }
-        Profile { rung: Rung::Ncu, case: case.to_owned(), readings: vec![], kernels, notes }
-    }
-
-    /// What was read of one launch: the set's metrics in order, and behind each that this GPU does not have the nearest that
-    /// it has. In the notes, those that nothing stands for.
-    #[must_use]
-    pub fn readings(&self, launched: &Launched, notes: &mut Vec<String>) -> Vec<Reading> {
-        let mut readings = vec![launched.reading(DURATION, "the kernel's duration")];
-        for metric in &self.metric {
-            readings.push(launched.reading(&metric.name, &metric.meaning));
-            if launched.value(&metric.name).is_some() {
-                continue;
-            }
-            match metric.nearest.get(&launched.capability) {
-                Some(near) => readings
-                    .push(Reading { stands_for: Some(metric.name.clone()), ..launched.reading(near, &metric.meaning) }),
-                None => notes.push(format!(
-                    "{} was not to be had, and nothing near it is known for compute capability {}",
-                    metric.name, launched.capability
-                )),
-            }
-        }
-        readings
-    }
+    readings
 }
 
 #[cfg(test)]
@@ -115,7 +77,7 @@ mod tests {
 
     fn readings(printed: &str) -> (Vec<Reading>, Vec<String>) {
         let mut notes = vec![];
-        let readings = MetricSet::cudaforge24().readings(&read(printed).unwrap()[0], &mut notes);
+        let readings = super::readings(&MetricSet::cudaforge24(), &read(printed).unwrap()[0], &mut notes);
         (readings, notes)
     }
 
@@ -152,7 +114,7 @@ mod tests {
         let mut launched = read(ONE).unwrap().remove(0);
         launched.capability = "7.0".into();
         let mut notes = vec![];
-        let readings = MetricSet::cudaforge24().readings(&launched, &mut notes);
+        let readings = super::readings(&MetricSet::cudaforge24(), &launched, &mut notes);
         assert!(readings.iter().all(|reading| reading.stands_for.is_none()));
         assert!(notes.len() == 2 && notes[0].contains("compute capability 7.0"), "{notes:?}");
     }

@@ -17,14 +17,13 @@ pub(crate) use tool::Room;
 pub(crate) use waiting::Waiting;
 
 use super::{
-    CASE,
-    ncu::MetricSet,
+    CASE, ncu,
     python::Python,
     runner::Runner,
     session::{Session, candidate_module, source_of},
 };
 use crate::{evaluation::CaseTiming, failure::Fault, native::trouble::Attempt};
-use metrics::{Profile, Rung, Statistic};
+use metrics::{MetricSet, Profile, Rung, Statistic};
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, PoisonError, atomic::AtomicBool, atomic::Ordering};
@@ -90,7 +89,7 @@ impl Ladder {
         if !self.ahead || self.known_against_counters(room.python).is_some() {
             return Ok(None);
         }
-        let wrapper = MetricSet::cudaforge24().command(counted::MOST + 1, &[]);
+        let wrapper = ncu::command(&MetricSet::cudaforge24(), counted::MOST + 1, &[]);
         let room = Room { landlock: !self.open_files.load(Ordering::Relaxed), ..*room };
         Waiting::start(&room, wrapper, true, candidate).map(Some)
     }

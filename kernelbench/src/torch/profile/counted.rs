@@ -6,12 +6,12 @@ use crate::{
     ncu::{self, Launched},
     torch::{
         dominant::{Dominant, Launches, base, dominant},
-        ncu::MetricSet,
+        ncu as asked,
         runner::Runner,
         session::Session,
     },
 };
-use metrics::Kernel;
+use metrics::{Kernel, MetricSet};
 use std::{
     sync::{PoisonError, atomic::Ordering},
     time::Duration,
@@ -73,7 +73,7 @@ struct Scene<'a> {
 
 impl Scene<'_> {
     fn start(&self, wanted: &[String], landlock: bool) -> Attempt<Result<Vec<Launched>, String>> {
-        let wrapper = self.set.command(if wanted.is_empty() { MOST } else { OF_THESE }, wanted);
+        let wrapper = asked::command(&self.set, if wanted.is_empty() { MOST } else { OF_THESE }, wanted);
         let room = Room { landlock, ..self.bench.room };
         Ok(self.read(Waiting::start(&room, wrapper, false, self.candidate.folder())?))
     }
@@ -107,7 +107,7 @@ impl Scene<'_> {
             notes.push(format!("Nsight Compute read nothing of {name}: its durations are torch.profiler's"));
             return Kernel { name, launches: count, share, readings: traced::readings(kernel.longest) };
         };
-        Kernel { name: read.kernel.clone(), launches: count, share, readings: self.set.readings(read, notes) }
+        Kernel { name: read.kernel.clone(), launches: count, share, readings: asked::readings(&self.set, read, notes) }
     }
 }
 
