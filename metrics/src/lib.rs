@@ -2,6 +2,7 @@
 //!
 //! Nothing here does I/O, and nothing here knows of tasks, models or actors.
 
+pub mod catalog;
 pub mod gpu;
 mod machine;
 mod profile;

@@ -1,18 +1,25 @@
 //! Is a real capture read whole, and is a broken one refused at its line?
 
 use super::*;
-use std::io::Read;
+use metrics::catalog;
+use std::{collections::HashSet, io::Read};
 
 const ONE: &str = include_str!("../../tests/ncu/h200-silu-cudaforge24.csv");
 const TWENTY: &str = include_str!("../../tests/ncu/h200-silu-20-launches.csv");
 const TWO_KERNELS: &str = include_str!("../../tests/ncu/h200-softplus-softmax.csv");
 /// `ncu --set full` on an H200: one launch, 2,238 columns, 6 metrics that could not be read.
 const FULL: &[u8] = include_bytes!("../../tests/ncu/h200-silu-full.csv.gz");
+/// `ncu --query-metrics` on an H200: 3,601 names with their kinds and units.
+const LIST: &[u8] = include_bytes!("../../tests/ncu/h200-query-metrics.txt.gz");
+
+fn unpacked(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(bytes).read_to_string(&mut text).unwrap();
+    text
+}
 
 fn full() -> String {
-    let mut text = String::new();
-    flate2::read::GzDecoder::new(FULL).read_to_string(&mut text).unwrap();
-    text
+    unpacked(FULL)
 }
 
 fn refused(printed: &str) -> (usize, String) {
@@ -95,5 +102,35 @@ fn a_cell_is_a_number_only_where_it_is_one() {
     }
     for words in ["(256, 1, 1)", "1,2", "12,34,567", "infinite", "3 (1; 2)", "all"] {
         assert_eq!(Value::of(words), Value::Text(words.into()), "{words}");
+    }
+}
+
+#[test]
+fn every_metric_that_the_catalogue_says_exists_on_9_0_does_and_has_the_unit_that_it_says() {
+    let list = unpacked(LIST);
+    let there: HashSet<&str> = list.lines().filter_map(|line| line.split_once(' ')).map(|(name, _)| name).collect();
+    let (full, set) = (read(&full()).unwrap().remove(0), read(ONE).unwrap().remove(0));
+    let (mut read, mut listed) = (0, 0);
+    for entry in catalog::entries() {
+        let claimed = entry.on.iter().any(|capability| capability == "9.0");
+        let column = full.column(&entry.name).or(set.column(&entry.name));
+        let name = there.contains(entry.name.split('.').next().unwrap());
+        assert_eq!(claimed, column.is_some() || name, "{}", entry.name);
+        read += usize::from(column.is_some());
+        listed += usize::from(name);
+        assert!(column.is_none_or(|column| column.unit == entry.unit), "{}: {column:?}", entry.name);
+    }
+    assert!(read > 150 && listed > 150, "{read} read, {listed} listed");
+}
+
+#[test]
+fn no_name_of_an_h200_is_left_bare() {
+    let (list, full) = (unpacked(LIST), read(&full()).unwrap().remove(0));
+    let listed = list.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split(' ').next());
+    let names: Vec<&str> = listed.chain(full.metrics().map(|column| column.name)).collect();
+    assert!(names.len() > 5_800);
+    for name in names {
+        let meaning = catalog::meaning(name);
+        assert!(meaning.contains(' ') && !meaning.contains("__") && meaning != name, "{name}: {meaning}");
     }
 }
