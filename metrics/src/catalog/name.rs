@@ -11,14 +11,14 @@ const LONGEST: usize = 6;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Words {
+struct Grammar {
     units: HashMap<String, String>,
     words: HashMap<String, String>,
     rollups: HashMap<String, String>,
     submetrics: HashMap<String, String>,
 }
 
-static WORDS: LazyLock<Words> = LazyLock::new(|| {
+static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| {
     toml::from_str(include_str!("../../catalog/words.toml"))
         .expect("the words that come with the program are well-formed")
 });
@@ -28,20 +28,15 @@ pub(super) fn told(name: &str) -> String {
     let parts: Vec<&str> = name.trim().split('.').collect();
     let counter = parts.iter().position(|part| part.contains("__")).unwrap_or(0);
     let (unit, words) = parts[counter].split_once("__").unwrap_or(("", parts[counter]));
-    let mut told = match WORDS.units.get(unit) {
-        Some(unit) => format!("{unit}: "),
-        None if unit.is_empty() => String::new(),
-        None => format!("{unit}: "),
-    };
-    told += &spelled(words);
+    let unit = GRAMMAR.units.get(unit).map_or(unit, String::as_str);
+    let what = if unit.is_empty() { spelled(words) } else { format!("{unit}: {}", spelled(words)) };
     let how: Vec<&str> = parts[counter + 1..].iter().map(|part| how(part)).filter(|how| !how.is_empty()).collect();
-    if !how.is_empty() {
-        told += &format!("; {}", how.join(", "));
-    }
-    if counter > 0 {
-        told += "; by sampling";
-    }
-    told
+    let sampled = if counter > 0 { "by sampling" } else { "" };
+    [what, how.join(", "), sampled.to_owned()]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// The words of a counter, the longest known run first.
@@ -51,7 +46,7 @@ fn spelled(counter: &str) -> String {
     while !left.is_empty() {
         let known = (1..=left.len().min(LONGEST)).rev().find_map(|count| {
             let run = left[..count].join("_");
-            WORDS.words.get(&run).map(|meaning| (count, meaning.clone()))
+            GRAMMAR.words.get(&run).map(|meaning| (count, meaning.clone()))
         });
         let (count, meaning) = known.unwrap_or_else(|| (1, left[0].to_owned()));
         left.drain(..count);
@@ -63,6 +58,6 @@ fn spelled(counter: &str) -> String {
 }
 
 fn how(part: &str) -> &str {
-    let known = WORDS.rollups.get(part).or_else(|| WORDS.submetrics.get(part));
+    let known = GRAMMAR.rollups.get(part).or_else(|| GRAMMAR.submetrics.get(part));
     known.map_or(part, String::as_str)
 }
