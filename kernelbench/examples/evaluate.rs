@@ -1,12 +1,20 @@
-//! Evaluates candidates for a problem and prints what came of each as JSON, a line a candidate:
-//! `evaluate PYTHON DEVICE PROBLEM.py CANDIDATE.py...`
+//! Evaluates candidates for a problem or a kernel context in CUDA and prints what came of each as JSON, a line a candidate:
+//! `evaluate PYTHON DEVICE PROBLEM.py CANDIDATE.py...`, or `evaluate - cuda:0 CONTEXT CANDIDATE.cu...`
+//!
+//! `REPETITIONS` and `TRIALS` set how often; with `PROFILE=1` each is profiled too, and `PAUSE_S` passes before each, as
+//! a model would take to write it.
 #![expect(clippy::print_stdout, reason = "a program")]
 
 use metrics::{Statistic, Timing};
 use serde_json::{Value, json};
-use std::{path::Path, time::Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 use warpsmith_kernelbench::{
-    Candidate, Failure, Fault, Suite, Task, Timed, TimingPlan, Workshop, load, native,
+    Candidate, CandidateId, CaseTiming, Failure, Fault, Suite, Task, Timed, TimingPlan, Workshop,
+    cuda::{self, Cuda},
+    load, native,
     torch::{Options, Torch},
 };
 
@@ -18,53 +26,81 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [python, device, problem, candidates @ ..] = arguments.as_slice() else {
         return Err("expected PYTHON DEVICE PROBLEM.py CANDIDATE.py...".into());
     };
+    let repetitions = std::env::var("REPETITIONS").ok().map_or(Ok(20), |text| text.parse())?;
+    let plan = TimingPlan { warmup: 2, repetitions, statistic: Statistic::Median };
+    let task = load::task(Path::new(problem))?;
+    let start = Instant::now();
+    if task.problem().is_none() {
+        let cache = std::env::temp_dir().join("warpsmith-evaluate");
+        let workshop = Cuda::new(cuda::Options::new(std::env::current_exe()?, vec!["child".into()], cache))?;
+        let up = start.elapsed();
+        let notes = |id: &CandidateId| (workshop.labels(id), json!(null));
+        return each(&workshop, &task, &plan, candidates, up, json!({}), notes);
+    }
     let mut options = Options::new(python.into(), device, std::env::current_exe()?, vec!["child".into()]);
     if let Ok(trials) = std::env::var("TRIALS") {
         options.trials = trials.parse()?;
     }
     options.own_user = std::env::var_os("SAME_USER").is_none();
-    let repetitions = std::env::var("REPETITIONS").ok().map_or(Ok(20), |text| text.parse())?;
-    let plan = TimingPlan { warmup: 2, repetitions, statistic: Statistic::Median };
-    let start = Instant::now();
     let workshop = Torch::new(options)?;
-    let task = load::task(Path::new(problem))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let up = start.elapsed();
-    let suite = Suite::of_task(&task);
-    let baseline = runtime.block_on(workshop.prepare(&task, &suite, &plan))?;
+    let known = json!({
+        "facts": workshop.facts(), "labels": workshop.audit(&task)?, "confinement": workshop.confinement(&task)?,
+    });
+    let notes = |id: &CandidateId| (workshop.labels(id), json!(workshop.clocks(id)));
+    each(&workshop, &task, &plan, candidates, up, known, notes)
+}
+
+/// Evaluates one after the other; `notes` are a candidate's labels and how its time came about.
+fn each<W: Workshop>(
+    workshop: &W,
+    task: &Task,
+    plan: &TimingPlan,
+    candidates: &[String],
+    up: Duration,
+    known: Value,
+    notes: impl Fn(&CandidateId) -> (Vec<String>, Value),
+) -> Result<(), Box<dyn std::error::Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let suite = Suite::of_task(task);
+    let start = Instant::now();
+    let baseline = runtime.block_on(workshop.prepare(task, &suite, plan))?;
     let reference = baseline.timings.first().map(|(_, timing)| times(timing));
-    println!(
-        "{}",
-        json!({
-            "problem": task.name, "machine": workshop.machine(), "facts": workshop.facts(), "labels": workshop.audit(&task)?,
-            "confinement": workshop.confinement(&task)?, "reference": reference, "build": baseline.build,
-            "seconds": {"start": up.as_secs_f64(), "prepare": start.elapsed().as_secs_f64() - up.as_secs_f64()},
-        })
-    );
+    let mut head = json!({
+        "problem": task.name, "machine": workshop.machine(), "reference": reference, "build": baseline.build,
+        "seconds": {"start": up.as_secs_f64(), "prepare": start.elapsed().as_secs_f64()},
+    });
+    for (name, value) in known.as_object().into_iter().flatten() {
+        head[name] = value.clone();
+    }
+    println!("{head}");
+    let pause = std::env::var("PAUSE_S").ok().map_or(Ok(0.0), |text| text.parse())?;
     for path in candidates {
+        std::thread::sleep(Duration::from_secs_f64(pause));
         let candidate = Candidate::new(std::fs::read_to_string(path)?);
-        let (outcome, seconds) = runtime.block_on(evaluate(&workshop, &task, &suite, &plan, &candidate));
+        let (outcome, seconds, profile) = runtime.block_on(evaluate(workshop, task, &suite, plan, &candidate));
         let outcome = match outcome {
             Ok(Ok(timed)) => {
-                let mut found = passed(&timed, &workshop.labels(&candidate.id()));
-                found["passed"]["clocks"] = json!(workshop.clocks(&candidate.id()));
+                let (labels, clocks) = notes(&candidate.id());
+                let mut found = passed(&timed, &labels);
+                found["passed"]["clocks"] = clocks;
                 found
             }
             Ok(Err(failure)) => json!({"failed": failure, "in words": failure.to_string()}),
             Err(fault) => json!({"fault": fault.to_string()}),
         };
-        println!("{}", json!({"candidate": path, "outcome": outcome, "seconds": seconds}));
+        println!("{}", json!({"candidate": path, "outcome": outcome, "seconds": seconds, "profile": profile}));
     }
     Ok(())
 }
 
-async fn evaluate(
-    workshop: &Torch,
+async fn evaluate<W: Workshop>(
+    workshop: &W,
     task: &Task,
     suite: &Suite,
     plan: &TimingPlan,
     candidate: &Candidate,
-) -> (Result<Result<Timed, Failure>, Fault>, Value) {
+) -> (Result<Result<Timed, Failure>, Fault>, Value, Value) {
     let start = Instant::now();
     let built = workshop.build(task, candidate).await;
     let building = start.elapsed().as_secs_f64();
@@ -74,16 +110,20 @@ async fn evaluate(
         Err(fault) => Err(fault),
     };
     let checked = start.elapsed().as_secs_f64();
-    let timed = match verified {
-        Ok(Ok(verified)) => workshop.time(task, &verified, suite, plan).await,
-        Ok(Err(failure)) => Ok(Err(failure)),
-        Err(fault) => Err(fault),
+    let (timed, verified) = match verified {
+        Ok(Ok(verified)) => (workshop.time(task, &verified, suite, plan).await, Some(verified)),
+        Ok(Err(failure)) => (Ok(Err(failure)), None),
+        Err(fault) => (Err(fault), None),
     };
     let end = start.elapsed().as_secs_f64();
-    let seconds = json!({
-        "build": building, "check": checked - building, "time": end - checked,
-    });
-    (timed, seconds)
+    let mut seconds = json!({"build": building, "check": checked - building, "time": end - checked});
+    let mut profile = Value::Null;
+    if let (Ok(Ok(_)), Some(verified), Some(_)) = (&timed, &verified, std::env::var_os("PROFILE")) {
+        let taken = workshop.profile(task, verified, suite).await;
+        seconds["profile"] = json!(start.elapsed().as_secs_f64() - end);
+        profile = taken.map_or_else(|fault| json!(fault.to_string()), |profile| json!(profile));
+    }
+    (timed, seconds, profile)
 }
 
 fn times(timing: &Timing) -> Value {
@@ -94,12 +134,18 @@ fn times(timing: &Timing) -> Value {
 }
 
 fn passed(timed: &Timed, labels: &[String]) -> Value {
-    let case = timed.cases.first();
-    json!({
-        "passed": {
-            "speedup": timed.speedup, "in words": timed.speedup.to_string(), "labels": labels,
-            "reference": case.map(|case| times(&case.reference)), "candidate": case.map(|case| times(&case.candidate)),
-            "floor_ns": case.and_then(|case| case.floor_ns),
-        }
-    })
+    let case = |case: &CaseTiming| {
+        json!({
+            "case": case.case, "speedup": case.speedup, "reference": times(&case.reference),
+            "candidate": times(&case.candidate), "floor_ns": case.floor_ns,
+        })
+    };
+    let mut passed = match timed.cases.as_slice() {
+        [one] => case(one),
+        several => json!({"cases": several.iter().map(case).collect::<Vec<_>>()}),
+    };
+    passed["speedup"] = json!(timed.speedup);
+    passed["in words"] = json!(timed.speedup.to_string());
+    passed["labels"] = json!(labels);
+    json!({"passed": passed})
 }

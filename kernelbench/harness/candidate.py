@@ -17,6 +17,7 @@ import torch  # noqa: E402
 
 import extension  # noqa: E402
 import memory  # noqa: E402
+import scatter  # noqa: E402
 import wire  # noqa: E402
 
 
@@ -31,6 +32,8 @@ class Runner:
         self.kept = []
         self.marks = None
         self.probe = None
+        self.places = None
+        self.beside = 0
         torch.set_num_threads(setup["threads"])
         torch.backends.cuda.matmul.allow_tf32 = setup["tf32"]
         torch.backends.cudnn.allow_tf32 = setup["tf32"]
@@ -79,7 +82,14 @@ class Runner:
         """All that comes before the calls, and is not timed: their inputs are drawn after this."""
         self.kept = []
         self.slots = [self.inputs[at] for at in message["slots"]]
+        if self.places and not self.places.lay_out():
+            self.places = None
         self.seed_everything()
+        return {}
+
+    def scatter(self, message):
+        """From here on what is put out lies elsewhere in every request, where there is memory for that."""
+        self.kept, self.places = [], scatter.Scatter(message["sizes"], message["count"], self.beside, self.device)
         return {}
 
     def call(self):
@@ -109,10 +119,16 @@ class Runner:
     def run(self, message):
         """The calls, and where each output lies."""
         self.prepare(message)
+        before = self.allocated()
         inside = self.call()
+        self.beside = max(self.beside, self.allocated(most=True) - before)
         describe = lambda tensor: memory.describe(tensor, self.arena)  # noqa: E731
         outputs = [wire.encode(output, describe) for output in self.kept]
         return {"inside_ns": inside, "outputs": outputs, "addresses": memory.addresses(self.kept)}
+
+    def allocated(self, most=False):
+        """Bytes of the GPU that torch gives out now, or gave at most since this was last asked."""
+        return scatter.allocated(most) if self.marks else 0
 
     def go(self, nonce):
         """The calls, answered in few bytes: the nonce, the time, and the address of each output."""

@@ -35,6 +35,16 @@ impl Checked {
         Self { what: what.to_owned(), done: false, how: why.to_owned() }
     }
 
+    /// Whether the GPU was left alone at its full clocks while something was timed, as far as it says.
+    pub(crate) fn undisturbed(asked: bool, disturbed: &[String]) -> Self {
+        let what = "a GPU left alone at its full clocks";
+        match (asked, disturbed) {
+            (false, _) => Self::not_done(what, "NVML could not be asked"),
+            (true, []) => Self::done(what, "NVML was asked before and after each timed block"),
+            (true, told) => Self::not_done(what, &told.join("; ")),
+        }
+    }
+
     /// How one layer of the confinement came out.
     pub(crate) fn layer(layer: &Layer) -> Self {
         Self { what: format!("confined: {}", layer.name), done: layer.in_force, how: layer.why.clone() }

@@ -4,6 +4,7 @@
 
 mod candidate;
 mod certificate;
+mod clock;
 mod compare;
 pub mod cpu;
 pub mod cuda;

@@ -96,6 +96,7 @@ int cuMemcpyDtoDAsync_v2(u64 to, u64 from, size_t bytes, void *) {
 int cuMemsetD8Async(u64 at, unsigned char value, size_t bytes, void *) { memset((void *)at, value, bytes); return SUCCESS; }
 int cuModuleLoadData(void **module, const void *image) {
     const Elf64_Ehdr *head = (const Elf64_Ehdr *)image;
+    if (memcmp(image, ELFMAG, SELFMAG) != 0) return INVALID;  // it compiles no PTX
     const size_t bytes = head->e_shoff + (size_t)head->e_shnum * head->e_shentsize;
     char path[] = "/tmp/pretend-module-XXXXXX";
     const int file = mkstemp(path);

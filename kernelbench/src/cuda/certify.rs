@@ -97,7 +97,8 @@ fn examine(
     ));
     checked.push(Checked::done("its surroundings", "inputs unchanged, nothing written beside an argument"));
     let suite = Suite::of_task(task);
-    let around = Around { timing: plan, machine: &inner.machine, gpu: inner.gpu.as_ref(), trusted: false };
+    let around =
+        Around { timing: plan, machine: &inner.machine, gpu: inner.gpu.as_ref(), trusted: false, brief: false };
     let (timed, disturbed) = time::time(&mut pair, &suite, &around, &mut rng)?;
     let how = format!(
         "{} pairs of requests a shape in random order, new inputs each; outputs compared too",
@@ -106,7 +107,7 @@ fn examine(
     checked.push(Checked::done(&format!("times beside the reference's, on {} shapes", suite.timed.len()), &how));
     checked.push(Checked::done("two clocks agree", "events in its process and the clock outside, which counts"));
     checked.push(Checked::done("no faster than the GPU moves the data", "the best bandwidth measured here"));
-    checked.push(undisturbed(inner, &disturbed));
+    checked.push(Checked::undisturbed(inner.gpu.is_some(), &disturbed));
     checked.extend(two.peer.layers.iter().map(Checked::layer));
     drop((one, two));
     sanitize(inner, &bench, task, &object, checked)?;
@@ -134,14 +135,4 @@ fn sanitize(inner: &Inner, bench: &Bench, task: &Task, object: &Path, checked: &
         &format!("one call on each of {} shapes, each array in memory of its own", cases.len()),
     ));
     Ok(())
-}
-
-/// Whether the GPU was left alone at its full clocks, as far as it says.
-fn undisturbed(inner: &Inner, disturbed: &[String]) -> Checked {
-    let what = "a GPU left alone at its full clocks".to_owned();
-    match (inner.gpu, disturbed) {
-        (None, _) => Checked { what, done: false, how: "NVML could not be asked".to_owned() },
-        (_, []) => Checked { what, done: true, how: "NVML was asked before and after each shape".to_owned() },
-        (_, told) => Checked { what, done: false, how: told.join("; ") },
-    }
 }

@@ -200,7 +200,7 @@ impl Nvcc {
     /// nvcc for this architecture and no other, ready to be run in a folder.
     fn command(&self, folder: &Path) -> Command {
         let mut command = self.enclosed(folder, self.program.as_os_str());
-        command.arg(format!("-gencode=arch=compute_{0},code=sm_{0}", self.arch));
+        command.arg("--threads=2").arg(format!("-gencode=arch=compute_{0},code=sm_{0}", self.arch));
         command
     }
 

@@ -4,7 +4,7 @@
 //! for the folder to say what to call. Where ncu is out of reach, only the timing is left, with the reason.
 
 use super::{
-    child::{Case, ONCE, Once},
+    child::{Case, NOTHING, ONCE, Once, READY},
     runner::{Launcher, dress, private_folder},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         process::{self, Process},
         trouble::fault,
     },
-    ncu,
+    ncu::{self, Launched},
     torch::{
         company::Company,
         launch::{self, ARGUMENT},
@@ -23,10 +23,19 @@ use crate::{
     },
 };
 use metrics::{MetricSet, Profile, Rung};
-use std::{fs, io::Read, path::Path, process::Command, sync::mpsc, time::Duration};
+use std::{
+    fs,
+    io::Read,
+    path::Path,
+    process::Command,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
 
 /// What a profile may take.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// How long it is waited for a profiler to be ready, before something is timed.
+const SETTLE: Duration = Duration::from_secs(8);
 /// What a profiler may print, in bytes.
 const MOST_PRINTED: u64 = 32 << 20;
 /// Launches that are looked at, at most.
@@ -106,6 +115,14 @@ impl Waiting {
         Ok(printed.map_err(|_| format!("it did not end within {} s", DEADLINE.as_secs())))
     }
 
+    /// Waits until it waits, or has ended.
+    pub(crate) fn settle(&mut self) {
+        let (start, ready) = (Instant::now(), self.folder.path().join(READY));
+        while start.elapsed() < SETTLE && !ready.exists() && matches!(self.process.ended(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     fn end(&mut self) {
         let _ = self.process.end();
         if self.user.is_some() {
@@ -153,11 +170,18 @@ impl Called<'_> {
     }
 }
 
+/// The launches of a call, in what Nsight Compute printed.
+fn read(printed: &str) -> Result<Vec<Launched>, String> {
+    let mut launches = ncu::read(printed)?;
+    launches.retain(|launched| !launched.kernel.starts_with(NOTHING));
+    if launches.is_empty() { Err("the call launched no kernel".to_owned()) } else { Ok(launches) }
+}
+
 /// What Nsight Compute reads of one call.
 pub(crate) fn profile(waiting: Option<Waiting>, called: &Called<'_>) -> Result<Profile, Fault> {
     let set = MetricSet::cudaforge24();
     let case = &called.plan.case;
-    Ok(match called.under(waiting, &asked::command(&set, LAUNCHES, &[]), ncu::read)? {
+    Ok(match called.under(waiting, &asked::command(&set, LAUNCHES, &[]), read)? {
         Ok((launches, behind)) => {
             let mut profile = asked::profile(&set, case, &launches);
             profile.notes.extend(behind.map(|why| format!("the profiler ran without landlock; behind it: {why}")));

@@ -93,7 +93,8 @@ impl Inner {
         let rng = &mut self.rng();
         let mut pair = bench.pair(self, task, [object, object])?;
         check::check(&mut pair, &suite.cases, rng)?;
-        let around = Around { timing: plan, machine: &self.machine, gpu: self.gpu.as_ref(), trusted: true };
+        let around =
+            Around { timing: plan, machine: &self.machine, gpu: self.gpu.as_ref(), trusted: true, brief: true };
         time::time(&mut pair, suite, &around, rng)
     }
 
@@ -128,8 +129,12 @@ impl Inner {
         let reference = self.reference(task)?;
         let mut bench = self.bench();
         self.spare.settle();
+        if let Some(waiting) = lock(&self.profiler).as_mut() {
+            waiting.settle();
+        }
         let timed = bench.pair(self, task, [&reference, &verified.built.artifact]).and_then(|mut pair| {
-            let around = Around { timing: plan, machine: &self.machine, gpu: self.gpu.as_ref(), trusted: false };
+            let around =
+                Around { timing: plan, machine: &self.machine, gpu: self.gpu.as_ref(), trusted: false, brief: true };
             time::time(&mut pair, suite, &around, &mut self.rng())
         });
         if timed.is_err() {

@@ -2,14 +2,15 @@
 //!
 //! Pairs of requests on the same fresh contents, in random order. A request is so many calls that our clock, outside the
 //! process, is precise; each call finds arguments of its own, and none of them in the cache. Where both can be recorded into
-//! a graph, they are, so that the processor does not hold short kernels up. The outputs of every timed call are compared.
+//! a graph, they are, so that the processor does not hold short kernels up. The outputs of every timed call are compared. A
+//! shape that something disturbed is timed anew, and so is one that an honest candidate could not explain otherwise.
 
 use super::{
     check::{Pair, slots},
     judge::{Draw, Look},
-    runner::Ran,
 };
 use crate::{
+    clock::{self, Allowance, Pair as Readings, Reach, Reading, settled},
     evaluation::{CaseTiming, Timed},
     failure::{Failure, Fault},
     gpu::{Disturbances, Gpu, watched},
@@ -22,8 +23,9 @@ use crate::{
     task::Case,
     workshop::TimingPlan,
 };
-use metrics::{Machine, Speedup, Statistic, Timing};
+use metrics::{Machine, Speedup, Timing};
 use rand::{Rng, rngs::StdRng};
+use std::time::{Duration, Instant};
 
 /// What the reference's calls of a request last, in nanoseconds, where the arena holds so many.
 const REQUEST_NS: u64 = 1_200_000;
@@ -31,8 +33,12 @@ const REQUEST_NS: u64 = 1_200_000;
 const ESTIMATE: usize = 32;
 /// The most calls of a request.
 const MOST_CALLS: usize = 1024;
-/// What two clocks may disagree by on any machine, in nanoseconds.
-const CLOCK_FLOOR_NS: f64 = 60_000.0;
+/// What all shapes together may take for pairs beyond the fewest.
+const BUDGET: Duration = Duration::from_millis(600);
+/// The fewest pairs of a shape, where its requests hold as many calls as the plan has samples.
+const FEWEST: u32 = 25;
+/// What two clocks may disagree by on any machine, beside what reaching the reference's process costs.
+const ALLOWANCE: Allowance = Allowance { floor_ns: 60_000.0, share: 0.1 };
 /// How far above the best bandwidth seen the physical limit may lie.
 const MARGIN: f64 = 1.15;
 
@@ -44,6 +50,8 @@ pub(crate) struct Around<'a> {
     pub(crate) gpu: Option<&'a Gpu>,
     /// Whether the candidate is the reference itself, which nobody suspects.
     pub(crate) trusted: bool,
+    /// Whether pairs may be left out where a request holds many calls: not for a certificate.
+    pub(crate) brief: bool,
 }
 
 /// Times both on every timed case of a suite, and says what disturbed it.
@@ -57,7 +65,10 @@ pub(crate) fn time(
     for name in &suite.timed {
         let case = suite.cases.iter().find(|case| case.name == *name);
         let case = case.ok_or_else(|| Fault(format!("the suite times a case `{name}` that it does not hold")))?;
-        let (((timed, doubt), recorded), told) = watched(around.gpu, || time_case(pair, case, around, rng))?;
+        let budget = BUDGET / u32::try_from(suite.timed.len()).unwrap_or(u32::MAX).max(1);
+        let once = || settled(|| time_case(pair, case, around, budget, rng));
+        let ((((timed, doubt), recorded), anew), mut told) = watched(around.gpu, once)?;
+        told.extend(anew);
         cases.push(timed);
         doubts.push(doubt);
         if !recorded {
@@ -79,6 +90,7 @@ fn time_case(
     pair: &mut Pair<'_>,
     case: &Case,
     around: &Around<'_>,
+    budget: Duration,
     rng: &mut StdRng,
 ) -> Attempt<((CaseTiming, f64), bool)> {
     let plan = trial::plan(pair.context, case)?;
@@ -91,15 +103,22 @@ fn time_case(
     for _ in 0..warm_up {
         sample(pair, &plan, calls, rng)?;
     }
-    let mut samples = vec![];
-    for _ in 0..timing.repetitions {
-        samples.push(sample(pair, &plan, calls, rng)?);
+    let (start, fewest) = (Instant::now(), fewest(around, calls));
+    let mut pairs: Vec<Readings> = vec![];
+    while pairs.len() < timing.repetitions as usize {
+        if pairs.len() >= fewest && start.elapsed() > budget {
+            break;
+        }
+        pairs.push(sample(pair, &plan, calls, rng)?);
     }
-    let reached = reached(&samples);
-    if !around.trusted {
-        clocks_agree(&case.name, &samples)?;
-    }
-    Ok((timed(case, &plan, &samples, calls, reached, around)?, recorded))
+    Ok((timed(case, &plan, &pairs, calls, around)?, recorded))
+}
+
+/// Pairs that are taken in any case: each stands for as many samples as its requests hold calls.
+fn fewest(around: &Around<'_>, calls: usize) -> usize {
+    let asked = around.timing.repetitions as usize;
+    let stand_for_all = asked.div_ceil(calls.max(1)).max(FEWEST as usize);
+    if around.brief { asked.min(stand_for_all) } else { asked }
 }
 
 /// How many calls make the reference's request long enough.
@@ -116,48 +135,36 @@ fn calls_in_a_request(pair: &mut Pair<'_>, plan: &Plan, most: usize, rng: &mut S
 }
 
 /// Has both called on fresh contents, in random order, and compares all outputs: the reference's and the candidate's times.
-fn sample(pair: &mut Pair<'_>, plan: &Plan, calls: usize, rng: &mut StdRng) -> Attempt<[Ran; 2]> {
+fn sample(pair: &mut Pair<'_>, plan: &Plan, calls: usize, rng: &mut StdRng) -> Attempt<Readings> {
     let draw = Draw::new(plan, rng);
     pair.fill(plan, calls, &draw)?;
     let ran = if rng.random() {
         let reference = pair.call_reference()?;
         [reference, pair.call_candidate(deadline(reference.outside, pair.floor))?]
     } else {
-        let most = std::time::Duration::from_nanos(2 * REQUEST_NS);
+        let most = Duration::from_nanos(2 * REQUEST_NS);
         let candidate = pair.call_candidate(deadline(most, pair.floor))?;
         [pair.call_reference()?, candidate]
     };
     let look = Look { tolerance: pair.tolerance, while_timed: true, twice: false };
     pair.judge.verify(plan, calls, &draw, look)?;
-    Ok(ran)
+    Ok(ran.map(|ran| Reading { outside_ns: ran.outside.as_nanos() as f64, inside_ns: ran.inside_ns as f64 }))
 }
 
-/// By how much our clock is ahead of the one in the process, in nanoseconds.
-fn gap(ran: &Ran) -> f64 {
-    ran.outside.as_nanos() as f64 - ran.inside_ns as f64
-}
-
-/// What it costs to reach the reference's process and the candidate's, in nanoseconds a request.
-fn reached(samples: &[[Ran; 2]]) -> [f64; 2] {
-    [0, 1].map(|side| Statistic::Median.of(&samples.iter().map(|pair| gap(&pair[side])).collect::<Vec<_>>()))
-}
-
-/// Times by our clock, less what it costs to reach the reference's process, which has no cause to lie; and by what share
-/// the candidate's time is in doubt, because its own process may cost more or less to reach.
+/// The times that count, and by what share the candidate's is in doubt, because its process may cost more to reach.
 fn timed(
     case: &Case,
     plan: &Plan,
-    samples: &[[Ran; 2]],
+    pairs: &[Readings],
     calls: usize,
-    reached: [f64; 2],
     around: &Around<'_>,
 ) -> Attempt<(CaseTiming, f64)> {
     let statistic = around.timing.statistic;
-    let counted = |ran: &Ran| {
-        let outside = ran.outside.as_nanos() as f64;
-        (outside - reached[0]).max(outside / 4.0) / calls as f64
-    };
-    let times = |side: usize| Timing::of(samples.iter().map(|pair| counted(&pair[side])));
+    let reach = Reach::of(pairs, None);
+    if !around.trusted {
+        clock::agree(&case.name, pairs, reach.cost_ns, ALLOWANCE)?;
+    }
+    let times = |side: usize| Timing::of(pairs.iter().map(|pair| reach.counted_ns(&pair[side]) / calls as f64));
     let (reference, candidate) = (times(0), times(1));
     let measured = candidate.typical_ns(statistic);
     let bytes = plan.compulsory_bytes();
@@ -166,50 +173,10 @@ fn timed(
         let (measured_ns, floor_ns) = (measured as u64, floor as u64);
         return Err(Failure::BelowFloor { case: case.name.clone(), measured_ns, floor_ns }.into());
     }
+    let doubt = (reach.doubt_ns(pairs) / calls as f64 / measured.max(1.0)).min(0.9);
     let speedup = Speedup::over(&[(&reference, &candidate)], statistic)
-        .ok_or_else(|| Fault("no samples were taken: the timing plan's repetitions are 0".to_owned()))?;
-    let doubt = ((reached[0] - reached[1]).abs() / calls as f64 / measured.max(1.0)).min(0.9);
-    let speedup = speedup.doubted(doubt);
+        .ok_or_else(|| Fault("no samples were taken: the timing plan's repetitions are 0".to_owned()))?
+        .doubted(doubt);
     let floor_ns = around.machine.bandwidth_at(u64::MAX).map(|bandwidth| bytes as f64 / bandwidth * 1e9);
     Ok((CaseTiming { case: case.name.clone(), reference, candidate, speedup, floor_ns }, doubt))
-}
-
-/// The candidate's clock against ours, as the reference's stands against ours at its worst: load parts the two now and then;
-/// a clock that was tampered with, or work beside the stream, does so every time.
-fn clocks_agree(case: &str, samples: &[[Ran; 2]]) -> Attempt<()> {
-    let ours = samples.iter().map(|[ran, _]| gap(ran)).fold(0.0, f64::max);
-    let allowed = |ran: &Ran| 2.0 * ours + 0.1 * ran.outside.as_nanos() as f64 + CLOCK_FLOOR_NS;
-    let apart = samples.iter().all(|[_, ran]| gap(ran) > allowed(ran));
-    let ahead = samples.iter().map(|[_, ran]| gap(ran)).fold(f64::INFINITY, f64::min) < -CLOCK_FLOOR_NS;
-    if samples.is_empty() || !(apart || ahead) {
-        return Ok(());
-    }
-    let median =
-        |of: fn(&Ran) -> f64| Statistic::Median.of(&samples.iter().map(|[_, ran]| of(ran)).collect::<Vec<_>>());
-    Err(Failure::Clocks {
-        case: case.to_owned(),
-        inside_ns: median(|ran| ran.inside_ns as f64) as u64,
-        outside_ns: median(|ran| ran.outside.as_nanos() as f64) as u64,
-    }
-    .into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    fn ran(outside_us: u64, inside_us: u64) -> Ran {
-        Ran { outside: Duration::from_micros(outside_us), inside_ns: inside_us * 1000 }
-    }
-
-    #[test]
-    fn a_clock_that_is_always_apart_from_ours_is_told_and_one_that_once_was_is_not() {
-        let honest: Vec<_> = (0..9).map(|n| [ran(1050, 1000), ran(1050 + 900 * (n / 8), 1000)]).collect();
-        assert!(clocks_agree("a", &honest).is_ok());
-        let lying: Vec<_> = (0..9).map(|_| [ran(1050, 1000), ran(1050, 500)]).collect();
-        assert!(clocks_agree("a", &lying).is_err());
-        let ahead: Vec<_> = (0..9).map(|_| [ran(1050, 1000), ran(1050, 1200)]).collect();
-        assert!(clocks_agree("a", &ahead).is_err());
-    }
 }

@@ -65,11 +65,14 @@ fn examine(
     let machine = &inner.machine;
     let bench = time::Bench { tolerance: &task.tolerance, plan, machine, floor, most_calls: usize::MAX };
     let quiet = inner.spares.quiet();
-    let (timed, _) = time::time(&mut session, &mut parked.runner, &bench, rng)?;
+    let (timed, clocks) = time::time(&mut session, &mut parked.runner, &bench, rng)?;
     drop(quiet);
-    let how = format!("{} pairs in random order, new inputs each, outputs compared", plan.repetitions);
+    let how = format!("{} pairs in random order, new inputs each, outputs compared", clocks.readings.len());
     checked.push(Checked::done("times beside the reference's", &how));
-    checked.push(Checked::done("two clocks agree", "the one in its process and the one outside, which counts"));
+    checked.push(Checked::done("two clocks agree", "the one in its process and the one outside, which bounds it"));
+    if session.on_gpu {
+        checked.push(Checked::undisturbed(clocks.watched, &clocks.disturbed));
+    }
     checked.push(memory(inner, &mut session, &parked, rng)?);
     let floor = timed.cases.iter().any(|case| case.case == CASE && case.floor_ns.is_some());
     let how = if floor { "the best bandwidth measured here" } else { "no bandwidth was measured here" };

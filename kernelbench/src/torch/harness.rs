@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 12] = [
     ("candidate.py", include_str!("../../harness/candidate.py")),
     ("compare.py", include_str!("../../harness/compare.py")),
     ("draw.py", include_str!("../../harness/draw.py")),
@@ -18,6 +18,7 @@ const FILES: [(&str, &str); 11] = [
     ("outputs.py", include_str!("../../harness/outputs.py")),
     ("profiled.py", include_str!("../../harness/profiled.py")),
     ("reference.py", include_str!("../../harness/reference.py")),
+    ("scatter.py", include_str!("../../harness/scatter.py")),
     ("tracing.py", include_str!("../../harness/tracing.py")),
     ("wire.py", include_str!("../../harness/wire.py")),
 ];

@@ -96,6 +96,11 @@ impl Parked {
     fn new(runner: Runner) -> Self {
         Self { runner, labels: vec![], clocks: None, timing: None }
     }
+
+    fn told(&self) -> Vec<String> {
+        let disturbed = self.clocks.iter().flat_map(|clocks| &clocks.disturbed);
+        self.labels.iter().chain(disturbed).cloned().collect()
+    }
 }
 
 impl Torch {
@@ -158,16 +163,17 @@ impl Torch {
         self.0.harness.hash()
     }
 
-    /// What is noted of a candidate that was checked: a lower precision, a check that was not possible.
+    /// What is noted of a candidate that was checked: a lower precision, a check that was not possible, what disturbed its
+    /// timing.
     #[must_use]
     pub fn labels(&self, candidate: &CandidateId) -> Vec<String> {
-        self.0.built().get(candidate).map(|parked| parked.labels.clone()).unwrap_or_default()
+        self.0.built().get(candidate).map(Parked::told).unwrap_or_default()
     }
 
     /// How a candidate's time came about, where it was timed.
     #[must_use]
     pub fn clocks(&self, candidate: &CandidateId) -> Option<Clocks> {
-        self.0.built().get(candidate)?.clocks
+        self.0.built().get(candidate)?.clocks.clone()
     }
 
     /// What is known against a problem: its task's labels, and what its reference was measured to let pass.

@@ -87,6 +87,13 @@ impl Places {
     }
 }
 
+/// The bytes of each tensor of an output that was described.
+pub(crate) fn sizes(output: &Value) -> Vec<u64> {
+    let mut found = vec![];
+    each_tensor(&mut output.clone(), &mut |spec| found.push(number(spec, "bytes")));
+    found
+}
+
 fn number(spec: &Value, name: &str) -> u64 {
     spec[name].as_u64().unwrap_or(0)
 }

@@ -9,6 +9,7 @@ use super::{
     python::raised,
 };
 use crate::{
+    clock::Reading,
     failure::{Failure, Fault},
     native::trouble::{Attempt, Trouble},
 };
@@ -28,6 +29,13 @@ pub(crate) struct Ran {
     pub(crate) inside_ns: u64,
     /// Where each slot's output lies.
     pub(crate) outputs: Vec<Value>,
+}
+
+impl Ran {
+    /// By both clocks.
+    pub(crate) fn reading(&self) -> Reading {
+        Reading { outside_ns: self.outside.as_nanos() as f64, inside_ns: self.inside_ns as f64 }
+    }
 }
 
 /// What a process is to load.
@@ -151,6 +159,14 @@ impl Runner {
                 None => self.peer.forbidden("meddle with the line between its process and the workshop"),
             }),
         }
+    }
+
+    /// Has it put its outputs, of these sizes in bytes and so many of each, elsewhere in every request from here on. Nobody
+    /// may have them open.
+    pub(crate) fn scatter(&mut self, sizes: &[u64], count: usize) -> Attempt<()> {
+        self.places = Places::default();
+        self.ask(json!({"do": "scatter", "sizes": sizes, "count": count}), "release of its outputs", PATIENCE)?;
+        self.peer.be_alone()
     }
 
     /// Calls the model on the first slot under torch's own profiler; what it says of each launch.

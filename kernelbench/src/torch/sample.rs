@@ -11,7 +11,7 @@ use super::{
     session::Session,
     verify::Look,
 };
-use crate::{native::trouble::Attempt, task::Tolerance};
+use crate::{clock::Pair, native::trouble::Attempt, task::Tolerance};
 use rand::{Rng, rngs::StdRng};
 use std::time::Duration;
 
@@ -31,15 +31,15 @@ pub(crate) struct Sampler<'a> {
 
 impl Sampler<'_> {
     /// Runs both on fresh contents, in random order, and compares all outputs.
-    pub(crate) fn pair(&mut self, rng: &mut StdRng) -> Attempt<[Ran; 2]> {
+    pub(crate) fn pair(&mut self, rng: &mut StdRng) -> Attempt<Pair> {
         while self.lost <= MOST_LOST {
             if let Some(pair) = self.timed_pair(rng)? {
-                return Ok(pair);
+                return Ok(pair.each_ref().map(Ran::reading));
             }
             self.lost += 1;
             self.described_pair(rng)?;
         }
-        self.described_pair(rng)
+        Ok(self.described_pair(rng)?.each_ref().map(Ran::reading))
     }
 
     /// A pair whose answers describe the outputs: where they lie is known afterwards.

@@ -9,12 +9,14 @@ use super::{
     judge::{PATIENCE, ask, ask_about, ask_with},
     launch,
     peer::Peer,
+    places,
     python::Facts,
     runner::{Module, Ran, Runner, trusted},
     spares::Spares,
 };
 use crate::{
     failure::Fault,
+    gpu::Gpu,
     native::trouble::{Attempt, fault},
     task::{Problem, Tolerance},
 };
@@ -46,6 +48,10 @@ pub(crate) struct Session {
     pub(crate) parameter_bytes: u64,
     pub(crate) input_bytes: u64,
     pub(crate) output_bytes: u64,
+    /// The bytes of each tensor that one call puts out.
+    output_sizes: Vec<u64>,
+    /// The GPU, where it can be asked how it is doing.
+    pub(crate) gpu: Option<Gpu>,
     pub(crate) labels: Vec<String>,
     /// What all inputs of one side may take, and all of its outputs, in bytes.
     budget: u64,
@@ -94,6 +100,8 @@ impl Session {
             parameter_bytes: number("parameter_bytes"),
             input_bytes: number("input_bytes"),
             output_bytes: 0,
+            output_sizes: vec![],
+            gpu: ordinal(&options.device).and_then(|ordinal| Gpu::at(ordinal).ok()),
             labels: problem.labels.clone(),
             budget,
             inputs: Value::Null,
@@ -187,6 +195,7 @@ impl Session {
         self.copy_side(&said["reads"], "reference", &self.reference.peer)?;
         let how = json!({"do": "audit", "atol": tolerance.atol, "rtol": tolerance.rtol});
         let said = ask(&mut self.judge, with(&outputs, &how))?;
+        self.output_sizes = ran.outputs.first().map(places::sizes).unwrap_or_default();
         self.output_bytes = said["output_bytes"].as_u64().unwrap_or(0);
         self.labels
             .extend(said["labels"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
@@ -194,6 +203,16 @@ impl Session {
         let fit = usize::try_from(self.budget / self.output_bytes.max(1)).unwrap_or(usize::MAX);
         self.slots = self.slots.min(MOST_TENSORS / tensors).min(fit).max(1);
         trusted(self.reference.release())
+    }
+
+    /// On a GPU, has outputs of so many calls lie elsewhere in every request from here on, those of both sides.
+    pub(crate) fn scatter(&mut self, candidate: Option<&mut Runner>, calls: usize) -> Attempt<()> {
+        if !self.on_gpu {
+            return Ok(());
+        }
+        self.forget()?;
+        trusted(self.reference.scatter(&self.output_sizes, calls))?;
+        candidate.map_or(Ok(()), |candidate| candidate.scatter(&self.output_sizes, calls))
     }
 
     /// Empties the device's cache.
@@ -205,6 +224,11 @@ impl Session {
     pub(crate) fn forget(&mut self) -> Attempt<()> {
         ask(&mut self.judge, json!({"do": "forget"})).map(|_| ())
     }
+}
+
+/// Which GPU a device of torch's is: the second for `cuda:1`, none for `cpu`.
+fn ordinal(device: &str) -> Option<u32> {
+    device.strip_prefix("cuda").map(|rest| rest.trim_start_matches(':').parse().unwrap_or(0))
 }
 
 const SOURCE: &str = "module.py";

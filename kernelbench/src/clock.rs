@@ -1,0 +1,225 @@
+//! Which of two clocks counts, and by how much may they disagree?
+//!
+//! Ours stands outside a process and is not to be fooled, but also counts what it takes to reach that process, which differs
+//! from one process to the next. The clock inside counts the calls alone, and may lie. So a time is what the clock inside
+//! says, but never less than ours less what reaching the reference's process costs, and never more than ours.
+
+use crate::{
+    failure::Failure,
+    native::trouble::{Attempt, Trouble},
+};
+use metrics::Statistic;
+
+/// What the clock inside may fall short of ours beyond the cost of reaching the process, as a part of ours.
+const SHARE: f64 = 0.01;
+/// What it may fall short of at least, in nanoseconds a request.
+const SLACK_NS: f64 = 10_000.0;
+/// How much more than a request that calls nothing the reference's may cost beside its calls, in times and in nanoseconds.
+const MORE_THAN_EMPTY: [f64; 2] = [3.0, 100_000.0];
+/// The part of the reference's gaps that what is usual on this machine reaches.
+const USUAL: f64 = 0.9;
+
+/// One request by both clocks, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Reading {
+    /// By ours, outside the process.
+    pub outside_ns: f64,
+    /// By the one in the process.
+    pub inside_ns: f64,
+}
+
+/// A pair of requests: the reference's, the candidate's.
+pub(crate) type Pair = [Reading; 2];
+
+impl Reading {
+    /// By how much ours is ahead of the one inside.
+    fn gap(&self) -> f64 {
+        self.outside_ns - self.inside_ns
+    }
+}
+
+/// What it costs to reach a process, in nanoseconds a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Reach {
+    /// As the reference's process says, which has no cause to lie.
+    pub(crate) cost_ns: f64,
+    /// Whether the clock inside sees all that is done there: not where the reference itself works beside it.
+    sees_all: bool,
+}
+
+impl Reach {
+    /// What pairs of requests say of it, and what a request costs that calls nothing, where that was tried.
+    pub(crate) fn of(pairs: &[Pair], empty_ns: Option<f64>) -> Self {
+        Self::of_reference(&pairs.iter().map(|pair| pair[0]).collect::<Vec<_>>(), empty_ns)
+    }
+
+    /// The same of the reference's requests alone.
+    pub(crate) fn of_reference(readings: &[Reading], empty_ns: Option<f64>) -> Self {
+        let [times, more] = MORE_THAN_EMPTY;
+        let gap = gap_ns(readings.iter());
+        match empty_ns {
+            Some(empty) if gap > times * empty + more => Self { cost_ns: empty, sees_all: false },
+            _ => Self { cost_ns: gap, sees_all: true },
+        }
+    }
+
+    /// The time of a request that counts.
+    pub(crate) fn counted_ns(&self, reading: &Reading) -> f64 {
+        let outside = reading.outside_ns;
+        if self.sees_all {
+            let least = outside - self.cost_ns - (SHARE * outside).max(SLACK_NS);
+            reading.inside_ns.max(least).min(outside)
+        } else {
+            (outside - self.cost_ns).max(outside / 2.0)
+        }
+    }
+
+    /// By how much a candidate's requests would take longer by ours alone, in nanoseconds: nobody knows whether its process
+    /// is harder to reach than the reference's, or its clock goes slow.
+    pub(crate) fn doubt_ns(&self, pairs: &[Pair]) -> f64 {
+        let more = |ran: &Reading| ran.outside_ns - self.cost_ns - self.counted_ns(ran);
+        Statistic::Median.of(&pairs.iter().map(|pair| more(&pair[1])).collect::<Vec<_>>()).max(0.0)
+    }
+}
+
+/// By how much ours is ahead of the one inside, in nanoseconds a request, as a rule.
+pub(crate) fn gap_ns<'a>(readings: impl Iterator<Item = &'a Reading>) -> f64 {
+    Statistic::Median.of(&readings.map(Reading::gap).collect::<Vec<_>>())
+}
+
+/// By how much two clocks may disagree on any machine: in nanoseconds, and as a part of what was measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    pub(crate) floor_ns: f64,
+    pub(crate) share: f64,
+}
+
+/// The failure of a candidate whose clock is always further from ours than the reference's is now and then, or ahead of
+/// ours: it was tampered with, or there is work beside it.
+pub(crate) fn agree(case: &str, pairs: &[Pair], cost_ns: f64, allowance: Allowance) -> Result<(), Failure> {
+    let usual = gap_quantile(pairs).max(cost_ns);
+    let allowed = |ran: &Reading| 2.0 * usual + allowance.share * ran.outside_ns + allowance.floor_ns;
+    let apart = pairs.iter().all(|[_, ran]| ran.gap() > allowed(ran));
+    let ahead = pairs.iter().any(|[_, ran]| ran.gap() < -allowance.floor_ns);
+    if pairs.is_empty() || !(apart || ahead) {
+        return Ok(());
+    }
+    let median = |of: fn(&Reading) -> f64| {
+        Statistic::Median.of(&pairs.iter().map(|[_, ran]| of(ran)).collect::<Vec<_>>()) as u64
+    };
+    Err(Failure::Clocks {
+        case: case.to_owned(),
+        inside_ns: median(|ran| ran.inside_ns),
+        outside_ns: median(|ran| ran.outside_ns),
+    })
+}
+
+/// Blocks of samples that are taken until one is without such a contradiction.
+const BLOCKS: usize = 3;
+
+/// Takes a block of samples; and anew where the clocks disagree in it, or a time is impossible: on a machine that others use
+/// that may be their doing, and then it passes. What stays is the candidate's. Also, in words, why a block was taken anew.
+pub(crate) fn settled<T>(mut block: impl FnMut() -> Attempt<T>) -> Attempt<(T, Vec<String>)> {
+    let mut told = vec![];
+    loop {
+        match block() {
+            Ok(done) => return Ok((done, told)),
+            Err(Trouble::Failure(failure)) if told.len() + 1 < BLOCKS && may_pass(&failure) => {
+                told.push(format!("timed once more, for the time before would have been refused: {failure}"));
+            }
+            Err(trouble) => return Err(trouble),
+        }
+    }
+}
+
+fn may_pass(failure: &Failure) -> bool {
+    matches!(failure, Failure::Clocks { .. } | Failure::BelowFloor { .. })
+}
+
+fn gap_quantile(pairs: &[Pair]) -> f64 {
+    let mut gaps: Vec<f64> = pairs.iter().map(|[ran, _]| ran.gap()).collect();
+    gaps.sort_by(f64::total_cmp);
+    let at = (gaps.len().saturating_sub(1)) as f64 * USUAL;
+    gaps.get(at.round() as usize).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWANCE: Allowance = Allowance { floor_ns: 50_000.0, share: 0.03 };
+
+    fn ran(outside_us: u32, inside_us: u32) -> Reading {
+        Reading { outside_ns: f64::from(outside_us) * 1000.0, inside_ns: f64::from(inside_us) * 1000.0 }
+    }
+
+    fn pairs(candidate: impl Fn(u32) -> Reading) -> Vec<Pair> {
+        (0..20).map(|n| [ran(3300 + n, 3000), candidate(n)]).collect()
+    }
+
+    fn times(pairs: &[Pair]) -> (f64, f64) {
+        let reach = Reach::of(pairs, None);
+        (reach.counted_ns(&pairs[0][1]), reach.doubt_ns(pairs))
+    }
+
+    #[test]
+    fn a_process_that_is_a_little_harder_or_easier_to_reach_is_as_fast_as_its_clock_says() {
+        for reached_in in [280, 310, 330] {
+            let (time, _) = times(&pairs(|n| ran(3000 + reached_in + n, 3000)));
+            assert!((time - 3_000_000.0).abs() < 1.0, "{reached_in}: {time}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_goes_slow_gains_no_more_than_its_doubt() {
+        let (honest, _) = times(&pairs(|n| ran(3300 + n, 3000)));
+        for tells in [2950, 2900, 1500, 1] {
+            let (time, doubt) = times(&pairs(|n| ran(3300 + n, tells)));
+            assert!(time < honest && time + doubt > honest - 20_000.0, "{tells}: {time} and {doubt}");
+            assert!(time > 0.985 * honest, "{tells}: {time}");
+        }
+    }
+
+    #[test]
+    fn work_beside_the_clock_of_the_reference_is_not_taken_off() {
+        let aside = pairs(|n| ran(3300 + n, 3000))
+            .iter()
+            .map(|[_, ran]| [Reading { inside_ns: 1e5, ..*ran }; 2])
+            .collect::<Vec<_>>();
+        let reach = Reach::of(&aside, Some(200_000.0));
+        assert!((reach.counted_ns(&aside[0][1]) - 3_100_000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn what_passes_on_a_busy_machine_is_timed_anew_and_what_stays_is_refused() {
+        let clocks = || Failure::Clocks { case: "a".to_owned(), inside_ns: 1, outside_ns: 9 };
+        let mut blocks = 0;
+        let mut after = |bad: usize| {
+            blocks = 0;
+            settled(|| {
+                blocks += 1;
+                if blocks > bad { Ok(blocks) } else { Err(clocks().into()) }
+            })
+        };
+        assert!(matches!(after(2), Ok((3, told)) if told.len() == 2));
+        assert!(matches!(after(3), Err(Trouble::Failure(failure)) if *failure == clocks()));
+        let wrong = || Err::<(), _>(Failure::Interface { log: String::new() }.into());
+        let mut tried = 0;
+        assert!(
+            settled(|| {
+                tried += 1;
+                wrong()
+            })
+            .is_err()
+                && tried == 1
+        );
+    }
+
+    #[test]
+    fn a_clock_that_is_always_apart_from_ours_is_told_and_one_that_once_was_is_not() {
+        let verdict = |candidate: fn(u32) -> Reading| agree("a", &pairs(candidate), 0.0, ALLOWANCE);
+        assert!(verdict(|n| ran(3350 + 3000 * (n / 19), 3000)).is_ok());
+        assert!(verdict(|_| ran(3350, 500)).is_err());
+        assert!(verdict(|_| ran(3350, 3450)).is_err());
+    }
+}
