@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let workshop = Cuda::new(cuda::Options::new(std::env::current_exe()?, vec!["child".into()], cache))?;
         let up = start.elapsed();
         let notes = |id: &CandidateId| (workshop.labels(id), json!(null));
-        return each(&workshop, &task, &plan, candidates, up, json!({}), notes);
+        return each(&workshop, &task, &plan, candidates, up, &json!({}), notes);
     }
     let mut options = Options::new(python.into(), device, std::env::current_exe()?, vec!["child".into()]);
     if let Ok(trials) = std::env::var("TRIALS") {
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "facts": workshop.facts(), "labels": workshop.audit(&task)?, "confinement": workshop.confinement(&task)?,
     });
     let notes = |id: &CandidateId| (workshop.labels(id), json!(workshop.clocks(id)));
-    each(&workshop, &task, &plan, candidates, up, known, notes)
+    each(&workshop, &task, &plan, candidates, up, &known, notes)
 }
 
 /// Evaluates one after the other; `notes` are a candidate's labels and how its time came about.
@@ -58,7 +58,7 @@ fn each<W: Workshop>(
     plan: &TimingPlan,
     candidates: &[String],
     up: Duration,
-    known: Value,
+    known: &Value,
     notes: impl Fn(&CandidateId) -> (Vec<String>, Value),
 ) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;

@@ -96,7 +96,7 @@ pub(crate) struct Allowance {
 
 /// The failure of a candidate whose clock is always further from ours than the reference's is now and then, or ahead of
 /// ours: it was tampered with, or there is work beside it.
-pub(crate) fn agree(case: &str, pairs: &[Pair], cost_ns: f64, allowance: Allowance) -> Result<(), Failure> {
+pub(crate) fn agree(case: &str, pairs: &[Pair], cost_ns: f64, allowance: Allowance) -> Attempt<()> {
     let usual = gap_quantile(pairs).max(cost_ns);
     let allowed = |ran: &Reading| 2.0 * usual + allowance.share * ran.outside_ns + allowance.floor_ns;
     let apart = pairs.iter().all(|[_, ran]| ran.gap() > allowed(ran));
@@ -111,7 +111,8 @@ pub(crate) fn agree(case: &str, pairs: &[Pair], cost_ns: f64, allowance: Allowan
         case: case.to_owned(),
         inside_ns: median(|ran| ran.inside_ns),
         outside_ns: median(|ran| ran.outside_ns),
-    })
+    }
+    .into())
 }
 
 /// Blocks of samples that are taken until one is without such a contradiction.
