@@ -4,7 +4,13 @@ mod metrics;
 
 pub use self::metrics::{Metrics, MetricsShowArgs};
 
-use crate::exit::Exit;
+use crate::{
+    command::{
+        export::{self, ExportArgs},
+        scores::{self, ScoresArgs},
+    },
+    exit::Exit,
+};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -48,6 +54,12 @@ pub enum Command {
     /// Write the report of a run: one HTML file that needs no network.
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArgs),
+    /// Say how good a run was: correct, faster, how much, at what cost, in all and task by task.
+    #[command(after_help = scores::EXAMPLES)]
+    Scores(ScoresArgs),
+    /// Lay a run out as another project's scripts expect it.
+    #[command(after_help = export::EXAMPLES)]
+    Export(ExportArgs),
     /// Build, check and time one candidate, with no model at all.
     #[command(after_help = EVALUATE_EXAMPLES)]
     Evaluate(EvaluateArgs),

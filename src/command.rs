@@ -3,6 +3,7 @@
 mod config;
 mod doctor;
 mod evaluate;
+pub(crate) mod export;
 mod metrics;
 mod policies;
 mod prompts;
@@ -10,6 +11,7 @@ mod replay;
 mod report;
 mod resume;
 mod run;
+pub(crate) mod scores;
 mod show;
 
 pub(crate) use report::write as write_report;
@@ -34,6 +36,8 @@ pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Troub
         Command::Resume(arguments) => resume::resume(&arguments, &layers, environment),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Show(arguments) => show::show(&arguments),
+        Command::Scores(arguments) => scores::scores(&arguments),
+        Command::Export(arguments) => export::export(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Evaluate(arguments) => evaluate::evaluate(&arguments, layers),
         Command::Doctor(arguments) => doctor::doctor(&arguments, &layers, environment),

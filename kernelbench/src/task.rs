@@ -41,6 +41,9 @@ pub enum Source {
 pub struct Problem {
     /// The file's text.
     pub source: String,
+    /// The file's name, which `KernelBench`'s scripts call the problem by; empty where it is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub file: String,
     /// The level, where its folder's name says one.
     pub level: Option<u8>,
     /// Its number within the level, where its file's name starts with one.

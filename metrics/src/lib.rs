@@ -7,6 +7,7 @@ pub mod gpu;
 mod machine;
 mod profile;
 pub mod set;
+pub mod scores;
 mod speedup;
 mod timing;
 

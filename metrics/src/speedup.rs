@@ -115,7 +115,7 @@ fn resampled(launches: &Launches, rng: &mut StdRng) -> Vec<(f64, f64)> {
     drawn
 }
 
-fn geometric_mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
+pub(crate) fn geometric_mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = ratios.len() as f64;
     (ratios.map(f64::ln).sum::<f64>() / count).exp()
 }

@@ -76,7 +76,14 @@ pub(crate) fn problem() -> Task {
     Task {
         name: "level1-7_Twice".into(),
         summary: "The forward pass of the PyTorch module `Model` of 7 Twice.".into(),
-        source: Source::Problem(Problem { source: source.into(), level, number, precision, labels: vec![] }),
+        source: Source::Problem(Problem {
+            source: source.into(),
+            file: "7_Twice.py".into(),
+            level,
+            number,
+            precision,
+            labels: vec![],
+        }),
         tolerance: Tolerance { atol: 1e-4, rtol: 1e-4, share: 1.0 },
         ..task()
     }

@@ -26,12 +26,13 @@ pub fn problem(path: &Path, precision: Precision) -> Result<Task, TaskError> {
         return Err(TaskError::of_file(path, what, help));
     }
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (level, number) = (level(path), number(&stem));
     let tolerance = precision.tolerance();
     Ok(Task {
         name: name(level, &stem),
         summary: format!("The forward pass of the PyTorch module `Model` of {}.", stem.replace('_', " ")),
-        source: Source::Problem(Problem { source, level, number, precision, labels: labels(level, number) }),
+        source: Source::Problem(Problem { source, file, level, number, precision, labels: labels(level, number) }),
         tolerance: Tolerance { atol: tolerance, rtol: tolerance, share: 1.0 },
         cases: vec![Case { name: suite::DEFAULT.to_owned(), scalars: [].into() }],
         final_cases: vec![],

@@ -1,0 +1,77 @@
+//! `warpsmith scores`: how good was a run?
+
+use super::{json, say};
+use crate::{
+    exit::{Exit, Trouble},
+    scores::{RunScores, Sheet},
+    store::RunFolder,
+};
+use clap::{Args, ValueEnum};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// `scores`
+#[derive(Debug, Args)]
+pub struct ScoresArgs {
+    /// The run's folder.
+    pub run: PathBuf,
+    /// How to write it: `text` and `json` have all tables, `csv` and `parquet` a line a task.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Where to write it [default: standard output; parquet: scores.parquet in the run's folder].
+    #[arg(long, short, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// How numbers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for people.
+    Text,
+    /// Comma-separated, a line a task.
+    Csv,
+    /// Columns in binary, a line a task.
+    Parquet,
+    /// Everything, for scripts.
+    Json,
+}
+
+/// What `--help` shows below the options.
+pub(crate) const EXAMPLES: &str = "\
+Only what a certificate confirmed counts as correct. Every measure is printed with its formula.
+
+Examples:
+  warpsmith scores RUN
+  warpsmith scores RUN --format csv > tasks.csv
+  warpsmith scores RUN --format json | jq '.tables[0].groups[0].scores'";
+
+/// Folds the run and writes its scores.
+pub(super) fn scores(arguments: &ScoresArgs) -> Result<Exit, Trouble> {
+    let folder = RunFolder::open(&arguments.run)?;
+    let run = RunScores::of(&folder)?;
+    let text = match arguments.format {
+        Format::Text => run.text(),
+        Format::Json => json(&run.json()),
+        Format::Csv => run.sheet().csv().map_err(|e| Trouble::record(format!("the table cannot be written: {e}")))?,
+        Format::Parquet => return parquet(&run.sheet(), arguments.out.clone(), &folder),
+    };
+    match &arguments.out {
+        Some(path) => write(path, text.as_bytes())?,
+        None => say(text.trim_end()),
+    }
+    Ok(Exit::Done)
+}
+
+fn parquet(sheet: &Sheet, out: Option<PathBuf>, folder: &RunFolder) -> Result<Exit, Trouble> {
+    let path = out.unwrap_or_else(|| folder.path().join("scores.parquet"));
+    let bytes = sheet.parquet().map_err(|why| Trouble::record(format!("{}: {why}", path.display())))?;
+    write(&path, &bytes)?;
+    say(&path.display().to_string());
+    Ok(Exit::Done)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Trouble> {
+    fs::write(path, bytes).map_err(|e| Trouble::record(format!("{}: cannot write the scores: {e}", path.display())))
+}

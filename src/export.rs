@@ -1,0 +1,3 @@
+//! How is a run laid out for other programs?
+
+pub mod kernelbench;

@@ -1,0 +1,101 @@
+//! How good was a run, task by task and in all?
+//!
+//! A fold over the records of its tasks, and nothing else: the same folder gives the same scores on any machine.
+
+mod sheet;
+mod spent;
+mod table;
+mod task;
+mod text;
+
+pub use sheet::{Cell, Sheet};
+pub use spent::Spent;
+pub use table::{Group, ScoreTable};
+pub use task::{Fetch, State, TaskScore};
+
+use crate::store::{RunFolder, StoreError};
+use agents::trajectory::Trajectory;
+use kernelbench::Hash;
+use serde::Serialize;
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunScores {
+    /// The run's folder, by its name.
+    pub run: String,
+    /// What answered.
+    pub model: String,
+    /// The policy's name.
+    pub policy: String,
+    /// The machine's name.
+    pub machine: String,
+    /// Whether it was simulated.
+    pub simulated: bool,
+    /// Every task, in the order of their levels and numbers, then of their names.
+    pub tasks: Vec<TaskScore>,
+}
+
+impl RunScores {
+    /// Of the run in this folder. Its records are read one after the other.
+    ///
+    /// # Errors
+    ///
+    /// If the folder or a record cannot be read.
+    pub fn of(folder: &RunFolder) -> Result<Self, StoreError> {
+        let header = folder.header()?;
+        let mut tasks = folder.tasks()?.iter().map(|task| task_of(folder, task)).collect::<Result<Vec<_>, _>>()?;
+        tasks.sort_by(|a, b| (a.level, a.number, &a.task).cmp(&(b.level, b.number, &b.task)));
+        let path = std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
+        Ok(Self {
+            run: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            model: header.model,
+            policy: header.policy,
+            machine: header.machine.name,
+            simulated: header.simulated,
+            tasks,
+        })
+    }
+
+    /// The tables of scores: over the reference, and over each other way in which references were timed.
+    #[must_use]
+    pub fn tables(&self) -> Vec<ScoreTable> {
+        table::tables(&self.tasks)
+    }
+
+    /// What all tasks took together.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        self.tasks.iter().map(|task| &task.spent).sum()
+    }
+
+    /// How many tasks ended with a certified candidate that is faster than the reference, its whole interval above 1.
+    #[must_use]
+    pub fn wins(&self) -> usize {
+        self.tasks.iter().filter(|task| task.won()).count()
+    }
+
+    /// Everything as text for a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        text::run(self)
+    }
+
+    /// The tasks as a table with a line each.
+    #[must_use]
+    pub fn sheet(&self) -> Sheet {
+        sheet::tasks(self)
+    }
+
+    /// Everything as JSON.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({ "run": self, "tables": self.tables(), "spent": self.spent(), "wins": self.wins() })
+    }
+}
+
+fn task_of(folder: &RunFolder, task: &str) -> Result<TaskScore, StoreError> {
+    let record = folder.record(task)?;
+    let story: Trajectory = record.events().collect();
+    let fetch = |hash: &Hash| record.blobs.fetch(hash).ok();
+    Ok(TaskScore::of(task, &story, &record.lines, &fetch))
+}

@@ -1,0 +1,91 @@
+//! What do the scores of many tasks come to, in all and by level, over each baseline?
+
+use super::task::TaskScore;
+use metrics::scores::{Estimate, Measure, Outcome};
+use serde::Serialize;
+
+/// Every measure over one baseline.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ScoreTable {
+    /// What the candidates are compared with.
+    pub baseline: String,
+    /// In all, by level, and without what is known to be defective.
+    pub groups: Vec<Group>,
+}
+
+/// Every measure over some of the tasks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Group {
+    /// Which tasks.
+    pub name: String,
+    /// How many.
+    pub tasks: usize,
+    /// Each measure's name, formula and value.
+    pub scores: Vec<Score>,
+}
+
+/// One measure of a group.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Score {
+    /// Its name.
+    pub measure: String,
+    /// Its formula.
+    pub formula: String,
+    /// Its value; none where it is not defined.
+    #[serde(flatten)]
+    pub estimate: Option<Estimate>,
+}
+
+/// A table for the reference, and one for each other way in which at least one reference was timed.
+pub(super) fn tables(tasks: &[TaskScore]) -> Vec<ScoreTable> {
+    let own = Some(table(own_name(tasks), tasks, |task| Some(task.outcome())));
+    let mut names: Vec<&str> = tasks.iter().flat_map(|task| task.over.iter().map(|(name, _)| name.as_str())).collect();
+    names.sort_unstable();
+    names.dedup();
+    let others = names.into_iter().map(|name| table(name, tasks, |task| over(task, name)));
+    own.into_iter().chain(others).filter(|table| !table.groups.is_empty()).collect()
+}
+
+/// What a problem's reference is, where all tasks are problems.
+fn own_name(tasks: &[TaskScore]) -> &'static str {
+    if tasks.iter().all(|task| task.problem) { "eager torch, the reference" } else { "the reference" }
+}
+
+/// The outcome over another baseline; `None` where the task was not timed against it, or cannot be.
+fn over(task: &TaskScore, name: &str) -> Option<Outcome> {
+    let (_, speedup) = task.over.iter().find(|(known, _)| known == name)?;
+    match (task.speedup, speedup) {
+        (None, _) => Some(None),
+        (Some(_), Some(speedup)) => Some(Some(speedup.ratio)),
+        // It works, and the baseline does not: nothing to compare it with.
+        (Some(_), None) => None,
+    }
+}
+
+fn table(baseline: &str, tasks: &[TaskScore], outcome: impl Fn(&TaskScore) -> Option<Outcome>) -> ScoreTable {
+    let members = |fits: &dyn Fn(&TaskScore) -> bool| {
+        tasks.iter().filter(|task| fits(task)).filter_map(&outcome).collect::<Vec<_>>()
+    };
+    let mut levels: Vec<u8> = tasks.iter().filter_map(|task| task.level).collect();
+    levels.sort_unstable();
+    levels.dedup();
+    let mut groups = vec![("all".to_owned(), members(&|_| true))];
+    if levels.len() > 1 {
+        let of = |level: u8| (format!("level {level}"), members(&|task| task.level == Some(level)));
+        groups.extend(levels.into_iter().map(of));
+    }
+    if tasks.iter().any(|task| !task.defects.is_empty()) {
+        groups.push(("not defective".to_owned(), members(&|task| task.defects.is_empty())));
+    }
+    let groups = groups.into_iter().filter(|(_, outcomes)| !outcomes.is_empty());
+    ScoreTable { baseline: baseline.to_owned(), groups: groups.map(|(name, members)| group(name, &members)).collect() }
+}
+
+fn group(name: String, outcomes: &[Outcome]) -> Group {
+    let score = |measure: Measure| Score {
+        measure: measure.name(),
+        formula: measure.formula(),
+        estimate: measure.estimate(outcomes),
+    };
+    Group { name, tasks: outcomes.len(), scores: Measure::ALL.map(score).to_vec() }
+}

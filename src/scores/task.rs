@@ -1,0 +1,141 @@
+//! What came of one task, in numbers?
+
+use super::spent::Spent;
+use agents::{
+    event::{Line, Step},
+    trajectory::Trajectory,
+};
+use kernelbench::{Certificate, CertificateVerdict, Hash, Task, Timed};
+use metrics::{Claim, Speedup, scores::Outcome};
+use serde::Serialize;
+
+/// The text that was kept under a name; `None` where the record lacks it.
+pub type Fetch<'a> = &'a dyn Fn(&Hash) -> Option<String>;
+
+/// How far a task has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It ended.
+    Ended,
+    /// Something broke, and it was not resumed.
+    BrokenOff,
+    /// Its record has no end: it runs, waits, or was interrupted.
+    Open,
+}
+
+/// One task of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TaskScore {
+    /// Its name.
+    pub task: String,
+    /// What it is, its reference and shapes included: the hash of its JSON.
+    pub content: Option<Hash>,
+    /// Its level, where it is a problem that has one.
+    pub level: Option<u8>,
+    /// Its number within the level.
+    pub number: Option<u32>,
+    /// Whether it is a problem in `KernelBench`'s format.
+    pub problem: bool,
+    /// What is known against it.
+    pub defects: Vec<String>,
+    /// How far it has come.
+    pub state: State,
+    /// Candidates that were asked for: rounds that are over, without one for the reference itself.
+    pub rounds: usize,
+    /// Rounds whose candidate passed.
+    pub passed: usize,
+    /// The certified speedup over the reference: the task's score. `None` is a failure.
+    pub speedup: Option<Speedup>,
+    /// Over each other way in which the reference was timed, by name; `None` where that way does not work or nothing is
+    /// certified.
+    pub over: Vec<(String, Option<Speedup>)>,
+    /// The fastest that passed in a round, certified or not.
+    pub best: Option<Speedup>,
+    /// The round of the certified candidate.
+    pub round: Option<u32>,
+    /// The certified candidate.
+    pub candidate: Option<Hash>,
+    /// Candidates that a certificate refused.
+    pub refused: usize,
+    /// The best ratio measured up to each candidate that was asked for.
+    pub by_round: Vec<Outcome>,
+    /// What it took.
+    pub spent: Spent,
+}
+
+impl TaskScore {
+    /// Of the task in the run's folder `name`: of its story, its events and its texts.
+    #[must_use]
+    pub fn of(name: &str, story: &Trajectory, lines: &[Line], fetch: Fetch) -> Self {
+        let task: Option<Task> = story.task.as_ref().and_then(|hash| serde_json::from_str(&fetch(hash)?).ok());
+        let problem = task.as_ref().and_then(Task::problem);
+        let certified = story.certified().and_then(|certificate| Some((certificate, timed(certificate)?)));
+        let candidate = certified.map(|(certificate, _)| certificate.candidate.clone());
+        Self {
+            task: name.to_owned(),
+            content: story.task.clone(),
+            level: problem.and_then(|problem| problem.level),
+            number: problem.and_then(|problem| problem.number),
+            problem: problem.is_some(),
+            defects: problem.map(|problem| problem.labels.clone()).unwrap_or_default(),
+            state: state(story),
+            rounds: written(story).count(),
+            passed: written(story).filter(|ratio| ratio.is_some()).count(),
+            speedup: certified.map(|(_, timed)| timed.speedup),
+            over: over(story, certified.map(|(_, timed)| &timed.speedup)),
+            best: story.best().map(|best| best.speedup),
+            round: story.finished().find(|round| candidate.is_some() && round.candidate == candidate).map(|r| r.number),
+            candidate,
+            refused: story.certificates.iter().filter(|certificate| timed(certificate).is_none()).count(),
+            by_round: best_so_far(story),
+            spent: Spent::of(lines),
+        }
+    }
+
+    /// The ratio that is scored.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.speedup.map(|speedup| speedup.ratio)
+    }
+
+    /// Whether its certified candidate is faster than the reference, its whole interval above 1.
+    #[must_use]
+    pub fn won(&self) -> bool {
+        self.speedup.is_some_and(|speedup| speedup.claim() == Claim::Faster)
+    }
+}
+
+fn timed(certificate: &Certificate) -> Option<&Timed> {
+    match &certificate.verdict {
+        CertificateVerdict::Certified(timed) => Some(timed),
+        CertificateVerdict::Refused(_) => None,
+    }
+}
+
+fn state(story: &Trajectory) -> State {
+    match (&story.end, &story.broke_off) {
+        (Some(_), _) => State::Ended,
+        (None, Some(_)) => State::BrokenOff,
+        (None, None) => State::Open,
+    }
+}
+
+fn over(story: &Trajectory, certified: Option<&Speedup>) -> Vec<(String, Option<Speedup>)> {
+    let variants = story.baseline.iter().flat_map(|baseline| &baseline.variants);
+    variants.map(|variant| (variant.name.clone(), certified.and_then(|speedup| variant.against(speedup)))).collect()
+}
+
+/// What came of each candidate that was asked for.
+fn written(story: &Trajectory) -> impl Iterator<Item = Outcome> {
+    let rounds = story.finished().filter(|round| round.step != Step::Baseline);
+    rounds.map(|round| Some(round.evaluation.as_ref()?.passed()?.speedup.ratio))
+}
+
+fn best_so_far(story: &Trajectory) -> Vec<Outcome> {
+    let faster = |best: &mut Outcome, ratio: Outcome| {
+        *best = [*best, ratio].into_iter().flatten().reduce(f64::max);
+        Some(*best)
+    };
+    written(story).scan(None, faster).collect()
+}
