@@ -6,6 +6,7 @@ pub use self::metrics::{Metrics, MetricsShowArgs};
 
 use crate::{
     command::{
+        compare::{self, CompareArgs},
         export::{self, ExportArgs},
         scores::{self, ScoresArgs},
     },
@@ -57,6 +58,9 @@ pub enum Command {
     /// Say how good a run was: correct, faster, how much, at what cost, in all and task by task.
     #[command(after_help = scores::EXAMPLES)]
     Scores(ScoresArgs),
+    /// Set runs of the same tasks side by side, and say what is more than chance.
+    #[command(after_help = compare::EXAMPLES)]
+    Compare(CompareArgs),
     /// Lay a run out as another project's scripts expect it.
     #[command(after_help = export::EXAMPLES)]
     Export(ExportArgs),

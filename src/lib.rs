@@ -4,6 +4,7 @@
 
 pub mod cli;
 mod command;
+pub mod compare;
 pub mod config;
 pub mod diff;
 pub mod exit;

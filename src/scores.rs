@@ -6,17 +6,18 @@ mod sheet;
 mod spent;
 mod table;
 mod task;
-mod text;
+pub(crate) mod text;
 
 pub use sheet::{Cell, Sheet};
 pub use spent::Spent;
 pub use table::{Group, ScoreTable};
 pub use task::{Fetch, State, TaskScore};
 
-use crate::store::{RunFolder, StoreError};
+use crate::store::{Listed, RunFolder, StoreError};
 use agents::trajectory::Trajectory;
 use kernelbench::Hash;
 use serde::Serialize;
+use std::collections::HashSet;
 
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,7 +44,14 @@ impl RunScores {
     /// If the folder or a record cannot be read.
     pub fn of(folder: &RunFolder) -> Result<Self, StoreError> {
         let header = folder.header()?;
-        let mut tasks = folder.tasks()?.iter().map(|task| task_of(folder, task)).collect::<Result<Vec<_>, _>>()?;
+        let listed = folder.batch()?.map(|list| list.tasks).unwrap_or_default();
+        let events = |task: &String| folder.path().join("tasks").join(task).join("events.jsonl").exists();
+        let names = folder.tasks()?.into_iter().filter(events);
+        let mut tasks = names.map(|task| task_of(folder, &task)).collect::<Result<Vec<_>, _>>()?;
+        let begun: HashSet<String> = tasks.iter().map(|task| task.task.clone()).collect();
+        tasks.extend(
+            listed.iter().filter(|listed| !begun.contains(&listed.name)).map(|listed| not_begun(folder, listed)),
+        );
         tasks.sort_by(|a, b| (a.level, a.number, &a.task).cmp(&(b.level, b.number, &b.task)));
         let path = std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
         Ok(Self {
@@ -98,4 +106,10 @@ fn task_of(folder: &RunFolder, task: &str) -> Result<TaskScore, StoreError> {
     let story: Trajectory = record.events().collect();
     let fetch = |hash: &Hash| record.blobs.fetch(hash).ok();
     Ok(TaskScore::of(task, &story, &record.lines, &fetch))
+}
+
+fn not_begun(folder: &RunFolder, listed: &Listed) -> TaskScore {
+    let blobs = folder.blobs();
+    let story = Trajectory { task: Some(listed.task.clone()), ..Trajectory::default() };
+    TaskScore::of(&listed.name, &story, &[], &|hash: &Hash| blobs.fetch(hash).ok())
 }

@@ -5,8 +5,10 @@ mod program;
 use program::{SCRIPT, TASK, place, run, simulated, warpsmith};
 use serde_json::Value;
 
-const COMMANDS: [&str; 10] =
-    ["run", "resume", "replay", "show", "report", "evaluate", "doctor", "policies", "prompts", "config"];
+const COMMANDS: [&str; 13] = [
+    "run", "resume", "replay", "show", "report", "scores", "compare", "export", "evaluate", "doctor", "policies",
+    "prompts", "config",
+];
 
 #[track_caller]
 fn json(text: &str) -> Value {

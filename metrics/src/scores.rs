@@ -150,27 +150,35 @@ pub struct Estimate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// The whole interval lies above 0.
+    /// The whole interval lies above.
     Higher,
-    /// The whole interval lies below 0.
+    /// The whole interval lies below.
     Lower,
-    /// The interval holds 0.
+    /// The interval holds it.
     NoDifference,
     /// Fewer than [`FEWEST`] pairs.
     TooFew,
 }
 
 impl Estimate {
-    /// What may be said, where this is a difference.
+    /// What may be said, where no difference is this: 0 for a difference, 1 for a ratio.
     #[must_use]
-    pub fn change(&self) -> Change {
+    pub fn change_from(&self, none: f64) -> Change {
         match self.interval {
             None => Change::TooFew,
-            Some(Interval { low, .. }) if low > 0.0 => Change::Higher,
-            Some(Interval { high, .. }) if high < 0.0 => Change::Lower,
+            Some(Interval { low, .. }) if low > none => Change::Higher,
+            Some(Interval { high, .. }) if high < none => Change::Lower,
             Some(_) => Change::NoDifference,
         }
     }
+}
+
+/// How many times as fast the second run's candidates are as the first's: the geometric mean over the tasks that both got
+/// right, with its interval over tasks. `None` where there is no such task.
+#[must_use]
+pub fn paired_ratio(pairs: &[(Outcome, Outcome)]) -> Option<Estimate> {
+    let both: Vec<f64> = pairs.iter().filter_map(|(first, second)| Some(second.as_ref()? / first.as_ref()?)).collect();
+    bootstrap(&both, |drawn: &[f64]| (!drawn.is_empty()).then(|| geometric_mean(drawn.iter().copied())))
 }
 
 /// A value of many things with its percentile interval; drawings without a value are left out.
@@ -184,7 +192,9 @@ fn bootstrap<T: Copy>(things: &[T], value: impl Fn(&[T]) -> Option<f64>) -> Opti
     let mut drawn = things.to_vec();
     let mut values: Vec<f64> = (0..RESAMPLINGS)
         .filter_map(|_| {
-            drawn.iter_mut().for_each(|place| *place = things[rng.random_range(0..things.len())]);
+            for place in &mut drawn {
+                *place = things[rng.random_range(0..things.len())];
+            }
             value(&drawn)
         })
         .collect();
@@ -266,13 +276,16 @@ mod tests {
         // Tasks differ a lot, the second run is a little better on each: only side by side does that show.
         let pairs: Vec<(Outcome, Outcome)> = (1..=30).map(f64::from).map(|s| (Some(s), Some(s + 0.1))).collect();
         let difference = Measure::Mean.difference(&pairs).unwrap();
-        assert_eq!(difference.change(), Change::Higher);
+        assert_eq!(difference.change_from(0.0), Change::Higher);
         let apart = |side: fn(&(Outcome, Outcome)) -> Outcome| {
             Measure::Mean.estimate(&pairs.iter().map(side).collect::<Vec<_>>()).unwrap().interval.unwrap()
         };
         assert!(apart(|pair| pair.0).high > apart(|pair| pair.1).low, "apart, the two intervals overlap");
         let same: Vec<_> = pairs.iter().map(|(first, _)| (*first, *first)).collect();
-        assert_eq!(Measure::Mean.difference(&same).unwrap().change(), Change::NoDifference);
-        assert_eq!(Measure::Mean.difference(&pairs[..5]).unwrap().change(), Change::TooFew);
+        assert_eq!(Measure::Mean.difference(&same).unwrap().change_from(0.0), Change::NoDifference);
+        assert!(
+            (paired_ratio(&pairs).unwrap().value - 1.0).abs() < 0.1 && paired_ratio(&[(Some(1.0), None)]).is_none()
+        );
+        assert_eq!(Measure::Mean.difference(&pairs[..5]).unwrap().change_from(0.0), Change::TooFew);
     }
 }

@@ -47,8 +47,9 @@ pub(super) fn export(arguments: &ExportArgs) -> Result<Exit, Trouble> {
     let folder = RunFolder::open(&arguments.run)?;
     let laid = layout(&folder, &run_name(folder.path()))?;
     if laid.runs.is_empty() {
-        let why: String =
+        let why: Vec<String> =
             laid.left_out.iter().map(|(task, why)| format!("\n  {}: {}", plain(task), plain(why))).collect();
+        let why = why.concat();
         return Err(Trouble::usage(format!("{}: there is nothing to lay out{why}", arguments.run.display())));
     }
     write(&laid, &arguments.out)?;

@@ -51,7 +51,7 @@ impl Sheet {
         for line in 0..self.columns.first().map_or(0, |(_, cells)| cells.len()) {
             writer.write_record(self.columns.iter().map(|(_, cells)| cells[line].csv()))?;
         }
-        let bytes = writer.into_inner().map_err(|e| e.into_error())?;
+        let bytes = writer.into_inner().map_err(csv::IntoInnerError::into_error)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
@@ -156,8 +156,8 @@ fn spent(task: &TaskScore) -> Vec<(String, Cell)> {
         ("usd".to_owned(), Cell::Number(Some(spent.usd))),
         ("unpriced_calls".to_owned(), Cell::count(spent.unpriced_calls)),
         ("wall_ms".to_owned(), Cell::count(spent.wall_ms)),
+        ("device_ms".to_owned(), Cell::count(spent.device_ms)),
     ];
-    let names = ["model_ms", "reference_ms", "examine_ms", "profile_ms", "certify_ms", "own_ms"];
-    line.extend(names.iter().zip(spent.times()).map(|(name, (_, ms))| ((*name).to_owned(), Cell::count(ms))));
+    line.extend(spent.times().map(|(_, name, ms)| (name.to_owned(), Cell::count(ms))));
     line
 }

@@ -2,6 +2,7 @@
 
 use agents::{
     event::{Event, Line},
+    lease::{Lease, Work},
     llm::Usage,
 };
 use serde::Serialize;
@@ -26,16 +27,26 @@ pub struct Spent {
     pub unpriced_calls: u64,
     /// From the first event to the last, without the time in which the run was broken off.
     pub wall_ms: u64,
+    /// Holding devices, all kinds of work together.
+    pub device_ms: u64,
     /// Waiting for models.
     pub model_ms: u64,
     /// Building, checking and timing references.
     pub reference_ms: u64,
-    /// Building, checking and timing candidates, waiting for the machine included.
-    pub examine_ms: u64,
+    /// Building candidates.
+    pub build_ms: u64,
+    /// Checking candidates.
+    pub check_ms: u64,
+    /// Timing candidates.
+    pub time_ms: u64,
     /// Profiling.
     pub profile_ms: u64,
     /// Examining the best anew.
     pub certify_ms: u64,
+    /// Building, checking and timing candidates, where the record does not tell them apart.
+    pub examine_ms: u64,
+    /// Waiting for a device that others held.
+    pub waiting_ms: u64,
     /// All else: the program itself.
     pub own_ms: u64,
 }
@@ -62,16 +73,21 @@ impl Spent {
         (self.unpriced_calls == 0).then_some(self.usd)
     }
 
-    /// Each kind of work with its time, as tables list them.
+    /// Each kind of work with its time and what it is called among other programs, as tables list them. Together they
+    /// are the wall time.
     #[must_use]
-    pub fn times(&self) -> [(&'static str, u64); 6] {
+    pub fn times(&self) -> [(&'static str, &'static str, u64); 10] {
         [
-            ("model", self.model_ms),
-            ("reference: build, check, time", self.reference_ms),
-            ("candidates: build, check, time", self.examine_ms),
-            ("profile", self.profile_ms),
-            ("certificate", self.certify_ms),
-            ("the program itself", self.own_ms),
+            ("model", "model_ms", self.model_ms),
+            ("reference", "reference_ms", self.reference_ms),
+            ("build", "build_ms", self.build_ms),
+            ("check", "check_ms", self.check_ms),
+            ("time", "time_ms", self.time_ms),
+            ("profile", "profile_ms", self.profile_ms),
+            ("certificate", "certify_ms", self.certify_ms),
+            ("candidates, not told apart", "examine_ms", self.examine_ms),
+            ("waiting for a device", "waiting_ms", self.waiting_ms),
+            ("the program itself", "own_ms", self.own_ms),
         ]
     }
 
@@ -91,7 +107,12 @@ impl Spent {
         let ms = u64::try_from(after.at_ms.saturating_sub(before.at_ms)).unwrap_or(0);
         let part = match (&before.event, &after.event) {
             (Event::BrokeOff { .. }, _) => return,
+            (_, Event::Spent { work, build_ms, lease }) => {
+                self.wall_ms += ms;
+                return self.work(*work, ms, build_ms.unwrap_or(0), lease.as_ref());
+            }
             (_, Event::Answered { .. }) | (Event::Asked { .. }, _) => &mut self.model_ms,
+            (Event::Spent { .. }, _) => &mut self.own_ms,
             (_, Event::Prepared { .. }) => &mut self.reference_ms,
             (_, Event::Evaluated { .. }) => &mut self.examine_ms,
             (_, Event::Profiled { .. }) => &mut self.profile_ms,
@@ -100,6 +121,28 @@ impl Spent {
         };
         *part += ms;
         self.wall_ms += ms;
+    }
+
+    /// A stretch of `ms` that ended with this work: what is neither building nor the lease was waiting for the device.
+    fn work(&mut self, work: Work, ms: u64, build_ms: u64, lease: Option<&Lease>) {
+        let held = lease.map_or(0, |lease| lease.us() / 1000);
+        let (build, leased) = (build_ms.min(ms), held.min(ms.saturating_sub(build_ms)));
+        self.device_ms += held;
+        self.waiting_ms += ms - build - leased;
+        let part = match work {
+            Work::Prepare => &mut self.reference_ms,
+            Work::Profile => &mut self.profile_ms,
+            Work::Certify => &mut self.certify_ms,
+            Work::Examine => {
+                let check = lease.and_then(|lease| u64::try_from(lease.checked_us? - lease.from_us).ok());
+                let check = check.map_or(leased, |us| (us / 1000).min(leased));
+                self.build_ms += build;
+                self.check_ms += check;
+                self.time_ms += leased - check;
+                return;
+            }
+        };
+        *part += build + leased;
     }
 }
 
@@ -114,12 +157,34 @@ impl<'a> Sum<&'a Spent> for Spent {
             usd: sum.usd + one.usd,
             unpriced_calls: sum.unpriced_calls + one.unpriced_calls,
             wall_ms: sum.wall_ms + one.wall_ms,
+            device_ms: sum.device_ms + one.device_ms,
             model_ms: sum.model_ms + one.model_ms,
             reference_ms: sum.reference_ms + one.reference_ms,
-            examine_ms: sum.examine_ms + one.examine_ms,
+            build_ms: sum.build_ms + one.build_ms,
+            check_ms: sum.check_ms + one.check_ms,
+            time_ms: sum.time_ms + one.time_ms,
             profile_ms: sum.profile_ms + one.profile_ms,
             certify_ms: sum.certify_ms + one.certify_ms,
+            examine_ms: sum.examine_ms + one.examine_ms,
+            waiting_ms: sum.waiting_ms + one.waiting_ms,
             own_ms: sum.own_ms + one.own_ms,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_neither_building_nor_the_lease_was_waiting() {
+        let mut spent = Spent::default();
+        let lease =
+            Lease { device: "cpu".into(), from_us: 5_000_000, checked_us: Some(5_300_000), until_us: 6_000_000 };
+        spent.work(Work::Examine, 3000, 1500, Some(&lease));
+        let parts = (spent.build_ms, spent.check_ms, spent.time_ms, spent.waiting_ms, spent.device_ms);
+        assert_eq!(parts, (1500, 300, 700, 500, 1000));
+        spent.work(Work::Examine, 40, 40, None);
+        assert_eq!((spent.build_ms, spent.waiting_ms), (1540, 500), "a build that failed held no device");
     }
 }

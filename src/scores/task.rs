@@ -2,7 +2,7 @@
 
 use super::spent::Spent;
 use agents::{
-    event::{Line, Step},
+    event::{End, Line, Step},
     trajectory::Trajectory,
 };
 use kernelbench::{Certificate, CertificateVerdict, Hash, Task, Timed};
@@ -22,6 +22,8 @@ pub enum State {
     BrokenOff,
     /// Its record has no end: it runs, waits, or was interrupted.
     Open,
+    /// Its turn has not come.
+    NotBegun,
 }
 
 /// One task of a run.
@@ -41,6 +43,8 @@ pub struct TaskScore {
     pub defects: Vec<String>,
     /// How far it has come.
     pub state: State,
+    /// The limit that ended it, by the name of its setting.
+    pub limit: Option<&'static str>,
     /// Candidates that were asked for: rounds that are over, without one for the reference itself.
     pub rounds: usize,
     /// Rounds whose candidate passed.
@@ -65,7 +69,8 @@ pub struct TaskScore {
 }
 
 impl TaskScore {
-    /// Of the task in the run's folder `name`: of its story, its events and its texts.
+    /// Of the task that the run's folder calls `name`: of its story, its events and its texts. A story without a name has
+    /// not begun.
     #[must_use]
     pub fn of(name: &str, story: &Trajectory, lines: &[Line], fetch: Fetch) -> Self {
         let task: Option<Task> = story.task.as_ref().and_then(|hash| serde_json::from_str(&fetch(hash)?).ok());
@@ -80,8 +85,9 @@ impl TaskScore {
             problem: problem.is_some(),
             defects: problem.map(|problem| problem.labels.clone()).unwrap_or_default(),
             state: state(story),
+            limit: story.end.and_then(End::limit),
             rounds: written(story).count(),
-            passed: written(story).filter(|ratio| ratio.is_some()).count(),
+            passed: written(story).flatten().count(),
             speedup: certified.map(|(_, timed)| timed.speedup),
             over: over(story, certified.map(|(_, timed)| &timed.speedup)),
             best: story.best().map(|best| best.speedup),
@@ -117,6 +123,7 @@ fn state(story: &Trajectory) -> State {
     match (&story.end, &story.broke_off) {
         (Some(_), _) => State::Ended,
         (None, Some(_)) => State::BrokenOff,
+        (None, None) if story.name.is_empty() => State::NotBegun,
         (None, None) => State::Open,
     }
 }

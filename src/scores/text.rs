@@ -82,6 +82,7 @@ pub(crate) fn outcome(task: &TaskScore) -> String {
         State::Ended => "",
         State::BrokenOff => ", broken off",
         State::Open => ", not ended",
+        State::NotBegun => return "not begun".into(),
     };
     let words = match (&task.speedup, &task.best) {
         (Some(speedup), _) => format!("{}, {}", quantity::speedup(speedup), quantity::claim(speedup)),
@@ -126,16 +127,18 @@ fn took(spent: &Spent, tasks: usize, wins: usize) -> String {
             if spent.uncounted_calls > 0 { "-".into() } else { quantity::count((tokens as f64 / of) as u64) }
         });
     }
-    for (name, ms) in [("time, task by task", spent.wall_ms)].into_iter().chain(spent.times()) {
-        let share = if name.starts_with("time") || spent.wall_ms == 0 {
-            String::new()
-        } else {
-            format!(" ({:.1} %)", 100.0 * ms as f64 / spent.wall_ms as f64)
-        };
-        let indent = if name.starts_with("time") { "" } else { "  " };
-        row(&format!("{indent}{name}"), quantity::wait(ms) + &share, &|of| quantity::wait((ms as f64 / of) as u64));
+    let time = |ms: u64| move |of: f64| quantity::wait((ms as f64 / of) as u64);
+    row("device seconds", seconds(spent.device_ms), &|of| format!("{:.1}", spent.device_ms as f64 / 1e3 / of));
+    row("time, task by task", quantity::wait(spent.wall_ms), &time(spent.wall_ms));
+    for (name, _, ms) in spent.times().into_iter().filter(|(_, _, ms)| *ms > 0) {
+        let share = 100.0 * ms as f64 / spent.wall_ms.max(1) as f64;
+        row(&format!("  {name}"), format!("{} ({share:.1} %)", quantity::wait(ms)), &time(ms));
     }
     columns(&rows)
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{:.1}", ms as f64 / 1e3)
 }
 
 /// Lines of cells under one another.
