@@ -6,8 +6,8 @@ pub mod catalog;
 pub mod gpu;
 mod machine;
 mod profile;
-pub mod set;
 pub mod scores;
+pub mod set;
 mod speedup;
 mod timing;
 
