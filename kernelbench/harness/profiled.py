@@ -9,19 +9,37 @@ import importlib
 import json
 import os
 import sys
+import time
 
+BEGAN = time.perf_counter()
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import torch  # noqa: E402
 
 import candidate  # noqa: E402
+import wire  # noqa: E402
 
 WARM_UP = 3
 # What candidates import as a rule.
 USUAL = ["torch.utils.cpp_extension", "triton.language"]
 
 
-def between_start_and_stop(work):
+class Stages:
+    """How long each stage took, for whoever reads what was printed."""
+
+    def __init__(self):
+        self.last = BEGAN
+
+    def note(self, name):
+        now = time.perf_counter()
+        print(f"\nwarpsmith stage {name}: {now - self.last:.3f} s", flush=True)
+        self.last = now
+
+
+def between_start_and_stop(work, device):
+    if device.type != "cuda":  # a pretended profiler, in a test
+        work()
+        return
     torch.cuda.synchronize()
     torch.cuda.cudart().cudaProfilerStart()
     work()
@@ -29,16 +47,35 @@ def between_start_and_stop(work):
     torch.cuda.cudart().cudaProfilerStop()
 
 
-def prepare(device, primed):
+class Zeros:
+    """Stands for the inputs where a test pretends to profile on the processor: they are shared on a GPU alone."""
+
+    def tensor(self, spec):
+        return torch.zeros(spec["shape"], dtype=wire.dtype_of(spec["dtype"]))
+
+
+def settled(device):
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def prepare(device, primed, folder, stages):
     """What takes long and needs no candidate. Where primed, the profiler reads exactly one launch."""
+    stages.note("torch")
     for module in USUAL:
         with contextlib.suppress(Exception):
             importlib.import_module(module)
-    torch.cuda.set_device(device)
+    stages.note("imports")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     probe = torch.zeros(1, device=device)
     probe.fill_(1)
+    settled(device)
+    stages.note("context")
     if primed:
-        between_start_and_stop(lambda: probe.fill_(0))
+        open(os.path.join(folder, "reading"), "w").close()
+        between_start_and_stop(lambda: probe.fill_(0), device)
+        stages.note("own launch")
 
 
 def job_of(folder):
@@ -52,26 +89,37 @@ def job_of(folder):
 
 
 def main(folder, primed, device):
-    prepare(torch.device(device), primed == "primed")
+    stages = Stages()
+    device = torch.device(device)
+    prepare(device, primed == "primed", folder, stages)
     job = job_of(folder)
+    stages.note("waiting")
     os.environ.update(job["environment"])
     runner = candidate.Runner(job["setup"])
     told = runner.load(job["load"])
     if "missing" in told:
         raise SystemExit(told["missing"])
-    runner.map({"arena": job["arena"]})
+    stages.note("load")
+    if device.type == "cuda":
+        runner.map({"arena": job["arena"]})
+    else:
+        runner.arena = Zeros()
     runner.construct(job["construct"])
     runner.inputs_of({"inputs": job["inputs"]})
     inputs = [value.clone() if isinstance(value, torch.Tensor) else value for value in runner.inputs[0]]
     with torch.no_grad():
         if "once" in job:
             runner.model(*inputs)
-            torch.cuda.synchronize()
+            settled(device)
             print(f"\n{job['once']}", flush=True)
             return
+        stages.note("model")
         for _ in range(WARM_UP):
             runner.model(*inputs)
-        between_start_and_stop(lambda: runner.model(*inputs))
+        settled(device)
+        stages.note("warm-up")
+        between_start_and_stop(lambda: runner.model(*inputs), device)
+        stages.note("reading")
 
 
 main(*sys.argv[1:])

@@ -120,6 +120,7 @@ impl Torch {
             tf32: options.tf32,
             memory_mib: options.memory_mib,
             own_user: options.own_user,
+            ncu: options.ncu.clone(),
             open_files: false.into(),
             nursery: nursery::Nursery::new(),
             folders,
@@ -127,9 +128,9 @@ impl Torch {
         let folder = tempfile::tempdir().map_err(|e| Fault(format!("cannot make a folder: {e}")))?;
         open_to_all(folder.path())?;
         let harness = Arc::new(harness::Harness::write(folder.path())?);
-        let ladder = Arc::new(profile::Ladder::new(options.profiler, options.profile_ahead));
+        let ladder = Arc::new(profile::Ladder::new(&options));
         let shared = (Arc::clone(&python), Arc::clone(&harness), Arc::clone(&ladder));
-        let spares = spares::Spares::new(shared, options.spares);
+        let spares = spares::Spares::new(shared, options.spares, folder_of_candidates(folder.path())?);
         let facts = match spares.judge() {
             Ok(mut judge) => {
                 let facts = python.facts(Ok(&mut judge))?;
@@ -231,6 +232,15 @@ fn open_to_all(folder: &std::path::Path) -> Result<(), Fault> {
     use std::os::unix::fs::PermissionsExt;
     let permissions = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(folder, permissions).map_err(|e| Fault(format!("cannot open {}: {e}", folder.display())))
+}
+
+/// The folder that the folders of candidates lie in. Others may pass through it and not look.
+fn folder_of_candidates(folder: &std::path::Path) -> Result<std::path::PathBuf, Fault> {
+    use std::os::unix::fs::PermissionsExt;
+    let path = folder.join("candidates");
+    let made = std::fs::create_dir(&path)
+        .and_then(|()| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o711)));
+    made.map(|()| path.clone()).map_err(|e| Fault(format!("cannot make {}: {e}", path.display())))
 }
 
 /// What the hidden sub-command was asked to start as a confined Python process, if it was.

@@ -43,8 +43,12 @@ pub struct Options {
     pub deadline_floor: Duration,
     /// The highest rung of the ladder of profilers that is tried.
     pub profiler: Profiler,
-    /// Whether candidates' profiles are prepared while they are built and checked. Only where one candidate is evaluated and
-    /// nothing else reads counters: two processes that wait under Nsight Compute keep each other from the GPU's counters.
+    /// Nsight Compute's program, on whatever device; where it is `None`, `ncu` as the path finds it, on GPUs.
+    pub ncu: Option<PathBuf>,
+    /// How long a process may take until it stands still under the profiler.
+    pub profile_patience: Duration,
+    /// Whether a process is started under the profiler before a profile is asked for. One at a time, of all workshops and
+    /// programs on this device: two under Nsight Compute keep each other from the GPU's counters.
     pub profile_ahead: bool,
     /// What inputs are drawn from; secret, from the system's randomness, where it is `None`.
     pub seed: Option<u64>,
@@ -75,7 +79,9 @@ impl Options {
             build_deadline: Duration::from_secs(300),
             deadline_floor: Duration::from_secs(5),
             profiler: Profiler::default(),
-            profile_ahead: false,
+            ncu: None,
+            profile_patience: Duration::from_secs(30),
+            profile_ahead: true,
             seed: None,
             machine: None,
         }

@@ -4,9 +4,11 @@
 //! what the compiler made of it; else the timing and the roofline alone. Each profile says which rung it is and why the
 //! higher ones were not to be had.
 
+mod ahead;
 mod compiled;
 mod counted;
 mod memcheck;
+mod permit;
 mod roofline;
 mod tool;
 mod traced;
@@ -16,17 +18,37 @@ pub(crate) use memcheck::memcheck;
 pub(crate) use tool::Room;
 pub(crate) use waiting::Waiting;
 
+use ahead::Ahead;
+use permit::Permit;
+use waiting::Plan;
+
 use super::{
-    CASE, ncu,
+    CASE,
+    dominant::Launches,
+    ncu,
+    options::Options,
     python::Python,
     runner::Runner,
     session::{Session, candidate_module, source_of},
 };
-use crate::{evaluation::CaseTiming, failure::Fault, native::trouble::Attempt};
+use crate::{evaluation::CaseTiming, native::trouble::Attempt};
 use metrics::{MetricSet, Profile, Rung, Statistic};
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
-use std::sync::{Mutex, PoisonError, atomic::AtomicBool, atomic::Ordering};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// A process that stands still under the profiler; in words why there is none.
+pub(crate) type Ready = Result<Waiting, String>;
+
+/// How long it is remembered that the counters could not be read.
+const REMEMBERED: Duration = Duration::from_secs(120);
 
 /// The highest rung of the ladder that is tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -57,41 +79,70 @@ impl Profiler {
 }
 
 /// How profiles are taken, and what was learned of this machine meanwhile.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Ladder {
     pub(crate) first: Profiler,
-    /// Whether a process is started under the profiler for each candidate before anybody asks for its profile.
-    pub(crate) ahead: bool,
-    /// Why Nsight Compute cannot read here, once it was tried.
-    pub(crate) no_counters: Mutex<Option<String>>,
+    /// Whether a process is started under the profiler before anybody asks for a profile.
+    wanted: bool,
+    /// How long it may take until it stands still.
+    patience: Duration,
+    /// The one that was.
+    ahead: Arc<Ahead>,
+    /// Why Nsight Compute could not read here when it was tried last, and when that was.
+    no_counters: Mutex<Option<(String, Instant)>>,
     /// Whether it was seen not to start behind landlock.
-    pub(crate) open_files: AtomicBool,
+    open_files: AtomicBool,
 }
 
 impl Ladder {
-    pub(crate) fn new(first: Profiler, ahead: bool) -> Self {
-        Self { first, ahead, ..Self::default() }
+    pub(crate) fn new(options: &Options) -> Self {
+        let Options { profiler, profile_ahead, profile_patience, ref device, .. } = *options;
+        let (first, wanted, patience, ahead) = (profiler, profile_ahead, profile_patience, Ahead::new(device));
+        Self { first, wanted, patience, ahead, ..Self::default() }
     }
 
     /// Why there are no counters, as far as that is known before they are asked for.
     fn known_against_counters(&self, python: &Python) -> Option<String> {
-        if python.device == "cpu" {
+        if python.device == "cpu" && python.ncu.is_none() {
             return Some("Nsight Compute looks at GPUs alone".to_owned());
         }
         if self.first > Profiler::Ncu {
             return Some("it was not asked for".to_owned());
         }
-        self.no_counters.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let known = self.no_counters.lock().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().filter(|(_, when)| when.elapsed() < REMEMBERED).map(|(why, _)| why.clone())
     }
 
-    /// A process under the profiler for the candidate in this folder, where one is likely to be needed.
-    pub(crate) fn wait(&self, room: &Room<'_>, candidate: &std::path::Path) -> Result<Option<Waiting>, Fault> {
-        if !self.ahead || self.known_against_counters(room.python).is_some() {
-            return Ok(None);
-        }
-        let wrapper = ncu::command(&MetricSet::cudaforge24(), counted::MOST + 1, &[]);
-        let room = Room { landlock: !self.open_files.load(Ordering::Relaxed), ..*room };
-        Waiting::start(&room, wrapper, true, candidate).map(Some)
+    /// Notes why there are none.
+    fn note(&self, why: &str) {
+        *self.no_counters.lock().unwrap_or_else(PoisonError::into_inner) = Some((why.to_owned(), Instant::now()));
+    }
+
+    /// Whether a process is to wait under the profiler.
+    pub(crate) fn wants_one_ahead(&self, python: &Python) -> bool {
+        self.wanted && self.known_against_counters(python).is_none()
+    }
+
+    /// Has one wait under the profiler, for a candidate whose folder is this or lies in it, where none waits and nobody else
+    /// reads counters; its id, and the file that is there once it stands still.
+    pub(crate) fn begin(&self, room: &Room<'_>, beside: &Path) -> Option<(i32, PathBuf)> {
+        self.ahead.begin(|| {
+            let permit = Permit::take(&room.python.device, Duration::ZERO).ok()?;
+            let wrapper = room.ncu(ncu::command(&MetricSet::cudaforge24(), counted::MOST + 1, &[]));
+            let room = Room { landlock: !self.open_files.load(Ordering::Relaxed), ..*room };
+            Waiting::start(&room, Plan { wrapper, primed: true, beside, permit: Some(permit) }).ok()
+        })
+    }
+
+    /// The one that waits, if it may be given the candidate in this folder, once it stands still; in words why it does not.
+    pub(crate) fn take(&self, candidate: &Path) -> Option<Ready> {
+        let mut waiting = self.ahead.take(candidate)?;
+        Some(waiting.settle(self.patience).map(|()| waiting))
+    }
+
+    /// Waits while the one that waits reads counters.
+    pub(crate) fn come_to_rest(&self) {
+        self.ahead.come_to_rest();
     }
 }
 
@@ -108,7 +159,7 @@ pub(crate) fn profile(
     bench: &Bench<'_>,
     session: &mut Session,
     candidate: &mut Runner,
-    waiting: Option<Waiting>,
+    waiting: Option<Ready>,
     rng: &mut StdRng,
 ) -> Attempt<Profile> {
     let readings = roofline::readings(session, bench.timing);
@@ -130,36 +181,37 @@ fn climb(
     bench: &Bench<'_>,
     session: &mut Session,
     candidate: &mut Runner,
-    waiting: Option<Waiting>,
+    waiting: Option<Ready>,
     rng: &mut StdRng,
     profile: &mut Profile,
 ) -> Attempt<()> {
-    session.introduce(candidate)?;
     session.draw(1, false, rng)?;
-    candidate.inputs(&session.inputs)?;
-    let traced = traced::launches(candidate)?;
     let counted = match bench.ladder.known_against_counters(bench.room.python) {
         Some(why) => Err(why),
-        None => counted::kernels(bench, session, candidate, waiting, traced.as_deref().ok(), &mut profile.notes)?,
+        None => counted::kernels(bench, session, candidate, waiting, &mut profile.notes)?,
     };
-    session.forget()?;
-    match (counted, traced) {
-        (Ok(kernels), traced) => {
-            (profile.rung, profile.kernels) = (Rung::Ncu, kernels);
-            profile.notes.extend(traced.err().map(|why| format!("launches were not counted (torch.profiler): {why}")));
-        }
-        (Err(why), Ok(launches)) => {
-            let (kernels, notes) = traced::kernels(&launches);
-            (profile.rung, profile.kernels) = (Rung::TorchProfiler, kernels);
+    match counted {
+        Ok(kernels) => (profile.rung, profile.kernels) = (Rung::Ncu, kernels),
+        Err(why) => {
             profile.notes.push(format!("no hardware counters (Nsight Compute): {why}"));
-            profile.notes.extend(notes);
-        }
-        (Err(why), Err(also)) => {
-            profile.notes.push(format!("no hardware counters (Nsight Compute): {why}"));
-            profile.notes.push(format!("no durations (torch.profiler): {also}"));
+            match trace(session, candidate)? {
+                Ok(launches) => {
+                    let (kernels, notes) = traced::kernels(&launches);
+                    (profile.rung, profile.kernels) = (Rung::TorchProfiler, kernels);
+                    profile.notes.extend(notes);
+                }
+                Err(why) => profile.notes.push(format!("no durations (torch.profiler): {why}")),
+            }
         }
     }
-    Ok(())
+    session.forget()
+}
+
+/// The launches of a call on the inputs that were drawn last, as torch's own profiler sees them.
+fn trace(session: &mut Session, candidate: &mut Runner) -> Attempt<Result<Vec<Launches>, String>> {
+    session.introduce(candidate)?;
+    candidate.inputs(&session.inputs)?;
+    traced::launches(candidate)
 }
 
 /// The rung that runs nothing.

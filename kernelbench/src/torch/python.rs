@@ -77,6 +77,8 @@ pub(crate) struct Python {
     pub(crate) tf32: bool,
     pub(crate) memory_mib: u64,
     pub(crate) own_user: bool,
+    /// Nsight Compute's program, where it is not `ncu` as the path finds it.
+    pub(crate) ncu: Option<PathBuf>,
     /// Whether landlock is left out: a driver was seen not to start behind it.
     pub(crate) open_files: AtomicBool,
     pub(crate) nursery: Nursery,
@@ -150,9 +152,14 @@ impl Python {
         Ok(peer)
     }
 
+    /// Whether each process has a user that is nobody else's.
+    pub(crate) fn has_users(&self) -> bool {
+        launch::is_root() && self.own_user
+    }
+
     /// A user that is nobody else's, where processes are to have one.
     pub(crate) fn a_user(&self) -> Option<u32> {
-        (launch::is_root() && self.own_user).then(own_user)
+        self.has_users().then(own_user)
     }
 
     /// What a process is told first.

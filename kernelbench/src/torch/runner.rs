@@ -5,7 +5,6 @@ use super::{
     headers::{self, Extension, Headers},
     peer::{Peer, Reply, Went},
     places::Places,
-    profile::Waiting,
     python::raised,
 };
 use crate::{
@@ -67,8 +66,6 @@ pub(crate) struct Runner {
     /// Where its inputs lie, as it was told last.
     inputs: Value,
     places: Places,
-    /// A process under the profiler, where the profile of the candidate that will run here is prepared.
-    pub(crate) waiting: Option<Waiting>,
     /// Whether it failed in a way that leaves it of no use.
     broken: bool,
 }
@@ -76,7 +73,7 @@ pub(crate) struct Runner {
 impl Runner {
     pub(crate) fn new(peer: Peer, folder: tempfile::TempDir) -> Self {
         let (inputs, places) = (Value::Null, Places::default());
-        Self { peer, folder, headers: Headers::Stock, extensions: vec![], inputs, places, waiting: None, broken: false }
+        Self { peer, folder, headers: Headers::Stock, extensions: vec![], inputs, places, broken: false }
     }
 
     /// Whether it can do no more work: it has ended, or its device refuses it.

@@ -80,8 +80,7 @@ impl Session {
         let specs = [0, 1].map(|side: usize| said["arenas"][side].take());
         let init = said["init"].take();
         let number = |name: &str| said[name].as_u64().unwrap_or(0);
-        let mut reference = spares.runner(false)?;
-        reference.waiting = None;
+        let mut reference = spares.runner()?;
         let source = written(&reference, &problem.source)?;
         let module = Module { path: &source, name: "reference", entry: "Model" };
         trusted(reference.load(&module, Headers::Stock, PATIENCE))?;
@@ -111,7 +110,7 @@ impl Session {
 
     /// A process for a candidate, with its text in its folder.
     pub(crate) fn begin(spares: &Spares, source: &str) -> Attempt<Runner> {
-        let runner = spares.runner(true)?;
+        let runner = spares.runner()?;
         written(&runner, source)?;
         Ok(runner)
     }

@@ -9,13 +9,14 @@ use super::{
     harness::Harness,
     launch,
     peer::Peer,
-    profile::{Ladder, Room},
+    profile::{Ladder, Ready, Room},
     python::Python,
     runner::Runner,
 };
 use crate::native::trouble::{Attempt, Trouble, fault};
 use std::{
     fs,
+    path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -52,6 +53,7 @@ struct Shared {
     python: Arc<Python>,
     harness: Arc<Harness>,
     ladder: Arc<Ladder>,
+    folders: PathBuf,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -73,33 +75,60 @@ struct State {
 
 impl Spares {
     /// Starts a judge and a runner, which every problem needs, and the first spare, side by side.
-    pub(crate) fn new(how: (Arc<Python>, Arc<Harness>, Arc<Ladder>), kept: usize) -> Self {
+    /// Runners get their folders in this one.
+    pub(crate) fn new(how: (Arc<Python>, Arc<Harness>, Arc<Ladder>), kept: usize, folders: PathBuf) -> Self {
         let (python, harness, ladder) = how;
-        let shared = Arc::new(Shared { python, harness, ladder, state: Mutex::default(), changed: Condvar::new() });
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { python, harness, ladder, folders, state, changed });
         let spares = Self { shared, kept: [kept / 2, kept] };
         spares.fill([1, 1 + kept.min(1)]);
+        spares.prepare_profile(None);
         spares
     }
 
     /// A judge, once one is ready.
     pub(crate) fn judge(&self) -> Attempt<Peer> {
         loop {
-            if let Spare::Judge(judge) = self.take(Kind::Judge, false) {
+            if let Spare::Judge(judge) = self.take(Kind::Judge) {
                 return *judge;
             }
         }
     }
 
-    /// A runner, once one is ready: if there is a choice, one whose profile is prepared, or one without that.
-    pub(crate) fn runner(&self, profiled: bool) -> Attempt<Runner> {
+    /// A runner, once one is ready.
+    pub(crate) fn runner(&self) -> Attempt<Runner> {
         loop {
-            if let Spare::Runner(mut runner) = self.take(Kind::Runner, profiled) {
+            if let Spare::Runner(mut runner) = self.take(Kind::Runner) {
                 if runner.as_mut().as_mut().is_ok_and(|runner| !runner.peer.is_alive()) {
                     continue;
                 }
                 return *runner;
             }
         }
+    }
+
+    /// Has a process wait under the profiler, in the background, where none does and one is wanted: for any candidate, where
+    /// each has a user of its own, and for the one in this folder otherwise.
+    pub(crate) fn prepare_profile(&self, candidate: Option<&Path>) {
+        let shared = Arc::clone(&self.shared);
+        let any = shared.python.has_users().then(|| shared.folders.clone());
+        let Some(beside) = any.or_else(|| candidate.map(Path::to_owned)) else { return };
+        if shared.ladder.wants_one_ahead(&shared.python) {
+            let mut state = self.shared.lock();
+            state.threads.retain(|thread| !thread.is_finished());
+            state.threads.push(std::thread::spawn(move || shared.wait_under_profiler(&beside)));
+        }
+    }
+
+    /// The process that waits under the profiler, if it may be given the candidate in this folder, once it stands still. From
+    /// then on it is not stopped for quiet.
+    pub(crate) fn waiting(&self, candidate: &Path) -> Option<Ready> {
+        let ready = self.shared.ladder.take(candidate)?;
+        if let Ok(waiting) = &ready {
+            let (id, _) = waiting.sign();
+            self.shared.lock().ids.retain(|(other, _)| *other != id);
+        }
+        Some(ready)
     }
 
     /// Gives back a judge that nobody has asked for a problem.
@@ -115,6 +144,7 @@ impl Spares {
 
     /// Keeps those that are being started still until what is returned is dropped.
     pub(crate) fn quiet(&self) -> Quiet<'_> {
+        self.shared.ladder.come_to_rest();
         let mut state = self.shared.lock();
         state.quiet += 1;
         let ids = state.ids.clone();
@@ -129,12 +159,10 @@ impl Spares {
         Quiet(&self.shared)
     }
 
-    fn take(&self, kind: Kind, profiled: bool) -> Spare {
+    fn take(&self, kind: Kind) -> Spare {
         let mut state = self.shared.lock();
         loop {
-            let wanted = |spare: &Spare| spare.kind() == kind && spare.is_profiled() == profiled;
-            let best = state.ready.iter().position(wanted);
-            if let Some(at) = best.or_else(|| state.ready.iter().position(|spare| spare.kind() == kind)) {
+            if let Some(at) = state.ready.iter().position(|spare| spare.kind() == kind) {
                 let spare = state.ready.remove(at);
                 drop(state);
                 self.fill(self.kept);
@@ -200,14 +228,9 @@ impl Shared {
 
     /// Starts one, and puts it where it is found.
     fn start(&self, kind: Kind) {
-        let mut sign = None;
         let spare = match kind {
             Kind::Judge => Spare::Judge(Box::new(self.start_judge())),
-            Kind::Runner => {
-                let mut runner = self.start_runner();
-                sign = runner.as_mut().ok().and_then(|runner| self.prepare_profile(runner));
-                Spare::Runner(Box::new(runner))
-            }
+            Kind::Runner => Spare::Runner(Box::new(self.start_runner())),
         };
         let mut state = self.lock();
         state.starting[kind as usize] -= 1;
@@ -216,23 +239,21 @@ impl Shared {
         }
         drop(state);
         self.changed.notify_all();
-        if let Some((id, ready)) = sign {
+    }
+
+    /// Starts a process under the profiler, where none waits, for a candidate whose folder is this or lies in it.
+    fn wait_under_profiler(&self, beside: &Path) {
+        let room = Room { python: &self.python, harness: &self.harness, landlock: true };
+        if self.wait_for_noise().is_ok()
+            && let Some((id, ready)) = self.ladder.begin(&room, beside)
+        {
+            self.note(id, false);
             self.watch(id, &ready);
         }
     }
 
-    /// Starts a process under the profiler beside a runner, where a profile will be wanted; its id, and the file that is
-    /// there once it stands still.
-    fn prepare_profile(&self, runner: &mut Runner) -> Option<(i32, std::path::PathBuf)> {
-        let room = Room { python: &self.python, harness: &self.harness, landlock: true };
-        runner.waiting = self.ladder.wait(&room, runner.folder()).ok()?;
-        let sign = runner.waiting.as_ref()?.sign();
-        self.note(sign.0, false);
-        Some(sign)
-    }
-
     /// Keeps a process among those that are being started until it stands still or is gone.
-    fn watch(&self, id: i32, ready: &std::path::Path) {
+    fn watch(&self, id: i32, ready: &Path) {
         let (start, process) = (Instant::now(), format!("/proc/{id}"));
         let there = || !ready.exists() && fs::exists(&process).unwrap_or(false) && start.elapsed() < START;
         while there() && !self.lock().closing {
@@ -258,7 +279,7 @@ impl Shared {
 
     fn start_runner(&self) -> Attempt<Runner> {
         self.wait_for_noise()?;
-        let folder = tempfile::tempdir().map_err(fault("cannot make a folder"))?;
+        let folder = tempfile::tempdir_in(&self.folders).map_err(fault("cannot make a folder"))?;
         for part in ["tmp", "extensions", "triton", "inductor", "cuda"] {
             fs::create_dir(folder.path().join(part)).map_err(fault("cannot make a folder"))?;
         }
@@ -285,11 +306,6 @@ impl Shared {
 }
 
 impl Spare {
-    /// Whether a process waits to profile what will run there.
-    fn is_profiled(&self) -> bool {
-        matches!(self, Self::Runner(runner) if runner.as_ref().as_ref().is_ok_and(|runner| runner.waiting.is_some()))
-    }
-
     fn kind(&self) -> Kind {
         match self {
             Self::Judge(_) => Kind::Judge,

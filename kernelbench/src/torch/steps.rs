@@ -25,11 +25,7 @@ use rand::{SeedableRng, rngs::StdRng};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
-    time::Duration,
 };
-
-/// How long a process that prepares a profile is waited for before anything is timed.
-const SETTLE: Duration = Duration::from_secs(30);
 
 impl Inner {
     pub(super) fn rng(&self) -> StdRng {
@@ -95,12 +91,10 @@ impl Inner {
         Ok(Baseline { variants, labels, ..Baseline::new(vec![(CASE.to_owned(), timing)], self.described()) })
     }
 
-    /// Builds a candidate, beside where its profile will be wanted, a process that waits for that.
+    /// Builds a candidate.
     fn load(&self, candidate: &Candidate) -> Attempt<Parked> {
         let mut runner = Session::begin(&self.spares, candidate.source())?;
-        if runner.waiting.is_none() {
-            runner.waiting = self.ladder.wait(&self.room(), runner.folder())?;
-        }
+        self.spares.prepare_profile(Some(runner.folder()));
         session::load(&mut runner, self.options.headers, self.options.build_deadline)?;
         Ok(Parked::new(runner))
     }
@@ -168,13 +162,12 @@ impl Inner {
         let mut parked = settled(self.unpark(verified.candidate()))?;
         let session = self.session(task)?;
         let mut session = lock(&session);
-        if let Some(waiting) = &mut parked.runner.waiting {
-            waiting.settle(SETTLE);
-        }
-        let _quiet = self.spares.quiet();
+        let waiting = self.spares.waiting(parked.runner.folder());
+        let quiet = self.spares.quiet();
         let bench = profile::Bench { room: self.room(), ladder: &self.ladder, timing: parked.timing.as_ref() };
-        let waiting = parked.runner.waiting.take();
         let profile = profile::profile(&bench, &mut session, &mut parked.runner, waiting, &mut self.rng());
+        drop(quiet);
+        self.spares.prepare_profile(None);
         self.built().insert(verified.candidate().id(), parked);
         settled(profile)
     }
@@ -183,9 +176,6 @@ impl Inner {
         let mut parked = self.unpark(verified.candidate())?;
         let session = self.session(task)?;
         let mut session = lock(&session);
-        if let Some(waiting) = &mut parked.runner.waiting {
-            waiting.settle(SETTLE);
-        }
         let _quiet = self.spares.quiet();
         let floor = self.options.deadline_floor;
         let machine = &self.machine;

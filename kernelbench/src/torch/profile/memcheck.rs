@@ -3,7 +3,10 @@
 //! `compute-sanitizer --tool memcheck` over one call of the certified build, in a process of its own, where every tensor has
 //! an allocation of its own: what a process with torch's cache lets pass is found there.
 
-use super::{tool::Room, waiting::Waiting};
+use super::{
+    tool::Room,
+    waiting::{Plan, Waiting},
+};
 use crate::{failure::Failure, failure::Fault, native::trouble::Attempt};
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
@@ -40,12 +43,15 @@ fn look(
     job: &Value,
 ) -> Result<Result<Option<String>, String>, Fault> {
     let words = ["env", "PYTORCH_NO_CUDA_MEMORY_CACHING=1", "compute-sanitizer", "--tool", "memcheck"];
-    let mut waiting = Waiting::start(room, words.map(str::to_owned).to_vec(), false, candidate)?;
-    waiting.settle(START);
+    let wrapper = words.map(str::to_owned).to_vec();
+    let mut waiting = Waiting::start(room, Plan { wrapper, primed: false, beside: candidate, permit: None })?;
+    if let Err(why) = waiting.settle(START) {
+        return Ok(Err(why));
+    }
     let mut job = job.clone();
     let done = format!("done {:016x}", rand::random::<u64>());
     job["once"] = json!(done);
-    Ok(waiting.work(owner, &job, DEADLINE).and_then(|printed| read(&printed, &done)))
+    Ok(waiting.work(candidate, owner, &job, DEADLINE).and_then(|printed| read(&printed, &done)))
 }
 
 /// What the tool found; in words why it did not look through to the end.

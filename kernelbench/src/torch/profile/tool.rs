@@ -51,6 +51,14 @@ impl Room<'_> {
         Ok((folder, self.python.a_user()))
     }
 
+    /// The command line of Nsight Compute, with the program that the settings name.
+    pub(crate) fn ncu(&self, mut line: Vec<String>) -> Vec<String> {
+        if let (Some(program), Some(first)) = (&self.python.ncu, line.first_mut()) {
+            *first = program.display().to_string();
+        }
+        line
+    }
+
     /// Starts this command line in its folder, which is given to its user; it may write `beside`, too.
     pub(crate) fn start(
         &self,
@@ -63,11 +71,12 @@ impl Room<'_> {
             python::give(folder, user).map_err(fault("cannot give a folder away"))?;
         }
         let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
+        let named = self.python.ncu.as_deref().and_then(Path::parent).map(Path::to_owned);
         let launch = Launch {
             parent: std::process::id(),
             user,
             control: launch::number(&theirs),
-            readable: python::readable(&self.python.folders, self.harness),
+            readable: python::readable(&self.python.folders, self.harness).into_iter().chain(named).collect(),
             // A driver names the threads of a process that a profiler starts there.
             writable: vec![folder.to_owned(), beside.to_owned(), PathBuf::from("/proc")],
             landlock: self.landlock,
