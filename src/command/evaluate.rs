@@ -11,8 +11,9 @@ use crate::{
 };
 use agents::policy::Policy;
 use kernelbench::{
-    Baseline, Candidate, CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault,
-    Simulated, Suite, Task, Variant, Verified, Workshop, load,
+    Baseline, Built, Candidate, CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault,
+    Outcome, Simulated, Suite, Task, Variant, Verified, Workshop, load,
+    torch::Torch,
 };
 use metrics::{Machine, Profile, Speedup};
 use serde::Serialize;
@@ -53,7 +54,8 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     let start = Instant::now();
     let none = |_: &Task, _: &CandidateId| vec![];
     if wiring::is_problem(&arguments.task) {
-        let torch = wiring::torch(&layers.config)?;
+        let torch = wiring::torch(&layers.config, arguments.profile)?;
+        open_meanwhile(&torch, &arguments.task);
         let labels = |task: &Task, candidate: &CandidateId| {
             let audit = torch.audit(task).unwrap_or_default();
             audit.into_iter().chain(torch.labels(candidate)).collect()
@@ -68,6 +70,12 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     } else {
         examine(&wiring::native(&layers.config)?, arguments, &layers.config, &none, start)
     }
+}
+
+/// Opens a problem while its candidate is built. What goes wrong is told where the problem is next asked about.
+fn open_meanwhile(torch: &Torch, task: &Path) {
+    let (torch, task) = (torch.clone(), load::task(task));
+    std::thread::spawn(move || task.map(|task| torch.audit(&task)));
 }
 
 /// What is to be known of a task and a candidate beside the numbers.
@@ -86,7 +94,8 @@ fn examine<W: Workshop>(
     let screen = Screen::new(!arguments.json);
     crate::logging::start(&screen, None);
     screen.show("building, checking and timing");
-    let bench = Bench { workshop, task: &task, suite: Suite::of_task(&task), policy: &policy, labels, start };
+    let (suite, build_first) = (Suite::of_task(&task), task.problem().is_some());
+    let bench = Bench { workshop, task: &task, suite, policy: &policy, labels, start, build_first };
     let found = on_threads(async { Ok(bench.find_out(candidate, arguments).await?) })?;
     screen.close();
     if arguments.json {
@@ -106,6 +115,8 @@ struct Bench<'a, W> {
     policy: &'a Policy,
     labels: &'a Labels<'a>,
     start: Instant,
+    /// Whether the reference is timed only once the candidate is built.
+    build_first: bool,
 }
 
 impl<W: Workshop> Bench<'_, W> {
@@ -113,9 +124,17 @@ impl<W: Workshop> Bench<'_, W> {
         let (workshop, task, plan) = (self.workshop, self.task, &self.policy.timing);
         let mut seconds = Seconds { last: self.start, found: vec![] };
         seconds.note("start");
+        let mut built = None;
+        if self.build_first {
+            built = Some(self.build(&candidate, &mut seconds).await?);
+        }
         let baseline = workshop.prepare(task, &self.suite, plan).await?;
         seconds.note("prepare the reference");
-        let (evaluation, verified) = match self.verify(&candidate, &mut seconds).await? {
+        let built = match built {
+            Some(built) => built,
+            None => self.build(&candidate, &mut seconds).await?,
+        };
+        let (evaluation, verified) = match self.verify(built, &mut seconds).await? {
             Err(failure) => (Evaluation::Failed(failure), None),
             Ok(verified) => match workshop.time(task, &verified, &self.suite, plan).await? {
                 Err(failure) => (Evaluation::Failed(failure), None),
@@ -150,9 +169,13 @@ impl<W: Workshop> Bench<'_, W> {
         Ok(found)
     }
 
-    async fn verify(&self, candidate: &Candidate, seconds: &mut Seconds) -> Result<Result<Verified, Failure>, Fault> {
+    async fn build(&self, candidate: &Candidate, seconds: &mut Seconds) -> Outcome<Built> {
         let built = self.workshop.build(self.task, candidate).await?;
         seconds.note("build");
+        Ok(built)
+    }
+
+    async fn verify(&self, built: Result<Built, Failure>, seconds: &mut Seconds) -> Outcome<Verified> {
         let verified = match built {
             Err(failure) => return Ok(Err(failure)),
             Ok(built) => self.workshop.check(self.task, built, &self.suite).await?,

@@ -30,7 +30,7 @@ pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Envi
     let header = folder.header()?;
     let config = settings(arguments, layers, &header, environment)?;
     if wiring::is_problem(Path::new(&header.task)) {
-        go_on(wiring::torch(&config)?, arguments, &folder, &header, &config, environment)
+        go_on(wiring::torch(&config, true)?, arguments, &folder, &header, &config, environment)
     } else if header.simulated {
         go_on(Simulated::new(), arguments, &folder, &header, &config, environment)
     } else if header.machine.kind == MachineKind::Gpu {

@@ -13,7 +13,10 @@ use crate::{
     store::{RunFolder, RunHeader},
     wiring::{self, Answering, Spec},
 };
-use agents::{policy::Shapes, trajectory::Trajectory};
+use agents::{
+    policy::{Profiling, Shapes},
+    trajectory::Trajectory,
+};
 use kernelbench::{Simulated, Workshop};
 use metrics::{Machine, MachineKind};
 use std::{path::Path, sync::Arc};
@@ -24,7 +27,8 @@ pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environ
     let mut plan = Plan::make(&arguments.task, &layers.config)?;
     if wiring::is_problem(&arguments.task) {
         plan.policy.shapes = Shapes::Task;
-        begin(wiring::torch(&layers.config)?, &plan, arguments, &layers.config, environment)
+        let profiles = plan.policy.profile != Profiling::Never;
+        begin(wiring::torch(&layers.config, profiles)?, &plan, arguments, &layers.config, environment)
     } else if arguments.simulate {
         begin(Simulated::new(), &plan, arguments, &layers.config, environment)
     } else if plan.task.is_cuda() {

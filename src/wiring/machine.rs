@@ -65,12 +65,12 @@ pub fn cuda(config: &Config) -> Result<Cuda, Trouble> {
 }
 
 /// The workshop for problems in `KernelBench`'s format, on the device that the settings name, else on the first NVIDIA
-/// GPU, else on the processor.
+/// GPU, else on the processor. Where `profiles` will be asked for, a process waits under the profiler from the start.
 ///
 /// # Errors
 ///
 /// If the program does not know where it lies, or that Python cannot use torch there.
-pub fn torch(config: &Config) -> Result<Torch, Trouble> {
+pub fn torch(config: &Config, profiles: bool) -> Result<Torch, Trouble> {
     let program =
         std::env::current_exe().map_err(|e| Trouble::machine(format!("cannot find this program's own file: {e}")))?;
     let named = |setting: &str, usual: &str| if setting.is_empty() { usual.to_owned() } else { setting.to_owned() };
@@ -80,6 +80,7 @@ pub fn torch(config: &Config) -> Result<Torch, Trouble> {
     let options = Options {
         headers: headers(&config.workshop.headers)?,
         profiler: profiler(&config.workshop.profiler)?,
+        profile_ahead: profiles,
         baselines: baselines(&config.workshop.baselines)?,
         cache: Some(cache_folder(config)?),
         ..Options::new(python.into(), &device, program, vec![CHILD.into()])

@@ -34,8 +34,10 @@ pub(crate) fn check(
     rng: &mut StdRng,
 ) -> Attempt<Vec<String>> {
     let mut found = Found::default();
-    for _ in 0..trials.max(1) {
-        let look = Look { tolerance, case: CASE, oracle: true, while_timed: false, beyond: false };
+    // Double precision takes longer than all else, and says the same of each draw: which one is asked, nobody knows.
+    let asked = rng.random_range(0..trials.max(1));
+    for at in 0..trials.max(1) {
+        let look = Look { tolerance, case: CASE, oracle: at == asked, while_timed: false, beyond: false };
         let one = trial(session, candidate, &look, false, floor, rng)?;
         found.errors.extend(one.errors);
         found.no_oracle = one.no_oracle;
