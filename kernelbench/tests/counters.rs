@@ -93,7 +93,11 @@ fn each_candidate_is_read_in_a_process_of_its_own_that_waited_for_it_alone() {
         seen.extend(under(&workshop, "ncu"));
         let profile = profiled(&workshop, &format!("{RIGHT}\n# {turn}\n"));
         assert_eq!(profile.rung, Rung::Ncu, "{:?}", profile.notes);
-        assert!(profile.kernels[0].name.contains("SoftMax"), "the first launch is the process's own: {:?}", profile.notes);
+        assert!(
+            profile.kernels[0].name.contains("SoftMax"),
+            "the first launch is the process's own: {:?}",
+            profile.notes
+        );
         assert!(under(&workshop, "ncu").len() <= 1);
     }
     assert_ne!(seen[0], seen[1]);

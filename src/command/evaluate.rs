@@ -12,8 +12,7 @@ use crate::{
 use agents::policy::Policy;
 use kernelbench::{
     Baseline, Built, Candidate, CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault,
-    Outcome, Simulated, Suite, Task, Variant, Verified, Workshop, load,
-    torch::Torch,
+    Outcome, Simulated, Suite, Task, Variant, Verified, Workshop, load, torch::Torch,
 };
 use metrics::{Machine, Profile, Speedup};
 use serde::Serialize;

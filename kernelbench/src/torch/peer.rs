@@ -146,6 +146,7 @@ impl Peer {
         }
         let length = self.hear(start, deadline, SPIN)?;
         let outside = start.elapsed();
+        tracing::trace!(to = self.id(), asked = %message["do"], ?outside);
         self.stand_still()?;
         Ok(Reply { said: self.said(length, nonce)?, outside })
     }

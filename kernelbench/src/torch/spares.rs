@@ -297,10 +297,11 @@ impl Shared {
     /// A process once it is ready.
     fn greeted(&self, started: Attempt<Peer>, is_runner: bool) -> Attempt<Peer> {
         let mut peer = started?;
-        let id = peer.id();
+        let (id, start) = (peer.id(), Instant::now());
         self.note(id, is_runner);
         let greeted = peer.greet(&self.python.setup(), START);
         self.lock().ids.retain(|(other, _)| *other != id);
+        tracing::debug!(id, is_runner, took = ?start.elapsed(), "started");
         greeted.map(|()| peer)
     }
 }

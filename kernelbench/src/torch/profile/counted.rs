@@ -53,7 +53,9 @@ pub(super) fn kernels(
     let seen = match trace(scene.session, scene.candidate)? {
         Ok(seen) => seen,
         Err(why) => {
-            notes.push(format!("the first {MOST} launches of the call were looked at, and no more (torch.profiler: {why})"));
+            notes.push(format!(
+                "the first {MOST} launches of the call were looked at, and no more (torch.profiler: {why})"
+            ));
             return Ok(Ok(scene.kernels(&all, None, notes)));
         }
     };
@@ -154,7 +156,8 @@ impl Scene<'_> {
 
 /// The launches of the candidate among those that were read; the profiler's own is the first.
 fn sorted(printed: &str, own: usize, was_ready: bool) -> Read {
-    let mut launched = ncu::read(printed).map_err(if was_ready && own == 0 { Unread::Call } else { Unread::Refused })?;
+    let mut launched =
+        ncu::read(printed).map_err(if was_ready && own == 0 { Unread::Call } else { Unread::Refused })?;
     launched.drain(..own.min(launched.len()));
     if launched.is_empty() { Err(Unread::Call(why_nothing(printed))) } else { Ok(launched) }
 }

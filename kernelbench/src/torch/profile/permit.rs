@@ -36,7 +36,10 @@ impl Permit {
                 Err(std::fs::TryLockError::Error(_)) => return Ok(Self { _locked: None }),
                 Err(std::fs::TryLockError::WouldBlock) if start.elapsed() < patience => std::thread::sleep(AGAIN),
                 Err(std::fs::TryLockError::WouldBlock) => {
-                    return Err(format!("another evaluation here reads its counters, by the lock on {}", path.display()));
+                    return Err(format!(
+                        "another evaluation here reads its counters, by the lock on {}",
+                        path.display()
+                    ));
                 }
             }
         }
@@ -46,7 +49,8 @@ impl Permit {
 /// The file for a device among those that this environment shows.
 fn place(device: &str) -> PathBuf {
     let shown = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
-    let name: String = format!("{device}-{shown}").chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let name: String =
+        format!("{device}-{shown}").chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     std::env::temp_dir().join(format!("warpsmith-counters-{name}.lock"))
 }
 

@@ -86,8 +86,15 @@ impl Waiting {
         let start = Instant::now();
         while !self.is_ready() && self.tool.runs() {
             if start.elapsed() > patience {
-                let waits = if self.reads() { "it waits for the GPU's counters, which another may hold" } else { "it still starts" };
-                return Err(format!("the profiler was not ready after {:.0} s: {waits}", self.started.elapsed().as_secs_f64()));
+                let waits = if self.reads() {
+                    "it waits for the GPU's counters, which another may hold"
+                } else {
+                    "it still starts"
+                };
+                return Err(format!(
+                    "the profiler was not ready after {:.0} s: {waits}",
+                    self.started.elapsed().as_secs_f64()
+                ));
             }
             std::thread::sleep(LOOK);
         }
@@ -116,8 +123,9 @@ impl Waiting {
         let worked = start.elapsed();
         drop(self);
         hand_over(folder, None, owner).map_err(|e| format!("its folder cannot be handed back: {e}"))?;
-        let stages: Vec<&str> = said.iter().flat_map(|said| said.lines()).filter(|line| line.starts_with(STAGE)).collect();
-        tracing::debug!(?worked, buried = ?(start.elapsed() - worked), ?stages, "profiled");
+        let stages: Vec<&str> =
+            said.iter().flat_map(|said| said.lines()).filter(|line| line.starts_with(STAGE)).collect();
+        tracing::debug!(?worked, buried = ?start.elapsed().saturating_sub(worked), ?stages, "profiled");
         said
     }
 }
