@@ -28,6 +28,9 @@ pub struct Policy {
     pub on_pass: OnPass,
     /// When the Profiler looks.
     pub profile: Profiling,
+    /// Whether the Judge is told what bounds a kernel by rule, beside the numbers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bottleneck_facts: bool,
     /// What a role remembers of earlier rounds.
     pub memory: Memory,
     /// Who decides on the next step.

@@ -3,6 +3,7 @@
 //! Nothing here does I/O, and nothing here knows of tasks, models or actors.
 
 pub mod catalog;
+pub mod facts;
 pub mod gpu;
 mod machine;
 mod profile;

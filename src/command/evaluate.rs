@@ -14,7 +14,10 @@ use kernelbench::{
     Baseline, Built, Candidate, CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault,
     Outcome, Simulated, Suite, Task, Variant, Verified, Workshop, load, torch::Torch,
 };
-use metrics::{Machine, Profile, Speedup};
+use metrics::{
+    Machine, Profile, Speedup,
+    facts::{self, Bottleneck},
+};
 use serde::Serialize;
 use std::{fs, path::Path, time::Instant};
 
@@ -40,6 +43,9 @@ struct Found {
     roofline: Vec<(String, f64)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<Profile>,
+    /// What bounds its kernels by rule, where a profile was taken.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    bottlenecks: Vec<Bottleneck>,
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate: Option<Certificate>,
 }
@@ -152,11 +158,14 @@ impl<W: Workshop> Bench<'_, W> {
             roofline: roofline(&evaluation),
             evaluation,
             profile: None,
+            bottlenecks: vec![],
             certificate: None,
         };
         if let Some(verified) = verified {
             if arguments.profile {
-                found.profile = Some(workshop.profile(task, &verified, &self.suite).await?);
+                let profile = workshop.profile(task, &verified, &self.suite).await?;
+                found.bottlenecks = facts::facts(&profile);
+                found.profile = Some(profile);
                 seconds.note("profile");
             }
             if arguments.certify {

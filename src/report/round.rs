@@ -73,6 +73,8 @@ struct ProfileView {
     readings: Vec<ReadingView>,
     /// Each kernel's heading and readings.
     kernels: Vec<(String, Vec<ReadingView>)>,
+    /// What bounds the kernels, by rule.
+    facts: Vec<String>,
     notes: Vec<String>,
 }
 
@@ -217,7 +219,8 @@ fn cases(timed: &Timed) -> Vec<CaseView> {
 fn profile(profile: &Result<Profile, String>) -> ProfileView {
     match profile {
         Err(why) => {
-            ProfileView { rung: why.clone(), case: String::new(), readings: vec![], kernels: vec![], notes: vec![] }
+            let (readings, kernels, facts, notes) = (vec![], vec![], vec![], vec![]);
+            ProfileView { rung: why.clone(), case: String::new(), readings, kernels, facts, notes }
         }
         Ok(profile) => ProfileView {
             rung: profile.rung.describe().into(),
@@ -228,6 +231,7 @@ fn profile(profile: &Result<Profile, String>) -> ProfileView {
                 .iter()
                 .map(|kernel| (show::kernel_heading(kernel), readings(&kernel.readings)))
                 .collect(),
+            facts: metrics::facts::lines(profile),
             notes: profile.notes.clone(),
         },
     }

@@ -2,10 +2,10 @@
 
 use super::{columns, plain};
 use crate::quantity;
-use metrics::{Kernel, Profile, Reading};
+use metrics::{Kernel, Profile, Reading, facts};
 use std::fmt::Write;
 
-/// The rung, what was read of the whole call, then kernel by kernel, then what has to be known.
+/// The rung, what was read of the whole call, then kernel by kernel, what bounds these by rule, then what has to be known.
 #[must_use]
 pub fn profile(profile: &Profile) -> String {
     let mut text = format!("profile on case {}: {}\n", profile.case, profile.rung.describe());
@@ -13,7 +13,7 @@ pub fn profile(profile: &Profile) -> String {
     for kernel in &profile.kernels {
         let _ = write!(text, "  {}\n{}", kernel_heading(kernel), readings(&kernel.readings));
     }
-    for note in &profile.notes {
+    for note in facts::lines(profile).iter().chain(&profile.notes) {
         let _ = writeln!(text, "  {}", note.replace('\n', " "));
     }
     plain(&text)

@@ -14,7 +14,7 @@ use crate::tester::Examine;
 use crate::trajectory::Round;
 use futures::TryFutureExt;
 use kernelbench::{Candidate, Evaluation, Suite};
-use metrics::Profile;
+use metrics::{Profile, facts};
 use prompts::{PlanLine, Prompt, Speaker, Suggestions, Turn, Verdict};
 use std::ops::ControlFlow;
 
@@ -121,6 +121,7 @@ impl Loop {
                 }
             }
             (_, Evaluation::Passed(timed)) => {
+                let profile = profile.map(|profile| self.told(profile));
                 match self.judge(round, &candidate, Evidence::Passed { timed, profile }).await? {
                     Some(Some(Verdict::Optimization(it))) => Assignment::Optimize { candidate, optimization: Some(it) },
                     Some(_) => Assignment::Optimize { candidate, optimization: None },
@@ -128,6 +129,15 @@ impl Loop {
                 }
             }
         }))
+    }
+
+    /// A profile as the policy has it told: with what bounds each kernel by rule, or the readings alone.
+    fn told(&self, mut profile: Profile) -> Profile {
+        if self.policy.bottleneck_facts {
+            let facts = facts::lines(&profile);
+            profile.notes.splice(0..0, facts);
+        }
+        profile
     }
 
     /// The Judge's verdict; the inner `None` where a recorded one did not fit, the outer where none could be read.

@@ -1,7 +1,7 @@
 //! Is a real capture read whole, and is a broken one refused at its line?
 
 use super::*;
-use metrics::catalog;
+use metrics::{Kernel, Profile, Rung, catalog, facts};
 use std::{collections::HashSet, io::Read};
 
 const ONE: &str = include_str!("../../tests/ncu/h200-silu-cudaforge24.csv");
@@ -133,4 +133,20 @@ fn no_name_of_an_h200_is_left_bare() {
         let meaning = catalog::meaning(name);
         assert!(meaning.contains(' ') && !meaning.contains("__") && meaning != name, "{name}: {meaning}");
     }
+}
+
+#[test]
+fn of_the_real_captures_it_is_said_what_bounds_their_kernels_and_by_which_numbers() {
+    let said = |printed: &str| -> Vec<String> {
+        let kernel = |launch: &Launched| Kernel {
+            name: launch.kernel.clone(),
+            launches: None,
+            share: None,
+            readings: launch.metrics().map(|column| launch.reading(column.name, "")).collect(),
+        };
+        let kernels = read(printed).unwrap().iter().map(kernel).collect();
+        let profile = Profile { rung: Rung::Ncu, case: String::new(), readings: vec![], kernels, notes: vec![] };
+        facts::facts(&profile).iter().map(ToString::to_string).collect()
+    };
+    insta::assert_debug_snapshot!([said(ONE), said(&full()), said(TWO_KERNELS)].concat());
 }
