@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod cuda;
 mod evaluation;
 mod failure;
+mod family;
 mod fill;
 mod flag;
 pub mod gpu;
@@ -22,6 +23,7 @@ mod recorded;
 mod simulated;
 mod size;
 mod suite;
+mod survey;
 mod task;
 pub mod torch;
 mod workshop;
@@ -31,12 +33,14 @@ pub use certificate::{Certificate, Checked, Verdict as CertificateVerdict};
 pub use compare::{Comparison, compare};
 pub use evaluation::{CaseTiming, Evaluation, Timed};
 pub use failure::{Failure, Fault, Outcome};
+pub use family::{Design, Family, Member, Parameter};
 pub use fill::fill;
 pub use hash::Hash;
 pub use recorded::{Findings, Recorded};
 pub use simulated::Simulated;
 pub use size::SizeError;
 pub use suite::{Provenance, Suite};
+pub use survey::Survey;
 pub use task::{
     Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Precision, Problem, Size, Source, Task,
     TimedCases, Tolerance, Transfer,

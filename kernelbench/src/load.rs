@@ -6,11 +6,13 @@
 mod arguments;
 mod cases;
 mod error;
+mod family;
 mod file;
 mod problem;
 mod reference;
 
 pub use error::TaskError;
+pub use family::family;
 pub use problem::problem;
 
 use crate::{

@@ -6,6 +6,7 @@ use crate::{
     evaluation::Timed,
     failure::{Fault, Outcome},
     suite::Suite,
+    survey::Survey,
     task::Task,
 };
 use metrics::{Interval, Machine, Profile, Speedup, Statistic, Timing};
@@ -112,6 +113,17 @@ pub trait Workshop: Send + Sync + 'static {
         verified: &Verified,
         suite: &Suite,
     ) -> impl Future<Output = Result<Profile, Fault>> + Send;
+
+    /// Reads everything that a profiler here reads of each launch of one timed case; in words why there is nothing to be had.
+    fn survey(
+        &self,
+        task: &Task,
+        verified: &Verified,
+        suite: &Suite,
+    ) -> impl Future<Output = Result<Result<Survey, String>, Fault>> + Send {
+        let _ = (task, verified, suite);
+        async { Ok(Err("no profiler of this workshop reads everything: only kernels in CUDA are surveyed".to_owned())) }
+    }
 
     /// Rebuilds, checks and times a candidate anew, on the task's own cases and its final ones.
     fn certify(

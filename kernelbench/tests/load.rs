@@ -127,7 +127,7 @@ fn every_slip_is_named_where_it_stands() {
         ("\"double\"", "\"../double\"", "task.toml:2:8: this cannot be a task's name"),
         ("\"y = 2 x\"", "\" \"", "task.toml:3:11: the summary is empty"),
         ("\"twice\"", "\"tw ice\"", "task.toml:5:9: this cannot name the entry point"),
-        ("\"twice\"", "\"thrice\"", "task.toml:6:13: the reference does not mention its entry point"),
+        ("\"twice\"", "\"thrice\"", "task.toml:6:13: this file does not mention the entry point"),
         ("\"-O2\"", "\"-fplugin=a.so\"", "task.toml:7:10: this flag is not allowed"),
         ("\"-O2\"", "\"-o/tmp/x\"", "task.toml:7:10: this flag is not allowed"),
         ("name = \"x\"", "name = \"y\"", "task.toml:14:8: an earlier argument has this name"),

@@ -8,7 +8,7 @@ use super::{
     check::{self, Pair},
     context,
     judge::{Side, broken},
-    profile::Called,
+    profile::{Called, DEADLINE},
     sanitizer,
     time::{self, Around},
 };
@@ -124,7 +124,7 @@ fn sanitize(inner: &Inner, bench: &Bench, task: &Task, object: &Path, checked: &
     for case in &cases {
         let plan = trial::plan(context(task), case)?;
         let slot = bench.judge.drawn(&plan, &mut inner.rng()).map_err(broken)?;
-        let called = Called { launcher: &inner.launcher, plan: &plan, object, slot: &slot };
+        let called = Called { launcher: &inner.launcher, plan: &plan, object, slot: &slot, deadline: DEADLINE };
         if let Err(how) = sanitizer::sanitize(&called)? {
             checked.push(Checked { what, done: false, how });
             return Ok(());

@@ -17,6 +17,7 @@ mod runner;
 mod sanitizer;
 mod spare;
 mod steps;
+mod survey;
 mod time;
 mod unit;
 
@@ -32,6 +33,7 @@ use crate::{
     gpu::Gpu,
     native::{cores::Cores, process, trouble::outcome, worker::Launch},
     suite::Suite,
+    survey::Survey,
     task::{Case, KernelContext, Source, Task},
     torch::nursery::Nursery,
     workshop::{Baseline, TimingPlan, Workshop},
@@ -212,6 +214,11 @@ impl Workshop for Cuda {
     async fn profile(&self, task: &Task, verified: &Verified, suite: &Suite) -> Result<Profile, Fault> {
         let (task, verified, suite) = (task.clone(), verified.clone(), suite.clone());
         self.off_the_runtime(move |inner| inner.profile(&task, &verified, &suite)).await?
+    }
+
+    async fn survey(&self, task: &Task, verified: &Verified, suite: &Suite) -> Result<Result<Survey, String>, Fault> {
+        let (task, verified, suite) = (task.clone(), verified.clone(), suite.clone());
+        self.off_the_runtime(move |inner| inner.survey(&task, &verified, &suite)).await?
     }
 
     async fn certify(&self, task: &Task, candidate: &Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {

@@ -33,7 +33,7 @@ use std::{
 };
 
 /// What a profile may take.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// How long it is waited for a profiler to be ready, before something is timed.
 const SETTLE: Duration = Duration::from_secs(8);
 /// What a profiler may print, in bytes.
@@ -94,7 +94,8 @@ impl Waiting {
     }
 
     /// Has it call a built object on one slot's content; what it printed, or in words why not.
-    pub(crate) fn call(&mut self, plan: &Plan, object: &Path, slot: &[u8]) -> Result<Result<String, String>, Fault> {
+    pub(crate) fn call(&mut self, called: &Called<'_>) -> Result<Result<String, String>, Fault> {
+        let Called { plan, object, slot, deadline, .. } = *called;
         let place = |name: &str| self.folder.path().join(name);
         let case = Case { passed: plan.passed.clone(), slot_bytes: plan.slot_bytes, slots: 1 };
         let arrays = plan.arrays.iter().map(|array| [array.offset, array.bytes]).collect();
@@ -110,9 +111,9 @@ impl Waiting {
             fs::rename(place("job.part"), place("job.json"))
         };
         write().map_err(fault("cannot write what is to be profiled"))?;
-        let printed = self.printed.recv_timeout(DEADLINE);
+        let printed = self.printed.recv_timeout(deadline);
         self.end();
-        Ok(printed.map_err(|_| format!("it did not end within {} s", DEADLINE.as_secs())))
+        Ok(printed.map_err(|_| format!("it did not end within {} s", deadline.as_secs())))
     }
 
     /// Waits until it waits, or has ended.
@@ -144,6 +145,8 @@ pub(crate) struct Called<'a> {
     pub(crate) object: &'a Path,
     /// The content of one slot.
     pub(crate) slot: &'a [u8],
+    /// What it may take.
+    pub(crate) deadline: Duration,
 }
 
 impl Called<'_> {
@@ -157,7 +160,7 @@ impl Called<'_> {
     ) -> Result<Result<(T, Option<String>), String>, Fault> {
         let look = |waiting: Option<Waiting>, landlock: bool| -> Result<Result<T, String>, Fault> {
             let mut waiting = waiting.map_or_else(|| Waiting::under(self.launcher, tool, landlock), Ok)?;
-            Ok(waiting.call(self.plan, self.object, self.slot)?.and_then(|printed| read(&printed)))
+            Ok(waiting.call(self)?.and_then(|printed| read(&printed)))
         };
         let first = match look(waiting, true)? {
             Ok(found) => return Ok(Ok((found, None))),

@@ -7,6 +7,7 @@ use super::{
     judge::{Side, broken},
     lock,
     profile::{self, Called, Waiting},
+    survey,
     time::{self, Around},
 };
 use crate::{
@@ -19,11 +20,12 @@ use crate::{
         trouble::{Attempt, outcome},
     },
     suite::Suite,
+    survey::Survey,
     task::{Case, Task},
     workshop::{Baseline, TimingPlan},
 };
 use metrics::Profile;
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 impl Bench {
     /// The reference's process, and the candidate's, each started where it is not there.
@@ -147,16 +149,38 @@ impl Inner {
     }
 
     pub(super) fn profile(&self, task: &Task, verified: &Verified, suite: &Suite) -> Result<Profile, Fault> {
+        let (plan, slot) = self.to_be_profiled(task, suite)?;
+        let waiting = lock(&self.profiler).take();
+        let object = verified.built.artifact();
+        let profile = profile::profile(waiting, &self.called(&plan, &slot, object, profile::DEADLINE))?;
+        self.get_ready();
+        Ok(profile)
+    }
+
+    pub(super) fn survey(
+        &self,
+        task: &Task,
+        verified: &Verified,
+        suite: &Suite,
+    ) -> Result<Result<Survey, String>, Fault> {
+        let (plan, slot) = self.to_be_profiled(task, suite)?;
+        // Another process under Nsight Compute would keep this one from the counters.
+        drop(lock(&self.profiler).take());
+        survey::survey(&self.called(&plan, &slot, verified.built.artifact(), survey::DEADLINE))
+    }
+
+    /// The largest timed case, drawn once.
+    fn to_be_profiled(&self, task: &Task, suite: &Suite) -> Result<(Plan, Vec<u8>), Fault> {
         let case = suite.cases.iter().filter(|case| suite.timed.contains(&case.name));
         let case = case.max_by_key(|case| context(task).bytes(case).unwrap_or(0));
         let case = case.ok_or_else(|| Fault("the suite times no case, so there is none to profile".to_owned()))?;
         let plan = trial::plan(context(task), case)?;
         let slot = self.bench().judge.drawn(&plan, &mut self.rng()).map_err(broken)?;
-        let waiting = lock(&self.profiler).take();
-        let called = Called { launcher: &self.launcher, plan: &plan, object: verified.built.artifact(), slot: &slot };
-        let profile = profile::profile(waiting, &called)?;
-        self.get_ready();
-        Ok(profile)
+        Ok((plan, slot))
+    }
+
+    fn called<'a>(&'a self, plan: &'a Plan, slot: &'a [u8], object: &'a Path, deadline: Duration) -> Called<'a> {
+        Called { launcher: &self.launcher, plan, object, slot, deadline }
     }
 }
 

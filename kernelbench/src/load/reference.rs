@@ -31,21 +31,21 @@ pub(super) fn read_text(path: &Path) -> Result<String, Unreadable> {
     })
 }
 
-/// The text of the reference that the task file names.
+/// The text of the reference, or of a template, that a task's file names.
 pub(super) fn beside(document: &Document<'_>, name: &Spanned<String>, entry: &str) -> Result<String, TaskError> {
     let folder = document.path.parent().unwrap_or(Path::new(""));
     let relative = Path::new(name.get_ref());
     let stays = relative.components().all(|part| matches!(part, Component::Normal(_)));
     if name.get_ref().is_empty() || !stays {
         let help = "expected a path relative to the task's folder, without `..`";
-        return document.error(name, "the reference must lie in the task's folder", help);
+        return document.error(name, "this file must lie in the task's folder", help);
     }
     let path = folder.join(relative);
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     match (folder.canonicalize(), path.canonicalize()) {
         (Ok(folder), Ok(real)) if real.starts_with(&folder) => {}
         (_, Err(error)) => {
-            let help = "expected the file that holds the reference's source, beside task.toml";
+            let help = "expected a file that holds a kernel's source, beside task.toml";
             return document.error(name, format!("this file cannot be opened: {error}"), help);
         }
         _ => {
@@ -54,10 +54,10 @@ pub(super) fn beside(document: &Document<'_>, name: &Spanned<String>, entry: &st
         }
     }
     let text = read_text(&path)
-        .or_else(|Unreadable(what, help)| document.error(name, format!("the reference is unusable: {what}"), help))?;
+        .or_else(|Unreadable(what, help)| document.error(name, format!("this file is unusable: {what}"), help))?;
     if !text.contains(entry) {
         let help = "expected its source to define the entry point as an extern \"C\" function";
-        return document.error(name, format!("the reference does not mention its entry point `{entry}`"), help);
+        return document.error(name, format!("this file does not mention the entry point `{entry}`"), help);
     }
     Ok(text)
 }

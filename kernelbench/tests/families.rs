@@ -1,0 +1,59 @@
+//! Are the families of kernels that come with the project whole, and are their kernels CUDA?
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+use warpsmith_kernelbench::{Family, Task, load};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn families() -> Vec<(PathBuf, Task, Family)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("families");
+    let folders = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    let read = |path: PathBuf| {
+        let task = load::task(&path).unwrap_or_else(|e| panic!("{e}"));
+        let family = load::family(&path).unwrap_or_else(|e| panic!("{e}")).unwrap();
+        (path, task, family)
+    };
+    folders.map(read).collect()
+}
+
+#[test]
+fn every_member_of_every_family_can_be_rendered_and_there_are_enough() {
+    let families = families();
+    assert!(families.len() >= 5);
+    for (path, task, family) in families {
+        let members = family.draw(usize::MAX, 0).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert!(members.len() >= 40 && family.designs.len() >= 2, "{}: {}", task.name, members.len());
+        let entry = format!("extern \"C\" void {}(", task.context().unwrap().entry);
+        for member in members {
+            let source = member.candidate.source();
+            assert!(source.contains(&entry) && !source.contains("{{") && !source.contains("{%"), "{}", member.name);
+        }
+    }
+}
+
+/// Compiled by a real nvcc, where there is one: one of each design, or as many as `FAMILY_MEMBERS` says.
+#[test]
+fn the_references_and_drawn_members_are_cuda() {
+    let Some(nvcc) = warpsmith_kernelbench::cuda::find_nvcc() else { return };
+    let more = std::env::var("FAMILY_MEMBERS").ok().and_then(|number| number.parse().ok());
+    for (path, task, family) in families() {
+        let drawn = family.draw(more.unwrap_or(family.designs.len()), 0).unwrap();
+        let sources = drawn.iter().map(|member| (member.name.as_str(), member.candidate.source()));
+        for (name, source) in sources.chain([("reference", task.reference())]) {
+            compiles(&nvcc, source).unwrap_or_else(|log| panic!("{}: {name}: {log}", path.display()));
+        }
+    }
+}
+
+fn compiles(nvcc: &Path, source: &str) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("member.cu");
+    fs::write(&file, source).unwrap();
+    let mut command = Command::new(nvcc);
+    command.args(["-arch=sm_90a", "-std=c++17", "-O1", "-Werror=all-warnings", "-cubin", "-o"]);
+    let built = command.arg(folder.path().join("cubin")).arg(&file).output().unwrap();
+    if built.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&built.stderr).into_owned()) }
+}
