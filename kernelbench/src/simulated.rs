@@ -6,6 +6,7 @@
 //! always comes to the same numbers.
 
 mod directive;
+mod survey;
 
 use crate::{
     candidate::{Built, Candidate, Verified},
@@ -14,6 +15,7 @@ use crate::{
     failure::{Failure, Fault, Outcome},
     hash::Hash,
     suite::Suite,
+    survey::Survey,
     task::{ArgumentKind, Case, Source, Task, Transfer},
     workshop::{Baseline, TimingPlan, Workshop},
 };
@@ -117,6 +119,13 @@ impl Workshop for Simulated {
         let directive = Directive::of(verified.candidate());
         self.running.during(directive.run).await;
         Ok(profile(suite.timed.first().map_or("", String::as_str), directive.us))
+    }
+
+    async fn survey(&self, _: &Task, verified: &Verified, suite: &Suite) -> Result<Result<Survey, String>, Fault> {
+        let directive = Directive::of(verified.candidate());
+        self.running.during(directive.run).await;
+        let case = suite.timed.first().map_or("", String::as_str);
+        Ok(survey::survey(case, &verified.candidate().id(), directive.us))
     }
 
     async fn certify(&self, task: &Task, candidate: &Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {

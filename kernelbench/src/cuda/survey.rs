@@ -29,7 +29,8 @@ fn command(beside: &MetricSet) -> Vec<String> {
     let names = names.join(",");
     let words = ["ncu", "--csv", "--page", "raw", "--set", "full", "--metrics", &names, "--clock-control", "none"];
     let more = ["--profile-from-start", "off", "--launch-count", LAUNCHES, "--target-processes", "application-only"];
-    words.iter().chain(&more).map(ToString::to_string).collect()
+    let units = ["--print-units", "base"];
+    words.iter().chain(&more).chain(&units).map(ToString::to_string).collect()
 }
 
 /// Nsight Compute's version, as it says it: `2025.3.1.0`; empty where it does not.
