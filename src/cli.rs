@@ -2,7 +2,7 @@
 
 mod metrics;
 
-pub use self::metrics::{Metrics, MetricsShowArgs};
+pub use self::metrics::{Metrics, MetricsSampleArgs, MetricsShowArgs};
 
 use crate::{
     command::{

@@ -45,7 +45,7 @@ pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Troub
         Command::Doctor(arguments) => doctor::doctor(&arguments, &layers, environment),
         Command::Policies(arguments) => policies::policies(&arguments),
         Command::Prompts(arguments) => prompts::prompts(&arguments, &layers.config),
-        Command::Metrics(what) => metrics::metrics(&what),
+        Command::Metrics(what) => metrics::metrics(&what, layers),
         Command::Config(arguments) => config::config(&arguments, &layers),
     }
 }

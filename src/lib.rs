@@ -16,6 +16,7 @@ pub mod progress;
 pub mod quantity;
 pub mod recall;
 pub mod report;
+pub mod sampling;
 pub mod scores;
 pub mod session;
 pub mod show;

@@ -16,7 +16,9 @@ fn families() -> Vec<(PathBuf, Task, Family)> {
         let family = load::family(&path).unwrap_or_else(|e| panic!("{e}")).unwrap();
         (path, task, family)
     };
-    folders.map(read).collect()
+    let mut folders: Vec<PathBuf> = folders.collect();
+    folders.sort();
+    folders.into_iter().map(read).collect()
 }
 
 #[test]

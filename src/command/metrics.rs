@@ -1,17 +1,20 @@
 //! `warpsmith metrics`: which metrics tell a fast kernel from a slow one?
 
+mod sample;
 mod show;
 
 use crate::{
     cli::Metrics,
+    config::Layers,
     exit::{Exit, Trouble},
 };
 use metrics::MetricSet;
 use std::path::Path;
 
 /// Does what is asked about metrics.
-pub(super) fn metrics(what: &Metrics) -> Result<Exit, Trouble> {
+pub(super) fn metrics(what: &Metrics, layers: Layers) -> Result<Exit, Trouble> {
     match what {
+        Metrics::Sample(arguments) => sample::sample(arguments, layers),
         Metrics::Show(arguments) => show::show(arguments),
     }
 }

@@ -23,7 +23,7 @@ const LARGEST: u64 = 1 << 30;
 /// What was found out of a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Found {
+pub(super) enum Found {
     /// It is wrong, in words.
     Failed(String),
     /// It is correct, and this fast.
@@ -34,14 +34,14 @@ pub enum Found {
 
 /// How fast it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Timed {
+pub(super) struct Timed {
     /// By timed case, in nanoseconds.
     pub(super) cases: Vec<(String, f64)>,
 }
 
 /// What the profiler read of the launch that stands for the call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Surveyed {
+pub(super) struct Surveyed {
     pub(super) case: String,
     pub(super) tool: String,
     pub(super) kernel: String,
@@ -162,7 +162,8 @@ impl Notebook {
         let broken = |why: String| Trouble::record(format!("{}: {why}", self.path.display()));
         let line = serde_json::to_string(&note).map_err(|e| broken(e.to_string()))?;
         (&self.file).write_all(format!("{line}\n").as_bytes()).map_err(|e| broken(e.to_string()))?;
-        self.believe(note);
+        // Numbers as they will be read again: the same table comes of it, interrupted or not.
+        self.believe(serde_json::from_str(&line).map_err(|e| broken(e.to_string()))?);
         Ok(())
     }
 

@@ -19,7 +19,9 @@ __global__ void zero(float *y, int rows) {
 __global__ void __launch_bounds__(THREADS) rows_of(float *y, const float *x, int columns) {
     const int row = blockIdx.x / PARTS, part = blockIdx.x % PARTS;
     const float *own = x + (int64_t)row * columns;
+{%- if each != "element" %}
     float sum = 0;
+{%- endif %}
     for (int i = (part * THREADS + threadIdx.x) * VECTOR; i < columns; i += PARTS * THREADS * VECTOR) {
         const Pack pack = *reinterpret_cast<const Pack *>(own + i);
 #pragma unroll
@@ -40,8 +42,6 @@ __global__ void __launch_bounds__(THREADS) rows_of(float *y, const float *x, int
     if (threadIdx.x % 32 == 0) {
         atomicAdd(y + row, sum);
     }
-{%- else %}
-    (void)sum;
 {%- endif %}
 }
 

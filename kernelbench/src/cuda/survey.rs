@@ -1,7 +1,8 @@
 //! What does Nsight Compute's full set read of one call?
 
 use super::profile::Called;
-use crate::{failure::Fault, ncu, survey::Survey, torch::ncu::MetricSet};
+use crate::{failure::Fault, ncu, survey::Survey};
+use metrics::MetricSet;
 use std::{process::Command, time::Duration};
 
 /// What a survey may take: each launch is run dozens of times, for other counters each time.
