@@ -89,11 +89,11 @@ impl<W: Workshop> Sampling<'_, W> {
         for pool in pools {
             let new: Vec<&Entry> = pool.entries.iter().filter(|entry| !self.notebook.knows(pool, entry)).collect();
             self.screen.show(&format!("building {} kernels of {}", new.len(), plain(&pool.task.name)));
-            let build = async |entry: &Entry| {
+            let made = async |entry: &Entry| {
                 let built = self.workshop.build(&pool.task, &entry.candidate).await?;
                 Ok::<_, Fault>((entry.candidate.id(), built))
             };
-            let building = futures::stream::iter(new.into_iter().map(build)).buffer_unordered(self.at_once.max(1));
+            let building = futures::stream::iter(new.into_iter().map(made)).buffer_unordered(self.at_once.max(1));
             let built: Vec<Result<_, Fault>> = building.collect().await;
             let built = built.into_iter().collect::<Result<_, Fault>>()?;
             all.push(AtHand { built, verified: HashMap::new() });
@@ -190,9 +190,10 @@ impl<W: Workshop> Sampling<'_, W> {
 
     fn say_what_came(&self, pool: &Pool) {
         let times = self.notebook.times(pool);
-        let ends = times.iter().map(|(ns, _)| *ns).fold([f64::INFINITY, 0.0], |[low, high]: [f64; 2], ns| {
-            [low.min(ns), high.max(ns)]
-        });
+        let ends = times
+            .iter()
+            .map(|(ns, _)| *ns)
+            .fold([f64::INFINITY, 0.0], |[low, high]: [f64; 2], ns| [low.min(ns), high.max(ns)]);
         let [fast, slow] = ends.map(quantity::time);
         let spread = ends[1] / ends[0];
         let words = if times.is_empty() { String::new() } else { format!(", {fast} to {slow} ({spread:.1} x)") };

@@ -146,6 +146,33 @@ fn an_endless_call_is_ended_at_its_deadline() {
     assert_eq!(kind, "hang", "{all}");
 }
 
+#[test]
+fn a_family_is_sampled_and_what_ncu_reads_is_in_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let (task, out) = (folder.path().join("family"), folder.path().join("profiles.parquet"));
+    fs::create_dir(&task).unwrap();
+    for name in ["task.toml", "reference.cu"] {
+        fs::copy(Path::new(&self::task()).join(name), task.join(name)).unwrap();
+    }
+    let family =
+        "schema = 1\n[[design]]\nname = \"times\"\ntemplate = \"times.cu\"\ngrid = { by = [2, 3], step = [1, 2, 4] }\n";
+    fs::write(task.join("family.toml"), family).unwrap();
+    let entry = "extern \"C\" void twice(float *y, const float *x, int64_t n, cudaStream_t stream)";
+    let body =
+        "for (int64_t s = 0; s < {{ step }}; ++s) for (int64_t i = s; i < n; i += {{ step }}) y[i] = {{ by }} * x[i];";
+    fs::write(task.join("times.cu"), format!("{entry} {{\n{body}\n}}\n")).unwrap();
+    let [task, table] = [&task, &out].map(|path| path.display().to_string());
+    let arguments = ["metrics", "sample", &task, "--keep", "1", "--warmup", "1", "--repetitions", "3", "--out", &table];
+    let told = warpsmith(&arguments).output().map(Told::of).unwrap().ended(0);
+    let profiles = selection::table::read(&out).unwrap();
+    assert!(told.out.contains("3 of 6 correct") && told.out.matches("wrong: ").count() == 3, "{told:?}");
+    assert_eq!(profiles.len(), 2, "{told:?}");
+    let read = |name: &str| profiles[0].measured.iter().find(|measured| measured.metric == name).unwrap();
+    assert_eq!(read("sm__inst_executed.sum").value, Some(79_692_161.0));
+    assert_eq!((profiles[0].kernel_name.as_str(), profiles[0].setup.architecture.as_str()), ("silu_k", "sm_90"));
+    assert!(profiles[0].measured.iter().all(|measured| !measured.metric.contains("Kernel Name")));
+}
+
 /// Compiled by a real nvcc, where there is one.
 #[test]
 fn the_examples_and_the_judge_are_cuda() {

@@ -33,7 +33,8 @@ fn sample(task: &Path, out: &Path, more: &[&str]) -> Told {
 }
 
 fn microseconds(profiles: &[Profiled]) -> Vec<u64> {
-    let mut times: Vec<u64> = profiles.iter().map(|profile| (profile.runtime_ns / 10_000.0).round() as u64 * 10).collect();
+    let mut times: Vec<u64> =
+        profiles.iter().map(|profile| (profile.runtime_ns / 10_000.0).round() as u64 * 10).collect();
     times.sort_unstable();
     times
 }

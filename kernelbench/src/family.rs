@@ -87,13 +87,13 @@ impl Family {
     pub fn draw(&self, count: usize, seed: u64) -> Result<Vec<Member>, String> {
         let drawn = self.designs.iter().map(|design| design.draw(count, seed)).collect::<Result<Vec<_>, _>>()?;
         let mut turns: Vec<_> = drawn.into_iter().map(Vec::into_iter).collect();
-        let (mut members, mut seen) = (vec![], BTreeSet::new());
+        let (mut members, mut sources) = (vec![], BTreeSet::new());
         while members.len() < count {
             let turn: Vec<Member> = turns.iter_mut().filter_map(Iterator::next).collect();
             if turn.is_empty() {
                 break;
             }
-            members.extend(turn.into_iter().filter(|member| seen.insert(member.candidate.id())));
+            members.extend(turn.into_iter().filter(|member| sources.insert(member.candidate.id())));
         }
         members.truncate(count);
         Ok(members)
@@ -123,8 +123,11 @@ impl Design {
         let points = self.allowed(&environment).map_err(|e| said(&e))?;
         let member = |point: Point| {
             let source = template.render(Value::from(point.clone())).map_err(|e| said(&e))?;
-            let words: String = point.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-            Ok(Member { name: format!("{}:{words}", self.name), candidate: Candidate::new(source.trim().to_owned() + "\n") })
+            let words: Vec<String> = point.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            Ok(Member {
+                name: format!("{}: {}", self.name, words.join(" ")),
+                candidate: Candidate::new(source.trim().to_owned() + "\n"),
+            })
         };
         self.spread(points, count, seed).into_iter().map(member).collect()
     }

@@ -1,12 +1,12 @@
 //! Are the families of kernels that come with the project whole, and are their kernels CUDA?
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
-use warpsmith_kernelbench::{Family, Task, load};
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
+use warpsmith_kernelbench::{Family, Task, load};
 
 fn families() -> Vec<(PathBuf, Task, Family)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("families");

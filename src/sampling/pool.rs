@@ -45,7 +45,8 @@ impl Pool {
             }
         }
         if pool.entries.is_empty() {
-            let what = "there is no kernel to sample: expected a family.toml beside its task.toml, or --from a run on it";
+            let what =
+                "there is no kernel to sample: expected a family.toml beside its task.toml, or --from a run on it";
             return Err(Trouble::usage(format!("{}: {what}", path.display())));
         }
         Ok(pool)

@@ -25,7 +25,8 @@ pub(super) fn found(survey: &Survey) -> Result<Found, String> {
 pub(super) fn profiles(notebook: &Notebook, pools: &[Pool], machine: &Machine) -> Vec<Profiled> {
     let of_pool = |pool: &Pool| {
         let both = pool.entries.iter().filter_map(|entry| Some((entry.candidate.id(), notebook.both(pool, entry)?)));
-        let profiled = |(id, (timed, survey)): (Hash, (&Timed, &Surveyed))| profiled(pool, id.as_str(), timed, survey, machine);
+        let profiled =
+            |(id, (timed, survey)): (Hash, (&Timed, &Surveyed))| profiled(pool, id.as_str(), timed, survey, machine);
         both.filter_map(profiled).collect::<Vec<_>>()
     };
     pools.iter().flat_map(of_pool).collect()

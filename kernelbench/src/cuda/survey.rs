@@ -13,7 +13,9 @@ const LAUNCHES: &str = "8";
 /// Every section, and beside these what the set for the Judge names, of each launch of one call; in words why there is
 /// nothing to be had.
 pub(crate) fn survey(called: &Called<'_>) -> Result<Result<Survey, String>, Fault> {
-    let read = called.under(None, &command(&MetricSet::cudaforge24()), |printed| ncu::Capture::read(printed).map_err(|unread| unread.to_string()))?;
+    let read = called.under(None, &command(&MetricSet::cudaforge24()), |printed| {
+        ncu::Capture::read(printed).map_err(|unread| unread.to_string())
+    })?;
     Ok(read.map(|(capture, behind)| {
         let behind = behind.map(|why| format!("the profiler ran without landlock; behind it: {why}"));
         let notes = capture.warnings.into_iter().chain(behind).collect();
@@ -23,8 +25,8 @@ pub(crate) fn survey(called: &Called<'_>) -> Result<Result<Survey, String>, Faul
 
 /// The command line: everything, of the launches between a start and a stop of the profiler, with the clocks left alone.
 fn command(beside: &MetricSet) -> Vec<String> {
-    let named = beside.metric.iter().flat_map(|metric| std::iter::once(&metric.name).chain(metric.nearest.values()));
-    let mut names: Vec<&str> = named.map(String::as_str).collect();
+    let asked = beside.metric.iter().flat_map(|metric| std::iter::once(&metric.name).chain(metric.nearest.values()));
+    let mut names: Vec<&str> = asked.map(String::as_str).collect();
     names.sort_unstable();
     names.dedup();
     let names = names.join(",");
