@@ -3,12 +3,15 @@
 //! A pure function from a record to HTML. Everything from outside (sources, replies, compiler output, names) goes through
 //! the template's escaping; the charts are drawn by the template too, from positions computed here.
 
+pub mod batch;
 mod chart;
 mod claim;
+mod curve;
 mod page;
 mod round;
 mod samples;
 mod spent;
+mod spread;
 
 #[cfg(test)]
 pub(crate) mod sample;
@@ -40,18 +43,24 @@ pub struct ReportInput<'a> {
 /// If a template of the program itself is broken: ours.
 #[must_use]
 pub fn html(input: &ReportInput) -> String {
+    render("report.html", context! { page => Value::from(Serde(page::Page::of(input, ""))) })
+}
+
+/// A template of the program, rendered.
+fn render(name: &str, values: Value) -> String {
     let mut pages = Environment::new();
     pages.set_undefined_behavior(UndefinedBehavior::Strict);
     for (name, text) in [
         ("report.html", include_str!("report/report.html")),
+        ("batch.html", include_str!("report/batch.html")),
+        ("member.html", include_str!("report/member.html")),
+        ("task.html", include_str!("report/task.html")),
         ("charts.html", include_str!("report/charts.html")),
         ("round.html", include_str!("report/round.html")),
         ("report.css", include_str!("report/report.css")),
     ] {
         pages.add_template(name, text).expect("the templates are part of the program and parse");
     }
-    let template = pages.get_template("report.html").expect("it was added above");
-    template
-        .render(context! { page => Value::from(Serde(page::Page::of(input))) })
-        .expect("the page has every field the template reads")
+    let template = pages.get_template(name).expect("it was added above");
+    template.render(values).expect("the page has every field the template reads")
 }

@@ -10,7 +10,7 @@ pub(crate) mod text;
 
 pub use sheet::{Cell, Sheet};
 pub use spent::Spent;
-pub use table::{Group, ScoreTable};
+pub use table::{Group, Score, ScoreTable};
 pub use task::{Fetch, State, TaskScore};
 
 use crate::store::{Listed, RunFolder, StoreError};

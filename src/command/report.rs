@@ -4,13 +4,15 @@ use super::say;
 use crate::{
     cli::ReportArgs,
     exit::{Exit, Trouble},
-    report::{self, ReportInput},
-    store::RunFolder,
+    report::{self, ReportInput, batch::BatchInput},
+    scores::RunScores,
+    store::{Record, RunFolder},
 };
 use agents::trajectory::Trajectory;
 use kernelbench::Hash;
 use std::{
     fs,
+    io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
@@ -24,14 +26,35 @@ pub(super) fn report(arguments: &ReportArgs) -> Result<Exit, Trouble> {
 
 /// Writes the report of a run, by default into its folder.
 pub(crate) fn write(folder: &RunFolder, out: Option<&Path>) -> Result<PathBuf, Trouble> {
-    let record = folder.only_record()?;
+    let path = out.map_or_else(|| folder.path().join("report.html"), Path::to_owned);
+    let cannot = |e: io::Error| Trouble::record(format!("{}: cannot write the report: {e}", path.display()));
+    let facts = facts(folder)?;
+    let list = folder.batch()?;
+    if list.is_none() && folder.tasks()?.len() == 1 {
+        let page = record(&folder.only_record()?, &facts, report::html);
+        fs::write(&path, page).map_err(cannot)?;
+        return Ok(path);
+    }
+    let unreadable: Vec<_> =
+        list.into_iter().flat_map(|list| list.unreadable).map(|file| (file.path, file.why)).collect();
+    let (scores, kind) = (RunScores::of(folder)?, folder.header()?.machine.kind);
+    let input = BatchInput { scores: &scores, facts: &facts, unreadable: &unreadable, kind };
+    let mut visit = |task: &str, write: &mut dyn FnMut(&ReportInput) -> io::Result<()>| {
+        let read = folder.record(task).map_err(|e| io::Error::other(e.to_string()))?;
+        record(&read, &facts, write)
+    };
+    let beside = path.with_extension("html.part");
+    let mut file = BufWriter::new(fs::File::create(&beside).map_err(cannot)?);
+    let written = report::batch::write(&input, &mut visit, &mut file).and_then(|()| file.flush());
+    written.and_then(|()| fs::rename(&beside, &path)).map_err(cannot)?;
+    Ok(path)
+}
+
+/// Hands a record to what makes a page of it.
+fn record<T>(record: &Record, facts: &[(String, String)], page: impl FnOnce(&ReportInput) -> T) -> T {
     let story: Trajectory = record.events().collect();
     let fetch = |hash: &Hash| record.blobs.fetch(hash).ok();
-    let facts = facts(folder)?;
-    let page = report::html(&ReportInput { trajectory: &story, lines: &record.lines, fetch: &fetch, facts: &facts });
-    let path = out.map_or_else(|| folder.path().join("report.html"), Path::to_owned);
-    fs::write(&path, page).map_err(|e| Trouble::record(format!("{}: cannot write the report: {e}", path.display())))?;
-    Ok(path)
+    page(&ReportInput { trajectory: &story, lines: &record.lines, fetch: &fetch, facts })
 }
 
 /// What one needs to do it again.

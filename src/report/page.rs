@@ -16,6 +16,8 @@ type Fact = (String, String);
 /// Everything that the template reads.
 #[derive(Serialize)]
 pub(super) struct Page {
+    /// What ids on the page begin with: nothing where it stands alone.
+    anchor: String,
     title: String,
     summary: String,
     headline: Headline,
@@ -52,11 +54,13 @@ struct Listing {
 }
 
 impl Page {
-    pub(super) fn of(input: &ReportInput) -> Self {
+    /// The page of one task, whose ids begin with `anchor`.
+    pub(super) fn of(input: &ReportInput, anchor: &str) -> Self {
         let story = input.trajectory;
         let task = task(input);
         let (measured, timed) = measured(story);
         Self {
+            anchor: anchor.to_owned(),
             title: story.name.clone(),
             summary: task.as_ref().map(|task| task.summary.clone()).unwrap_or_default(),
             headline: Headline::of(story),

@@ -103,18 +103,25 @@ struct Part {
 impl TimeBar {
     /// `None` where the record spans no time.
     pub(super) fn of(lines: &[Line]) -> Option<Self> {
-        let times = times(lines);
-        let total: u64 = times.iter().map(|(_, ms)| ms).sum();
+        let colour = |activity| Activity::ALL.iter().position(|known| *known == activity).unwrap_or(0);
+        Self::of_parts(
+            times(lines).into_iter().map(|(activity, ms)| (colour(activity), activity.describe(), ms)).collect(),
+        )
+    }
+
+    /// Of these parts, each with its colour, what it is, and milliseconds; `None` where they are none.
+    pub(super) fn of_parts(parts: Vec<(usize, String, u64)>) -> Option<Self> {
+        let total: u64 = parts.iter().map(|(_, _, ms)| ms).sum();
         let mut from = 0.0;
-        let parts = times.into_iter().map(|(activity, ms)| {
+        let parts = parts.into_iter().map(|(colour, what, ms)| {
             let share = ms as f64 / total as f64 * 1000.0;
             from += share;
             Part {
-                colour: Activity::ALL.iter().position(|known| *known == activity).unwrap_or(0),
+                colour,
                 from: super::chart::round1(from - share),
                 share: super::chart::round1(share),
                 percent: format!("{:.1} %", share / 10.0),
-                what: activity.describe(),
+                what,
                 time: quantity::wait(ms),
             }
         });

@@ -103,6 +103,11 @@ pub(crate) fn cost(spent: &Spent) -> String {
 }
 
 fn took(spent: &Spent, tasks: usize, wins: usize) -> String {
+    columns(&took_rows(spent, tasks, wins))
+}
+
+/// What it took as lines of four cells, a head first: what, in all, a task, a win.
+pub(crate) fn took_rows(spent: &Spent, tasks: usize, wins: usize) -> Vec<Vec<String>> {
     let mut rows =
         vec![["", "in all", "a task (in all / tasks)", "a win (in all / faster tasks)"].map(str::to_owned).to_vec()];
     let per = |of: usize, one: &dyn Fn(f64) -> String| if of == 0 { "-".into() } else { one(of as f64) };
@@ -134,7 +139,7 @@ fn took(spent: &Spent, tasks: usize, wins: usize) -> String {
         let share = 100.0 * ms as f64 / spent.wall_ms.max(1) as f64;
         row(&format!("  {name}"), format!("{} ({share:.1} %)", quantity::wait(ms)), &time(ms));
     }
-    columns(&rows)
+    rows
 }
 
 fn seconds(ms: u64) -> String {
