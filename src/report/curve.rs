@@ -25,6 +25,8 @@ pub(super) struct Curve {
     rounds: Vec<Tick>,
     mean: String,
     median: String,
+    /// The points of the mean.
+    points: Vec<[f64; 2]>,
     one: f64,
     table: Vec<Row>,
 }
@@ -64,6 +66,7 @@ impl Curve {
                 .map(|n| Tick { at: y(value(n)), label: format!("{:.digits$}×", value(n)) })
                 .collect(),
             rounds: (0..last).step_by(every).map(|at| Tick { at: x(at), label: (at + 1).to_string() }).collect(),
+            points: mean.iter().enumerate().map(|(at, value)| [x(at), y(*value)]).collect(),
             mean: path(&mean, x, y),
             median: path(&median, x, y),
             one: y(1.0),

@@ -1,10 +1,14 @@
 //! Does the page say what happened, and nothing that somebody smuggled in?
 
 use super::{
-    ReportInput, html,
+    ReportInput,
+    batch::BatchInput,
+    html,
     sample::{self, Sample},
 };
+use crate::scores::{RunScores, TaskScore};
 use agents::trajectory::Trajectory;
+use metrics::MachineKind;
 
 fn page(sample: &Sample) -> String {
     let trajectory: Trajectory = sample.lines.iter().map(|line| line.event.clone()).collect();
@@ -73,4 +77,54 @@ fn an_unknown_price_is_not_zero() {
     let page = page(&sample::certified());
     assert!(page.contains("price unknown"), "the coder's calls have no price");
     assert!(page.contains("and 5 calls of unknown price"), "nor has their part of the sum");
+}
+
+/// The page of a batch whose tasks are these samples.
+fn batch(samples: &[Sample], name: &str) -> String {
+    let story = |sample: &Sample| -> Trajectory { sample.lines.iter().map(|line| line.event.clone()).collect() };
+    let score = |(at, sample): (usize, &Sample)| {
+        let fetch = |hash: &_| sample.blobs.get(hash).cloned();
+        TaskScore::of(&format!("{at}-{name}"), &story(sample), &sample.lines, &fetch)
+    };
+    let scores = RunScores {
+        run: name.to_owned(),
+        model: name.to_owned(),
+        policy: name.to_owned(),
+        machine: name.to_owned(),
+        simulated: false,
+        tasks: samples.iter().enumerate().map(score).collect(),
+    };
+    let (facts, unreadable) = ([(name.to_owned(), name.to_owned())], [(name.to_owned(), name.to_owned())]);
+    let input = BatchInput { scores: &scores, facts: &facts, unreadable: &unreadable, kind: MachineKind::Cpu };
+    let mut visit = |task: &str, write: &mut dyn FnMut(&ReportInput) -> std::io::Result<()>| {
+        let sample = &samples[task.split('-').next().unwrap().parse::<usize>().unwrap()];
+        let fetch = |hash: &_| sample.blobs.get(hash).cloned();
+        write(&ReportInput { trajectory: &story(sample), lines: &sample.lines, fetch: &fetch, facts: &facts })
+    };
+    let mut page = vec![];
+    super::batch::write(&input, &mut visit, &mut page).unwrap();
+    String::from_utf8(page).unwrap()
+}
+
+#[test]
+fn the_page_of_a_batch_counts_its_tasks_and_opens_each() {
+    let page = batch(&[sample::certified(), sample::hopeless(), sample::unfinished()], "silu");
+    assert!(page.contains("<div class=\"words\">1 of 3 correct, 1 faster</div>"));
+    assert!(page.contains("2 tasks have not ended"), "one was never given a certificate, one never an end");
+    for at in 0..3 {
+        assert!(page.contains(&format!("id=\"task-{at}\"")) && page.contains(&format!("id=\"task-{at}-round-1\"")));
+    }
+    assert!(page.contains("Speedup against rounds") && page.contains("geometric mean of s"));
+    assert!(page.trim_end().ends_with("</html>"));
+}
+
+#[test]
+fn nothing_from_outside_becomes_markup_on_the_page_of_a_batch() {
+    const ATTACK: &str = "</style><img src=x onerror=alert(1)>\"' onload=alert(2) <!-- tasks --> {{ page.title }}";
+    let page = batch(&[sample::tainted(ATTACK)], ATTACK);
+    assert!(page.matches("&lt;img src=x onerror=alert(1)&gt;").count() > 60, "the taint is shown, as text");
+    assert!(!page.contains("<img") && !page.contains("<!-- tasks") && !page.contains("\" onload"), "it got through");
+    for outside in ["<script", "<link", "@import", "url(", " src="] {
+        assert!(!page.replace("&lt;img src=x", "").contains(outside), "{outside}");
+    }
 }
