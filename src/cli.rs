@@ -5,6 +5,7 @@ mod metrics;
 pub use self::metrics::{Metrics, MetricsSampleArgs, MetricsShowArgs};
 
 use crate::{
+    batch::numbers::{Numbers, Shard},
     command::{
         compare::{self, CompareArgs},
         export::{self, ExportArgs},
@@ -43,6 +44,12 @@ pub enum Command {
     /// Work on a task: ask a model for candidates, examine them, certify the best.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Work on many tasks at once: a folder of problems or of kernel contexts, or a suite.
+    #[command(after_help = BATCH_EXAMPLES)]
+    Batch(Box<BatchArgs>),
+    /// Say how far a run has come, while it runs or afterwards.
+    #[command(after_help = "Examples:\n  warpsmith status RUN\n  warpsmith status RUN --json")]
+    Status(StatusArgs),
     /// Go on with a run that was interrupted, waits for replies, or broke off.
     #[command(after_help = RESUME_EXAMPLES)]
     Resume(ResumeArgs),
@@ -126,6 +133,141 @@ pub struct RunArgs {
     pub json: bool,
 }
 
+/// `batch`
+#[derive(Debug, Args)]
+pub struct BatchArgs {
+    /// The tasks: a folder of KernelBench or one of its levels, a folder whose folders hold a task.toml, or a suite (a name
+    /// or a file), whose problems are in the folder --problems.
+    pub tasks: PathBuf,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub choice: ChoiceArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub problem: ProblemArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub width: WidthArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub limits: LimitArgs,
+    /// How to work on each: a policy's name (see `warpsmith policies`) or a file.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub policy: Option<String>,
+    /// How many candidates are written for each.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rounds: Option<u32>,
+    /// The run's folder, which must not exist or be empty [default: runs/TIME-NAME].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Who chooses the shapes that candidates are tried on.
+    #[arg(long, value_enum)]
+    pub shapes: Option<ShapesArg>,
+    /// Who decides on the next step.
+    #[arg(long, value_enum)]
+    pub planner: Option<PlannerArg>,
+    /// Calls before the first sample of a timing.
+    #[arg(long, value_name = "N")]
+    pub warmup: Option<u32>,
+    /// Samples of a timing.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub repetitions: Option<u32>,
+    /// On simulated machines: nothing is compiled or run, the times are made up. For trying the machinery.
+    #[arg(long)]
+    pub simulate: bool,
+    /// Print what came of it as a line of JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which of the tasks.
+#[derive(Debug, Args)]
+pub struct ChoiceArgs {
+    /// Of these levels: 1,2 or 1-3.
+    #[arg(long, value_name = "LIST")]
+    pub level: Option<Numbers>,
+    /// With these numbers in their level: 1-10,23.
+    #[arg(long, value_name = "LIST")]
+    pub ids: Option<Numbers>,
+    /// Whose file or folder is named with this word; may be given again.
+    #[arg(long, value_name = "WORD")]
+    pub r#match: Vec<String>,
+    /// Whose file or folder is not named with this word; may be given again.
+    #[arg(long, value_name = "WORD")]
+    pub exclude: Vec<String>,
+    /// In this suite: smoke, level1 to level4, kb250, dstar, sound, or a file.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub suite: Option<String>,
+    /// The folder of KernelBench, where a suite is named in the place of one.
+    #[arg(long, value_name = "DIR")]
+    pub problems: Option<String>,
+    /// At most so many.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// One part of all, to share them among machines: 2/5 is the second of five.
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+}
+
+/// How much at once.
+#[derive(Debug, Args)]
+pub struct WidthArgs {
+    /// Questions to the model under way at the same time.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub calls: Option<u32>,
+    /// Tasks under way at the same time [default: as many as keep the model and the devices busy].
+    #[arg(long, value_name = "N")]
+    pub at_once: Option<usize>,
+    /// Candidates under way at the same time on each device, from the build on [default: one a core, shared].
+    #[arg(long, value_name = "N")]
+    pub builds: Option<usize>,
+    /// The GPUs, 0,1 or all [default: all].
+    #[arg(long, value_name = "LIST")]
+    pub gpus: Option<String>,
+}
+
+/// When to end, whatever is left to do. What is under way is finished, and the best candidates are certified.
+#[derive(Debug, Args)]
+pub struct LimitArgs {
+    /// End when models have cost so many dollars.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub usd: Option<f64>,
+    /// End after so many tokens, prompts and replies.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub tokens: Option<u64>,
+    /// End after so many seconds of wall time.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub seconds: Option<f64>,
+    /// End when devices were held for so many seconds.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub gpu_seconds: Option<f64>,
+    /// The same for each task: dollars.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub task_usd: Option<f64>,
+    /// Tokens.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub task_tokens: Option<u64>,
+    /// Seconds of wall time.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub task_seconds: Option<f64>,
+    /// Seconds that devices are held.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub task_gpu_seconds: Option<f64>,
+}
+
+/// `status`
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The run's folder.
+    pub run: PathBuf,
+    /// Print as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Which model, and how to wait for it.
 #[derive(Debug, Args)]
 pub struct ModelArgs {
@@ -185,6 +327,12 @@ pub struct ResumeArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub model: ModelArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub width: WidthArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub limits: LimitArgs,
     /// Print every event as a line of JSON, and a last line with the outcome.
     #[arg(long)]
     pub json: bool,
@@ -301,6 +449,15 @@ Examples:
   OPENAI_API_KEY=... warpsmith run examples/silu_and_mul --model openai:NAME
   warpsmith run TASK --model mailbox:letters --exit-when-waiting          # you answer: see letters/HOW_TO_ANSWER.txt
   warpsmith run TASK --policy astra --rounds 5 --planner model";
+
+const BATCH_EXAMPLES: &str = "\
+A file that cannot be read is named at the start and does not stop the others. `warpsmith resume` goes on with a batch.
+
+Examples:
+  warpsmith batch KernelBench --suite dstar --model openai:NAME --calls 40 --usd 20
+  warpsmith batch KernelBench/level1 --ids 1-10 --model mailbox:letters --exit-when-waiting
+  warpsmith batch examples --match silu --model openai:NAME --task-usd 0.50
+  warpsmith batch kb250 --problems KernelBench --shard 2/5 --gpus 0,1 --model openai:NAME";
 
 const RESUME_EXAMPLES: &str = "\
 No finished round is made again and no answered question is asked again. Start it in the directory that the run was

@@ -1,5 +1,6 @@
 //! What does each command do?
 
+mod batch;
 pub(crate) mod compare;
 mod config;
 mod doctor;
@@ -14,6 +15,7 @@ mod resume;
 mod run;
 pub(crate) mod scores;
 mod show;
+mod status;
 
 pub(crate) use report::write as write_report;
 
@@ -34,6 +36,8 @@ pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Troub
     let layers = Layers::load(cli.config.as_deref())?;
     match cli.command {
         Command::Run(arguments) => run::run(&arguments, layers, environment),
+        Command::Batch(arguments) => batch::batch(&arguments, layers, environment),
+        Command::Status(arguments) => status::status(&arguments),
         Command::Resume(arguments) => resume::resume(&arguments, &layers, environment),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Show(arguments) => show::show(&arguments),

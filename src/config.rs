@@ -28,8 +28,48 @@ pub struct Config {
     pub timing: Timing,
     /// Where candidates are built and run.
     pub workshop: Workshop,
+    /// How many tasks are worked on at once.
+    pub batch: Batch,
+    /// When to end.
+    pub limits: Limits,
     /// What is said to models.
     pub prompts: Prompts,
+}
+
+/// `[batch]`: how many tasks are worked on at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Batch {
+    /// Tasks under way at the same time; 0 for as many as keep the model and the devices busy.
+    pub at_once: usize,
+    /// Candidates under way at the same time on each device, from the build on; 0 for one a core, shared among the devices.
+    pub builds: usize,
+    /// The GPUs, as `0,1` or `cuda:0,cuda:1`; empty for all.
+    pub gpus: String,
+    /// The folder of `KernelBench`, where a suite is named in the place of one.
+    pub problems: String,
+}
+
+/// `[limits]`: when a task or the whole run ends, whatever is left to do; 0 is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Dollars for models, of one task.
+    pub task_usd: f64,
+    /// Tokens, prompts and replies together.
+    pub task_tokens: u64,
+    /// Wall time in seconds.
+    pub task_seconds: f64,
+    /// Time that devices are held, in seconds.
+    pub task_gpu_seconds: f64,
+    /// Dollars for models, of the whole run.
+    pub usd: f64,
+    /// Tokens, prompts and replies together.
+    pub tokens: u64,
+    /// Wall time in seconds, counted anew when a run goes on.
+    pub seconds: f64,
+    /// Time that devices are held, in seconds.
+    pub gpu_seconds: f64,
 }
 
 /// `[model]`: what answers.

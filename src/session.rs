@@ -70,7 +70,7 @@ impl Session {
 }
 
 /// The system asks the program to end: Ctrl-C, or a polite kill.
-async fn interrupted() {
+pub(crate) async fn interrupted() {
     let (Ok(mut polite), Ok(mut hangup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) else {
         return std::future::pending().await;
     };

@@ -3,5 +3,5 @@
 mod machine;
 mod model;
 
-pub use machine::{CHILD, cache_folder, cuda, is_cuda, is_problem, native, torch};
-pub use model::{Answering, Spec};
+pub use machine::{CHILD, cache_folder, cuda, has_gpu, is_cuda, is_problem, native, torch};
+pub use model::{Answering, Spec, unpriced};

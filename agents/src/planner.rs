@@ -245,6 +245,11 @@ struct Done;
 impl Planner {
     fn new(job: Job, crew: Crew) -> (Self, oneshot::Receiver<Result<Trajectory, BrokeOff>>) {
         let (done, result) = oneshot::channel();
+        let mut crew = crew;
+        // What is said of the machine stays as it was first said, so that a question is the same when it is asked again.
+        if let Some(known) = job.so_far.machine.as_ref().filter(|known| known.name == crew.machine.name) {
+            crew.machine = known.clone();
+        }
         let (book, so_far) = Notebook::new(job.log, job.so_far);
         let work = Loop { task: Arc::new(job.task), policy: job.policy, crew, book, limit: job.limit };
         (Self { work: Some((work, done)), so_far }, result)

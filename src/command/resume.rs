@@ -1,6 +1,6 @@
 //! `warpsmith resume`: a run goes on from where its record ends.
 
-use super::{on_threads, run::model_flags};
+use super::{batch, on_threads, run::model_flags};
 use crate::{
     cli::ResumeArgs,
     config::{Config, Layers},
@@ -24,11 +24,25 @@ use kernelbench::{Hash, Simulated, Task, Workshop};
 use metrics::MachineKind;
 use std::{collections::HashMap, path::Path, sync::Arc};
 
+/// With what a batch goes on.
+pub(super) struct Given<'a> {
+    pub(super) config: &'a Config,
+    pub(super) environment: &'a Environment,
+    pub(super) simulated: bool,
+    pub(super) exit_when_waiting: bool,
+    pub(super) json: bool,
+}
+
 /// Goes on.
 pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
     let folder = RunFolder::open(&arguments.run)?;
     let header = folder.header()?;
     let config = settings(arguments, layers, &header, environment)?;
+    if let Some(list) = folder.batch()? {
+        let (simulated, exit_when_waiting) = (header.simulated, arguments.model.exit_when_waiting);
+        let given = Given { config: &config, environment, simulated, exit_when_waiting, json: arguments.json };
+        return batch::go_on(folder, list, &given);
+    }
     if wiring::is_problem(Path::new(&header.task)) {
         go_on(wiring::torch(&config, true)?, arguments, &folder, &header, &config, environment)
     } else if header.simulated {
@@ -50,6 +64,8 @@ fn settings(
 ) -> Result<Config, Trouble> {
     let mut recorded = Layers::of(header.configuration.clone());
     model_flags(&arguments.model, &mut recorded);
+    batch::width_flags(&arguments.width, &mut recorded);
+    batch::limit_flags(&arguments.limits, &mut recorded);
     let mut config = recorded.config;
     config.model.api_key.clone_from(&layers.config.model.api_key);
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);

@@ -41,20 +41,32 @@ pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environ
 fn apply_flags(arguments: &RunArgs, layers: &mut Layers) {
     model_flags(&arguments.model, layers);
     problem_flags(&arguments.problem, layers);
-    layers.flag("run.policy", arguments.policy.clone(), |config, policy| config.run.policy = policy);
-    layers.flag("run.rounds", arguments.rounds, |config, rounds| config.run.rounds = rounds);
-    let shapes = arguments.shapes.map(|shapes| match shapes {
+    let RunArgs { policy, rounds, shapes, planner, warmup, repetitions, .. } = arguments;
+    policy_flags(policy.as_ref(), *rounds, (*shapes, *planner), (*warmup, *repetitions), layers);
+}
+
+/// What `run` and `batch` both take about how a task is worked on.
+pub(super) fn policy_flags(
+    policy: Option<&String>,
+    rounds: Option<u32>,
+    (shapes, planner): (Option<ShapesArg>, Option<PlannerArg>),
+    (warmup, repetitions): (Option<u32>, Option<u32>),
+    layers: &mut Layers,
+) {
+    layers.flag("run.policy", policy.cloned(), |config, policy| config.run.policy = policy);
+    layers.flag("run.rounds", rounds, |config, rounds| config.run.rounds = rounds);
+    let shapes = shapes.map(|shapes| match shapes {
         ShapesArg::Task => "task",
         ShapesArg::Model => "model",
     });
     layers.flag("run.shapes", shapes, |config, shapes| shapes.clone_into(&mut config.run.shapes));
-    let planner = arguments.planner.map(|planner| match planner {
+    let planner = planner.map(|planner| match planner {
         PlannerArg::Rule => "rule",
         PlannerArg::Model => "model",
     });
     layers.flag("run.planner", planner, |config, planner| planner.clone_into(&mut config.run.planner));
-    layers.flag("timing.warmup", arguments.warmup, |config, n| config.timing.warmup = n);
-    layers.flag("timing.repetitions", arguments.repetitions, |config, n| config.timing.repetitions = n);
+    layers.flag("timing.warmup", warmup, |config, n| config.timing.warmup = n);
+    layers.flag("timing.repetitions", repetitions, |config, n| config.timing.repetitions = n);
 }
 
 /// What `run` and `evaluate` both take about problems.

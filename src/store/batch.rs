@@ -15,6 +15,8 @@ const LARGEST: u64 = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatchList {
+    /// The run's name when it was made: letters in a mailbox bear it, wherever the folder is copied to.
+    pub name: String,
     /// Where the tasks come from, as it was given: a folder, or a suite.
     pub source: String,
     /// How every task is worked on: the policy as TOML, by hash.

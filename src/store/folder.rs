@@ -167,6 +167,12 @@ impl RunFolder {
         Record::read(&self.events(task)?, self.blobs())
     }
 
+    /// Whether this task has a record: whether its turn has come.
+    #[must_use]
+    pub fn has_record(&self, task: &str) -> bool {
+        self.events(task).is_ok_and(|events| fs::symlink_metadata(events).is_ok())
+    }
+
     /// The record of the run's only task.
     ///
     /// # Errors
@@ -193,6 +199,12 @@ impl RunFolder {
                 Err(StoreError::damaged(&self.path, format!("the run has {} tasks, expected one", others + 1)))
             }
         }
+    }
+
+    /// Who writes to this run now, as far as the lock says: a process that was killed leaves its name.
+    #[must_use]
+    pub fn writer(&self) -> Option<String> {
+        Lock::owner(&self.path)
     }
 
     /// Takes the right to write to this run; see [`Lock::take`].

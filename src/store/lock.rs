@@ -43,6 +43,16 @@ impl Lock {
     }
 }
 
+impl Lock {
+    /// Who holds the lock of the run in this folder, if anybody does: `process 123 on host`.
+    #[must_use]
+    pub fn owner(run: &Path) -> Option<String> {
+        let mut file = File::open(run.join("lock")).ok()?;
+        let owner = owner_in(&mut file);
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(owner)
+    }
+}
+
 impl Drop for Lock {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);

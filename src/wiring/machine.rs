@@ -37,6 +37,12 @@ pub fn is_problem(task: &Path) -> bool {
     task.extension().is_some_and(|extension| extension == "py")
 }
 
+/// Whether there is an NVIDIA GPU with its driver.
+#[must_use]
+pub fn has_gpu() -> bool {
+    Path::new("/dev/nvidiactl").exists()
+}
+
 /// Whether a task is a folder of a kernel in CUDA.
 #[must_use]
 pub fn is_cuda(task: &Path) -> bool {
@@ -74,7 +80,7 @@ pub fn torch(config: &Config, profiles: bool) -> Result<Torch, Trouble> {
     let program =
         std::env::current_exe().map_err(|e| Trouble::machine(format!("cannot find this program's own file: {e}")))?;
     let named = |setting: &str, usual: &str| if setting.is_empty() { usual.to_owned() } else { setting.to_owned() };
-    let usual = if Path::new("/dev/nvidiactl").exists() { "cuda:0" } else { "cpu" };
+    let usual = if has_gpu() { "cuda:0" } else { "cpu" };
     let device = named(&config.workshop.device, usual);
     let python = named(&config.workshop.python, "python3");
     let options = Options {

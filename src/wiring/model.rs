@@ -123,6 +123,22 @@ impl Answering<'_> {
     }
 }
 
+/// The models of this specification whose price is not known.
+///
+/// # Errors
+///
+/// If the settings name a file of prices that cannot be read.
+pub fn unpriced(config: &Config, spec: &Spec) -> Result<Vec<String>, Trouble> {
+    let Spec::OpenAi(name) = spec else { return Ok(vec![]) };
+    let prices = prices(&config.model.prices)?;
+    let roles = Role::ALL.iter().map(|role| config.model.roles.get(role).and_then(|own| own.model.as_ref()));
+    let mut models: Vec<String> = roles.map(|own| own.unwrap_or(name).clone()).collect();
+    models.sort();
+    models.dedup();
+    models.retain(|model| prices.price(model).is_none());
+    Ok(models)
+}
+
 const NO_KEY: &str = "there is no key: set OPENAI_API_KEY, or model.api_key or model.api_key_file in warpsmith.toml; \
                       for another endpoint than OpenAI's own, set OPENAI_BASE_URL or model.base_url";
 

@@ -2,7 +2,10 @@
 
 use super::{Answer, Call, CallId, Llm, Reply};
 use kernelbench::Hash;
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// A model in front of which the record of a resumed run answers first.
 ///
@@ -10,14 +13,28 @@ use std::{collections::HashMap, sync::Arc};
 /// an answered call is never paid for twice.
 pub struct Remembering {
     inner: Arc<dyn Llm>,
-    known: HashMap<CallId, (Hash, Reply)>,
+    known: Mutex<HashMap<CallId, (Hash, Reply)>>,
 }
 
 impl Remembering {
     /// Answers the known calls itself and leaves the others to `inner`. The hash is that of the prompt as JSON ([`Call::prompt_json`]).
     #[must_use]
     pub fn new(inner: Arc<dyn Llm>, known: HashMap<CallId, (Hash, Reply)>) -> Self {
-        Self { inner, known }
+        Self { inner, known: Mutex::new(known) }
+    }
+
+    /// Answers these too.
+    pub fn learn(&self, known: HashMap<CallId, (Hash, Reply)>) {
+        self.lock().extend(known);
+    }
+
+    /// No longer answers for this task: it will not ask again.
+    pub fn forget(&self, task: &str) {
+        self.lock().retain(|call, _| call.task != task);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<CallId, (Hash, Reply)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -27,12 +44,13 @@ impl Llm for Remembering {
     }
 
     fn ask(&self, call: Call) -> Answer<'_> {
-        let Some((prompt, reply)) = self.known.get(&call.id) else {
+        let known = self.lock().get(&call.id).cloned();
+        let Some((prompt, reply)) = known else {
             return self.inner.ask(call);
         };
-        if *prompt != Hash::of(call.prompt_json().as_bytes()) {
+        if prompt != Hash::of(call.prompt_json().as_bytes()) {
             tracing::warn!(call = %call.id, "the prompt is not the one that was answered before the run stopped; the recorded reply is used");
         }
-        Box::pin(std::future::ready(Ok(reply.clone())))
+        Box::pin(std::future::ready(Ok(reply)))
     }
 }

@@ -71,6 +71,13 @@ impl Gpu {
         nvml().ok().and_then(|nvml| nvml.device_count().ok()).unwrap_or(0)
     }
 
+    /// How many CUDA sees: those that `CUDA_VISIBLE_DEVICES` names, else all.
+    #[must_use]
+    pub fn visible() -> u32 {
+        let named = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+        if named.trim().is_empty() { Self::count() } else { named.split(',').count() as u32 }
+    }
+
     fn device(&self) -> Option<Device<'static>> {
         self.nvml.device_by_index(self.index).ok()
     }
@@ -79,6 +86,13 @@ impl Gpu {
     #[must_use]
     pub fn name(&self) -> Option<String> {
         self.device()?.name().ok()
+    }
+
+    /// The share of its memory that is taken, 0 to 1.
+    #[must_use]
+    pub fn memory_taken(&self) -> Option<f64> {
+        let memory = self.device()?.memory_info().ok()?;
+        (memory.total > 0).then(|| memory.used as f64 / memory.total as f64)
     }
 
     /// Its compute capability: `9.0`.

@@ -46,6 +46,9 @@ fn examine(
     plan: &TimingPlan,
     checked: &mut Vec<Checked>,
 ) -> Attempt<Timed> {
+    // The loop is over: what it kept open makes room.
+    inner.close(task)?;
+    drop(inner.built().remove(&candidate.id()));
     let mut session = inner.open(problem(task)?)?;
     session.audit(&task.tolerance, &mut inner.rng())?;
     let runner = inner.load_with(candidate, Headers::Stock)?;

@@ -25,6 +25,7 @@ pub(crate) mod python;
 mod runner;
 mod sample;
 mod session;
+mod shelf;
 mod slim;
 mod spares;
 mod steps;
@@ -54,10 +55,8 @@ use metrics::{Machine, Profile, Statistic};
 use python::Python;
 use runner::Runner;
 use session::Session;
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use shelf::Shelf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The only case of a problem's suite.
 pub const CASE: &str = crate::suite::DEFAULT;
@@ -65,6 +64,11 @@ pub const CASE: &str = crate::suite::DEFAULT;
 const SEED: u64 = 42;
 /// What a candidate defines.
 const ENTRY: &str = "ModelNew";
+
+/// Problems that are kept open at once.
+const OPEN_PROBLEMS: usize = 12;
+/// Candidates that are kept between two steps at once.
+const PARKED: usize = 24;
 
 /// A workshop for problems. Clones share what is open.
 #[derive(Clone)]
@@ -78,8 +82,8 @@ struct Inner {
     harness: Arc<harness::Harness>,
     spares: spares::Spares,
     ladder: Arc<profile::Ladder>,
-    sessions: Mutex<HashMap<Hash, Arc<Mutex<Session>>>>,
-    built: Mutex<HashMap<CandidateId, Parked>>,
+    sessions: Mutex<Shelf<Hash, Arc<Mutex<Session>>>>,
+    built: Mutex<Shelf<CandidateId, Parked>>,
     _folder: tempfile::TempDir,
 }
 
@@ -140,7 +144,7 @@ impl Torch {
             Err(trouble) => python.facts(Err(trouble))?,
         };
         let machine = machine::machine(&options, &facts);
-        let (sessions, built) = (Mutex::default(), Mutex::default());
+        let (sessions, built) = (Mutex::new(Shelf::new(OPEN_PROBLEMS)), Mutex::new(Shelf::new(PARKED)));
         let inner =
             Inner { options, python, facts, machine, harness, spares, ladder, sessions, built, _folder: folder };
         Ok(Self(Arc::new(inner)))

@@ -9,12 +9,14 @@ use super::{
     python::Facts,
     runner::{self, Runner},
     session::{self, Session},
+    shelf::Shelf,
     time,
 };
 use crate::{
     candidate::{Built, Candidate, CandidateId, Verified},
     evaluation::Timed,
     failure::{Failure, Fault},
+    gpu::Gpu,
     hash::Hash,
     native::trouble::{Attempt, Trouble},
     task::{Problem, Task},
@@ -22,17 +24,14 @@ use crate::{
 };
 use metrics::Profile;
 use rand::{SeedableRng, rngs::StdRng};
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
-};
+use std::sync::{Arc, Mutex, MutexGuard, atomic::Ordering};
 
 impl Inner {
     pub(super) fn rng(&self) -> StdRng {
         self.options.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64)
     }
 
-    pub(super) fn built(&self) -> MutexGuard<'_, HashMap<CandidateId, Parked>> {
+    pub(super) fn built(&self) -> MutexGuard<'_, Shelf<CandidateId, Parked>> {
         lock(&self.built)
     }
 
@@ -51,13 +50,30 @@ impl Inner {
         if let Some(session) = sessions.get(&key) {
             return Ok(Arc::clone(session));
         }
+        while self.is_crowded() {
+            let Some(oldest) = sessions.take_oldest() else { break };
+            drop(oldest);
+        }
         let opened = self.open(problem).and_then(|mut session| {
             session.audit(&task.tolerance, &mut self.rng())?;
             Ok(session)
         });
         let session = Arc::new(Mutex::new(settled(opened)?));
-        sessions.insert(key, Arc::clone(&session));
+        drop(sessions.insert(key, Arc::clone(&session)));
         Ok(session)
+    }
+
+    /// Whether half of the device's memory is taken, so that one more problem might not fit.
+    fn is_crowded(&self) -> bool {
+        let ordinal = self.options.device.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+        let taken = ordinal.and_then(|ordinal| Gpu::at(ordinal).ok()?.memory_taken());
+        taken.is_some_and(|share| share > 0.5)
+    }
+
+    fn park(&self, candidate: CandidateId, parked: Parked) {
+        let old = self.built().insert(candidate, parked);
+        // Ending a process takes a while; nobody waits for the shelf meanwhile.
+        drop(old);
     }
 
     /// A new session. A driver that does not start behind landlock is given a second try without it; the layers say so.
@@ -115,7 +131,7 @@ impl Inner {
         problem(task)?;
         let parked = self.load(&candidate)?;
         let artifact = session::source_of(parked.runner.folder());
-        self.built().insert(candidate.id(), parked);
+        self.park(candidate.id(), parked);
         Ok(Built { candidate, artifact })
     }
 
@@ -145,7 +161,7 @@ impl Inner {
         }
         parked.labels = labels;
         parked.labels.append(&mut of_build);
-        self.built().insert(built.candidate.id(), parked);
+        self.park(built.candidate.id(), parked);
         Ok(Verified { built })
     }
 
@@ -168,7 +184,7 @@ impl Inner {
         let profile = profile::profile(&bench, &mut session, &mut parked.runner, waiting, &mut self.rng());
         drop(quiet);
         self.spares.prepare_profile(None);
-        self.built().insert(verified.candidate().id(), parked);
+        self.park(verified.candidate().id(), parked);
         settled(profile)
     }
 
@@ -187,7 +203,7 @@ impl Inner {
         let (timed, clocks) = timed?;
         parked.clocks = Some(clocks);
         parked.timing = timed.cases.first().cloned().map(|case| (case, timed.statistic));
-        self.built().insert(verified.candidate().id(), parked);
+        self.park(verified.candidate().id(), parked);
         Ok(timed)
     }
 }

@@ -1,0 +1,101 @@
+//! How far has a task come, in a few numbers?
+
+use super::limits::Used;
+use crate::{exit::Trouble, store::RunFolder};
+use agents::event::{End, Event};
+use kernelbench::{CertificateVerdict, Evaluation};
+use metrics::{Claim, Speedup};
+
+/// How far a task has come: a fold over its events that keeps next to nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Standing {
+    /// Rounds that are over, in which a candidate was asked for.
+    pub rounds: u32,
+    /// The round that is open.
+    pub open: Option<u32>,
+    /// What is going on.
+    pub doing: &'static str,
+    /// The best speedup so far, as measured in its round.
+    pub best: Option<f64>,
+    /// The certified speedup.
+    pub certified: Option<Speedup>,
+    /// What was used up.
+    pub used: Used,
+    /// The device that was held last.
+    pub device: Option<String>,
+    /// Why it broke off, if it did and has not gone on.
+    pub broke_off: Option<String>,
+    /// Why it ended, if it has.
+    pub end: Option<End>,
+}
+
+impl Standing {
+    /// That of a task of this run; `None` where its turn has not come.
+    ///
+    /// # Errors
+    ///
+    /// If its record cannot be read.
+    pub fn read(folder: &RunFolder, task: &str) -> Result<Option<Self>, Trouble> {
+        if !folder.has_record(task) {
+            return Ok(None);
+        }
+        let mut standing = Self::default();
+        folder.record(task)?.lines.iter().for_each(|line| standing.take_in(&line.event));
+        Ok(Some(standing))
+    }
+
+    /// Whether its best candidate is certified and faster.
+    #[must_use]
+    pub fn is_faster(&self) -> bool {
+        self.certified.is_some_and(|speedup| speedup.claim() == Claim::Faster)
+    }
+
+    /// Takes in one event.
+    pub fn take_in(&mut self, event: &Event) {
+        self.broke_off = None;
+        self.used_in(event);
+        match event {
+            Event::Opened { .. } => self.doing = "choosing the shapes",
+            Event::SuiteFrozen { .. } => self.doing = "examining the reference",
+            Event::Began { round, .. } => (self.open, self.doing) = (Some(*round), "deciding"),
+            Event::Asked { call } => self.doing = waiting_for(call.role),
+            Event::Wrote { .. } => self.doing = "examining the candidate",
+            Event::Evaluated { evaluation, .. } => {
+                self.close();
+                if let Evaluation::Passed(timed) = evaluation {
+                    self.best = Some(self.best.map_or(timed.speedup.ratio, |best| best.max(timed.speedup.ratio)));
+                }
+            }
+            Event::Unreadable { .. } => self.close(),
+            Event::Certified { certificate } => {
+                if let CertificateVerdict::Certified(timed) = &certificate.verdict {
+                    self.certified = Some(timed.speedup);
+                }
+            }
+            Event::BrokeOff { why } => (self.broke_off, self.doing) = (Some(why.clone()), "broken off"),
+            Event::Ended { end } => (self.end, self.doing) = (Some(*end), "ended"),
+            Event::Spent { lease: Some(lease), .. } => self.device = Some(lease.device.clone()),
+            _ => {}
+        }
+    }
+
+    fn close(&mut self) {
+        self.rounds += u32::from(self.open.take().is_some_and(|round| round > 0));
+        self.doing = "deciding";
+    }
+
+    fn used_in(&mut self, event: &Event) {
+        let used = Used::in_event(event);
+        self.used.add(&used);
+    }
+}
+
+fn waiting_for(role: agents::llm::Role) -> &'static str {
+    use agents::llm::Role;
+    match role {
+        Role::Coder => "waiting for the coder",
+        Role::Judge => "waiting for the judge",
+        Role::Tester => "waiting for the tester",
+        Role::Planner => "waiting for the planner",
+    }
+}

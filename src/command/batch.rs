@@ -1,0 +1,420 @@
+//! `warpsmith batch`: a new run of many tasks.
+
+use super::{
+    on_threads,
+    resume::Given,
+    run::{model_flags, on_what, policy_flags, problem_flags, run_name},
+};
+use crate::{
+    batch::{
+        choosing::{Choice, Chosen, choose},
+        limits::Meter,
+        places::{self, Kind},
+        running::{Batch, Outcome},
+        standing::Standing,
+        suite::Suite,
+        watching::{Board, spent},
+    },
+    cli::{BatchArgs, LimitArgs, WidthArgs},
+    config::{Config, Layers},
+    exit::{Exit, Trouble},
+    key::{Environment, without_credentials},
+    logging, plan,
+    progress::{Screen, plain},
+    session::interrupted,
+    store::{BatchList, Listed, Lock, RunFolder, RunHeader},
+    wiring::{self, Answering, Spec},
+};
+use agents::{
+    crew::Place,
+    policy::{Policy, Profiling, Shapes},
+};
+use kernelbench::{Task, Workshop};
+use metrics::Machine;
+use std::{path::Path, path::PathBuf, sync::Arc};
+
+/// Chooses, makes the run, and works on it.
+pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    apply_flags(arguments, &mut layers);
+    let config = &layers.config;
+    let chosen = choose_tasks(arguments, config)?;
+    for broken in &chosen.unreadable {
+        eprint(&format!("{}: cannot be read, and is left out: {}", broken.path, plain(&broken.why)));
+    }
+    let spec = spec(config)?;
+    priced(config, &spec)?;
+    let mut policy = plan::policy(config, None)?;
+    let kind = Kind::of(&chosen.tasks[0].1, arguments.simulate);
+    if chosen.tasks[0].1.problem().is_some() {
+        policy.shapes = Shapes::Task;
+    }
+    let new = New { arguments, chosen, policy, spec, config, environment, kind };
+    match kind {
+        Kind::Simulated => new.begin(places::simulated(config)?),
+        Kind::Problems => {
+            let profiles = new.policy.profile != Profiling::Never;
+            new.begin(places::places(kind, config, |config| wiring::torch(config, profiles))?)
+        }
+        Kind::Cuda => new.begin(places::places(kind, config, wiring::cuda)?),
+        Kind::Native => new.begin(places::places(kind, config, wiring::native)?),
+    }
+}
+
+fn apply_flags(arguments: &BatchArgs, layers: &mut Layers) {
+    model_flags(&arguments.model, layers);
+    problem_flags(&arguments.problem, layers);
+    let BatchArgs { policy, rounds, shapes, planner, warmup, repetitions, .. } = arguments;
+    policy_flags(policy.as_ref(), *rounds, (*shapes, *planner), (*warmup, *repetitions), layers);
+    layers.flag("batch.problems", arguments.choice.problems.clone(), |config, folder| config.batch.problems = folder);
+    width_flags(&arguments.width, layers);
+    limit_flags(&arguments.limits, layers);
+}
+
+/// What `batch` and `resume` both take about how much at once.
+pub(super) fn width_flags(width: &WidthArgs, layers: &mut Layers) {
+    layers.flag("model.in_flight", width.calls, |config, calls| config.model.in_flight = calls as usize);
+    layers.flag("batch.at_once", width.at_once, |config, at_once| config.batch.at_once = at_once);
+    layers.flag("batch.builds", width.builds, |config, builds| config.batch.builds = builds);
+    layers.flag("batch.gpus", width.gpus.clone(), |config, gpus| config.batch.gpus = gpus);
+}
+
+/// What `batch` and `resume` both take about limits.
+pub(super) fn limit_flags(given: &LimitArgs, layers: &mut Layers) {
+    layers.flag("limits.usd", given.usd, |config, usd| config.limits.usd = usd);
+    layers.flag("limits.tokens", given.tokens, |config, tokens| config.limits.tokens = tokens);
+    layers.flag("limits.seconds", given.seconds, |config, seconds| config.limits.seconds = seconds);
+    layers.flag("limits.gpu_seconds", given.gpu_seconds, |config, seconds| config.limits.gpu_seconds = seconds);
+    layers.flag("limits.task_usd", given.task_usd, |config, usd| config.limits.task_usd = usd);
+    layers.flag("limits.task_tokens", given.task_tokens, |config, tokens| config.limits.task_tokens = tokens);
+    layers.flag("limits.task_seconds", given.task_seconds, |config, seconds| config.limits.task_seconds = seconds);
+    let seconds = given.task_gpu_seconds;
+    layers.flag("limits.task_gpu_seconds", seconds, |config, seconds| config.limits.task_gpu_seconds = seconds);
+}
+
+/// A suite may stand in a folder's place; then the folder is another setting.
+fn choose_tasks(arguments: &BatchArgs, config: &Config) -> Result<Chosen, Trouble> {
+    let given = &arguments.choice;
+    let mut choice = Choice {
+        levels: given.level.clone(),
+        ids: given.ids.clone(),
+        matching: given.r#match.clone(),
+        exclude: given.exclude.clone(),
+        suite: given.suite.as_deref().map(Suite::named).transpose()?,
+        limit: given.limit,
+        shard: given.shard,
+    };
+    let (path, name) = (&arguments.tasks, arguments.tasks.to_string_lossy());
+    let is_suite = !path.is_dir() && (Suite::names().any(|known| known == name) || name.ends_with(".toml"));
+    if !is_suite || path.file_name().is_some_and(|file| file == "task.toml") {
+        return choose(path, &choice);
+    }
+    choice.suite = Some(Suite::named(&name)?);
+    if config.batch.problems.is_empty() {
+        return Err(Trouble::usage(format!(
+            "{name} is a suite of KernelBench: name its folder with --problems DIR, or as batch.problems in warpsmith.toml"
+        )));
+    }
+    choose(Path::new(&config.batch.problems), &choice)
+}
+
+fn spec(config: &Config) -> Result<Spec, Trouble> {
+    if config.model.spec.is_empty() {
+        return Err(Trouble::usage(
+            "nothing says what answers: name a model with --model openai:NAME (and OPENAI_API_KEY, OPENAI_BASE_URL), \
+             answer yourself with --model mailbox:DIR, or set model.spec in warpsmith.toml",
+        ));
+    }
+    plan::spec(&config.model.spec)
+}
+
+/// A limit in dollars can be kept only where the price is known.
+pub(super) fn priced(config: &Config, spec: &Spec) -> Result<(), Trouble> {
+    if config.limits.usd <= 0.0 && config.limits.task_usd <= 0.0 {
+        return Ok(());
+    }
+    match wiring::unpriced(config, spec)?.as_slice() {
+        [] => Ok(()),
+        unpriced => Err(Trouble::usage(format!(
+            "the price of {} is not known, so a limit in dollars could not be kept: give prices (model.prices in \
+             warpsmith.toml names a file of them), or limit tokens with --tokens",
+            unpriced.join(", ")
+        ))),
+    }
+}
+
+fn eprint(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// A batch that is about to begin.
+struct New<'a> {
+    arguments: &'a BatchArgs,
+    chosen: Chosen,
+    policy: Policy,
+    spec: Spec,
+    config: &'a Config,
+    environment: &'a Environment,
+    kind: Kind,
+}
+
+impl New<'_> {
+    fn begin<W: Workshop>(self, places: Vec<Place<W>>) -> Result<Exit, Trouble> {
+        let (config, arguments) = (self.config, self.arguments);
+        let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&config.run.folder, &self.name()));
+        let exit_when_waiting = arguments.model.exit_when_waiting;
+        let name = run_name(&path);
+        let answering = Answering { config, environment: self.environment, exit_when_waiting, run: name.clone() };
+        let (llm, prompts) = (answering.port(&self.spec)?, Arc::new(super::prompts::library(config)?));
+        let machine = places[0].workshop.machine().clone();
+        let header = self.header(&machine, &llm.describe(), &prompts);
+        let mut kept = None;
+        let folder = RunFolder::create_batch(&path, &header, |blobs| {
+            let list = self.list(name, |text| blobs.keep(text))?;
+            kept = Some(list.clone());
+            Ok(list)
+        })?;
+        let list = kept.ok_or_else(|| Trouble::record("the list of tasks was not made"))?;
+        let (lock, _) = folder.lock()?;
+        let screen = Screen::new(!arguments.json);
+        let at_once = self.kind.at_once(config, places.len());
+        if !arguments.json {
+            let devices: Vec<&str> = places.iter().map(|place| place.device.as_str()).collect();
+            self.opening(&llm.describe(), &machine, &devices, folder.path()).iter().for_each(|line| screen.say(line));
+        }
+        let going = Going { folder, lock, list, policy: self.policy, screen, at_once, json: arguments.json };
+        going.work(places, llm, prompts, config, &[])
+    }
+
+    /// What the run's folder is named after.
+    fn name(&self) -> String {
+        let path = self.arguments.tasks.file_stem().map(|name| name.to_string_lossy().into_owned());
+        let suite = self.arguments.choice.suite.as_deref().map(Path::new).and_then(Path::file_stem);
+        let name = suite.map(|name| name.to_string_lossy().into_owned()).or(path).unwrap_or_default();
+        let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "_-".contains(*c)).take(40).collect();
+        if plain.is_empty() { "batch".to_owned() } else { plain }
+    }
+
+    fn list(
+        &self,
+        name: String,
+        keep: impl Fn(&str) -> Result<kernelbench::Hash, crate::store::StoreError>,
+    ) -> Result<BatchList, crate::store::StoreError> {
+        let as_text = |task: &Task| serde_json::to_string(task).unwrap_or_default();
+        let listed = |(path, task): &(PathBuf, Task)| {
+            let text = as_text(task);
+            Ok(Listed { name: task.name.clone(), path: path.display().to_string(), task: keep(&text)? })
+        };
+        Ok(BatchList {
+            name,
+            source: self.arguments.tasks.display().to_string(),
+            policy: keep(&toml::to_string(&self.policy).unwrap_or_default())?,
+            tasks: self.chosen.tasks.iter().map(listed).collect::<Result<_, crate::store::StoreError>>()?,
+            unreadable: self.chosen.unreadable.clone(),
+        })
+    }
+
+    fn header(&self, machine: &Machine, model: &str, prompts: &prompts::Prompts) -> RunHeader {
+        let mut configuration = self.config.clone();
+        configuration.model.base_url = without_credentials(&self.environment.base_url_for(&self.config.model));
+        let compiler = machine.facts.iter().find(|fact| fact.name == "compiler");
+        RunHeader {
+            format: agents::event::FORMAT,
+            warpsmith: env!("CARGO_PKG_VERSION").to_owned(),
+            began: jiff::Timestamp::now().to_string(),
+            task: self.arguments.tasks.display().to_string(),
+            model: model.to_owned(),
+            policy: self.policy.name.clone(),
+            simulated: self.arguments.simulate,
+            compilers: compiler.map(|fact| ("c++".to_owned(), fact.value.clone())).into_iter().collect(),
+            templates: RunHeader::templates_of(prompts),
+            machine: machine.clone(),
+            configuration,
+        }
+    }
+
+    fn opening(&self, model: &str, machine: &Machine, devices: &[&str], run: &Path) -> Vec<String> {
+        let (tasks, unreadable) = (self.chosen.tasks.len(), self.chosen.unreadable.len());
+        let left_out = if unreadable > 0 { format!(", {unreadable} could not be read") } else { String::new() };
+        vec![
+            format!("warpsmith {}", env!("CARGO_PKG_VERSION")),
+            format!("model      {}", plain(model)),
+            format!("machine    {}; devices: {}", on_what(machine), devices.join(", ")),
+            format!("tasks      {tasks} of {}{left_out}", self.arguments.tasks.display()),
+            format!("policy     {}, {} rounds each", plain(&self.policy.name), self.policy.rounds),
+            format!("run        {}", run.display()),
+        ]
+    }
+}
+
+/// A batch whose folder is there.
+pub(super) struct Going {
+    pub(super) folder: RunFolder,
+    pub(super) lock: Lock,
+    pub(super) list: BatchList,
+    pub(super) policy: Policy,
+    pub(super) screen: Screen,
+    pub(super) at_once: usize,
+    pub(super) json: bool,
+}
+
+impl Going {
+    /// Works on it, and says what came of it.
+    pub(super) fn work<W: Workshop>(
+        self,
+        places: Vec<Place<W>>,
+        llm: Arc<dyn agents::llm::Llm>,
+        prompts: Arc<prompts::Prompts>,
+        config: &Config,
+        begun: &[Standing],
+    ) -> Result<Exit, Trouble> {
+        let Self { folder, lock, list, policy, screen, at_once, json } = self;
+        logging::start(&screen, Some(folder.path()));
+        let limits = config.limits;
+        let all = list.tasks.len();
+        on_threads(async move {
+            let meter = Arc::new(Meter::new(limits, begun));
+            let board = Board::new(screen.clone(), meter.clone(), policy.rounds, all, begun);
+            if json {
+                board.be_silent();
+            }
+            let batch = Batch {
+                folder: folder.clone(),
+                lock,
+                list,
+                policy,
+                llm,
+                prompts,
+                meter: meter.clone(),
+                board: board.clone(),
+                at_once,
+            };
+            let outcome = tokio::select! {
+                outcome = batch.run(places) => Some(outcome),
+                () = interrupted() => None,
+            };
+            screen.close();
+            Ending { folder: &folder, board: &board, meter: &meter, screen: &screen, json }.tell(outcome)
+        })
+    }
+}
+
+/// The last words of a batch.
+struct Ending<'a> {
+    folder: &'a RunFolder,
+    board: &'a Board,
+    meter: &'a Meter,
+    screen: &'a Screen,
+    json: bool,
+}
+
+impl Ending<'_> {
+    fn tell(&self, outcome: Option<Outcome>) -> Result<Exit, Trouble> {
+        let go_on = format!("to go on: warpsmith resume {}", self.folder.path().display());
+        let Some(outcome) = outcome else {
+            return Err(Trouble { exit: Exit::Interrupted, message: format!("interrupted; {go_on}") });
+        };
+        let exit = self.exit(&outcome);
+        let (finished, correct, faster) = self.board.counts();
+        if self.json {
+            let broke_off: Vec<_> = outcome.broke_off.iter().map(|(task, _)| task).collect();
+            let waiting: Vec<_> = outcome.waiting.iter().map(|(_, request)| request).collect();
+            let used = self.meter.used();
+            let told = serde_json::json!({
+                "finished": finished, "correct": correct, "faster": faster, "not_begun": outcome.left,
+                "waiting": waiting, "broke_off": broke_off, "limit": outcome.limit, "usd": used.usd,
+                "unpriced": used.unpriced, "tokens": used.tokens, "run": self.folder.path(), "exit": exit.code(),
+            });
+            self.screen.say(&told.to_string());
+        } else {
+            self.in_words(&outcome, &go_on);
+        }
+        match outcome.halted {
+            Some(halted) => Err(Trouble { exit, message: format!("{halted}\n{go_on}") }),
+            None => Ok(exit),
+        }
+    }
+
+    fn exit(&self, outcome: &Outcome) -> Exit {
+        match outcome {
+            Outcome { halted: Some(halted), .. } => halted.exit,
+            Outcome { waiting, .. } if !waiting.is_empty() => Exit::Waiting,
+            Outcome { broke_off, .. } if !broke_off.is_empty() => Exit::Machine,
+            _ if self.board.counts().1 > 0 => Exit::Done,
+            _ => Exit::NothingCorrect,
+        }
+    }
+
+    fn in_words(&self, outcome: &Outcome, go_on: &str) {
+        let say = |line: &str| self.screen.say(line);
+        let (finished, correct, faster) = self.board.counts();
+        say("");
+        for (task, why) in &outcome.broke_off {
+            say(&format!("broke off  {}: {}", plain(task), plain(why)));
+        }
+        for (_, request) in outcome.waiting.iter().take(5) {
+            say(&format!("waiting    for a reply to {request}"));
+        }
+        if outcome.waiting.len() > 5 {
+            say(&format!("waiting    for {} replies in all", outcome.waiting.len()));
+        }
+        if let Some(limit) = outcome.limit.and_then(agents::event::End::limit) {
+            say(&format!("limit      {limit} is reached; {} tasks have not begun", outcome.left));
+        }
+        say(&format!(
+            "result     {finished} finished, {correct} correct, {faster} faster; {}",
+            spent(&self.meter.used())
+        ));
+        say(&format!("run        {}", self.folder.path().display()));
+        if outcome.left > 0 || !outcome.waiting.is_empty() || !outcome.broke_off.is_empty() {
+            say(go_on);
+        }
+    }
+}
+
+/// Goes on with a batch.
+pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Result<Exit, Trouble> {
+    let config = given.config;
+    let (lock, taken_over) = folder.lock()?;
+    let screen = Screen::new(!given.json);
+    if let Some(word) = taken_over {
+        screen.warn(&word);
+    }
+    let policy = plan::parse("the batch's policy", &folder.blobs().fetch(&list.policy)?)?;
+    let mut begun = vec![];
+    for listed in &list.tasks {
+        begun.extend(Standing::read(&folder, &listed.name)?);
+    }
+    let spec = plan::spec(&config.model.spec)?;
+    priced(config, &spec)?;
+    let first = list.tasks.first().ok_or_else(|| Trouble::record("this batch has no tasks"))?;
+    let task = folder.blobs().fetch(&first.task)?;
+    let task: Task =
+        serde_json::from_str(&task).map_err(|e| Trouble::record(format!("the task {}: {e}", first.name)))?;
+    let kind = Kind::of(&task, given.simulated);
+    let ended = begun.iter().filter(|standing| standing.end.is_some()).count();
+    if !given.json {
+        let all = list.tasks.len();
+        screen.say(&format!("{}: going on, {ended} of {all} tasks have ended", folder.path().display()));
+    }
+    let answering = Answering {
+        config,
+        environment: given.environment,
+        exit_when_waiting: given.exit_when_waiting,
+        run: list.name.clone(),
+    };
+    let (llm, prompts) = (answering.port(&spec)?, Arc::new(super::prompts::library(config)?));
+    let devices = kind.devices(config)?.len();
+    let at_once = kind.at_once(config, devices);
+    let going = Going { folder, lock, list, policy, screen, at_once, json: given.json };
+    match kind {
+        Kind::Simulated => going.work(places::simulated(config)?, llm, prompts, config, &begun),
+        Kind::Problems => {
+            let profiles = going.policy.profile != Profiling::Never;
+            let places = places::places(kind, config, |config| wiring::torch(config, profiles))?;
+            going.work(places, llm, prompts, config, &begun)
+        }
+        Kind::Cuda => going.work(places::places(kind, config, wiring::cuda)?, llm, prompts, config, &begun),
+        Kind::Native => going.work(places::places(kind, config, wiring::native)?, llm, prompts, config, &begun),
+    }
+}

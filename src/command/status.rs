@@ -1,0 +1,92 @@
+//! `warpsmith status`: how far has a run come?
+
+use super::say;
+use crate::{
+    batch::{
+        limits::Used,
+        standing::Standing,
+        watching::{describe, spent},
+    },
+    cli::StatusArgs,
+    exit::{Exit, Trouble},
+    plan,
+    progress::plain,
+    quantity,
+    store::RunFolder,
+};
+
+/// Prints a line for each task that has begun, and one in all. Reading needs no lock.
+pub(super) fn status(arguments: &StatusArgs) -> Result<Exit, Trouble> {
+    let folder = RunFolder::open(&arguments.run)?;
+    let (names, rounds) = match folder.batch()? {
+        Some(list) => {
+            let policy = plan::parse("the batch's policy", &folder.blobs().fetch(&list.policy)?)?;
+            (list.tasks.into_iter().map(|listed| listed.name).collect(), policy.rounds)
+        }
+        None => (folder.tasks()?, folder.header()?.configuration.run.rounds),
+    };
+    let mut standings: Vec<(String, Standing)> = vec![];
+    for name in &names {
+        standings.extend(Standing::read(&folder, name)?.map(|standing| (name.clone(), standing)));
+    }
+    let total = total(&standings);
+    if arguments.json {
+        say(&json(&standings, names.len(), &total).to_string());
+        return Ok(Exit::Done);
+    }
+    for (name, standing) in &standings {
+        say(&line(name, standing, rounds));
+    }
+    let count = |is: fn(&Standing) -> bool| standings.iter().filter(|(_, standing)| is(standing)).count();
+    let ended = count(|standing| standing.end.is_some());
+    let correct = count(|standing| standing.certified.is_some());
+    let writer = folder.writer().map(|who| format!("; {who} works on it")).unwrap_or_default();
+    say(&format!(
+        "{ended} of {} finished, {correct} correct, {} faster, {} under way or waiting; {}, devices held for {}{writer}",
+        names.len(),
+        count(Standing::is_faster),
+        standings.len() - ended,
+        spent(&total),
+        quantity::wait(total.leased_us / 1000),
+    ));
+    Ok(Exit::Done)
+}
+
+fn total(standings: &[(String, Standing)]) -> Used {
+    let mut total = Used::default();
+    for (_, standing) in standings {
+        total.add(&standing.used);
+    }
+    total
+}
+
+fn line(name: &str, standing: &Standing, rounds: u32) -> String {
+    let name = plain(name);
+    match (&standing.end, &standing.certified, &standing.broke_off) {
+        (Some(end), certified, _) => {
+            let limit = end.limit().map(|limit| format!(" at the limit {limit}")).unwrap_or_default();
+            let came_to = certified.map_or("nothing correct".to_owned(), |speedup| {
+                format!("{}, {}, certified", quantity::speedup(&speedup), quantity::claim(&speedup))
+            });
+            format!("{name}  ended{limit} after {} rounds: {came_to}", standing.rounds)
+        }
+        (None, _, Some(why)) => format!("{name}  broke off after {} rounds: {}", standing.rounds, plain(why)),
+        _ if rounds > 0 => describe(&name, standing, rounds),
+        _ => format!("{name}  after {} rounds: {}", standing.rounds, standing.doing),
+    }
+}
+
+fn json(standings: &[(String, Standing)], all: usize, total: &Used) -> serde_json::Value {
+    let task = |(name, standing): &(String, Standing)| {
+        serde_json::json!({
+            "task": name, "rounds": standing.rounds, "doing": standing.doing, "best": standing.best,
+            "certified": standing.certified.map(|speedup| speedup.ratio), "end": standing.end,
+            "broke_off": standing.broke_off, "usd": standing.used.usd, "tokens": standing.used.tokens,
+            "leased_us": standing.used.leased_us, "device": standing.device,
+        })
+    };
+    serde_json::json!({
+        "tasks": all, "begun": standings.iter().map(task).collect::<Vec<_>>(), "usd": total.usd,
+        "unpriced": total.unpriced, "tokens": total.tokens, "leased_us": total.leased_us,
+    })
+}
