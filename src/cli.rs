@@ -2,7 +2,9 @@
 
 mod metrics;
 
-pub use self::metrics::{Metrics, MetricsSampleArgs, MetricsShowArgs};
+pub use self::metrics::{
+    Metrics, MetricsReportArgs, MetricsSampleArgs, MetricsScoreArgs, MetricsSelectArgs, MetricsShowArgs, ProfilesArgs, RuleArg,
+};
 
 use crate::{
     batch::numbers::{Numbers, Shard},
