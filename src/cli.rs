@@ -88,7 +88,7 @@ pub enum Command {
     #[command(after_help = "Examples:\n  warpsmith prompts\n  warpsmith prompts seed")]
     Prompts(NameArgs),
     /// Which metrics tell a fast kernel from a slow one: choose a set from profiles, score it, show it.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  warpsmith metrics show cudaforge24")]
     Metrics(Metrics),
     /// Print the settings in force and where each comes from.
     #[command(after_help = "Examples:\n  warpsmith config\n  warpsmith config --defaults > warpsmith.toml")]

@@ -8,6 +8,7 @@ mod chart;
 mod claim;
 mod curve;
 mod page;
+pub mod profiles;
 mod round;
 mod samples;
 mod spent;

@@ -45,7 +45,9 @@ fn rank(column: &Column, tasks: &[usize]) -> (i64, usize, usize, String) {
 pub(crate) fn unit(mut vector: Vec<f64>) -> Vec<f64> {
     let length = dot(&vector, &vector).sqrt();
     if length > 0.0 {
-        vector.iter_mut().for_each(|value| *value /= length);
+        for value in &mut vector {
+            *value /= length;
+        }
     }
     vector
 }

@@ -88,14 +88,14 @@ fn composite(evidence: &Evidence, columns: &[usize], others: &[usize], left_out:
 /// The contenders of an ablation: what was chosen by each rule, and top 5, 10 and 20.
 #[must_use]
 pub fn contenders(wish: &Wish) -> Vec<(String, Contender)> {
-    let with = |rule, want| Contender::Chosen(Wish { rule, want, ..*wish });
+    let chosen = |rule, want| Contender::Chosen(Wish { rule, want, ..*wish });
     let mut all = vec![];
     for rule in [Rule::Stable, Rule::Public, Rule::Intersection] {
-        all.push((rule.name().to_owned(), with(rule, wish.want)));
+        all.push((rule.name().to_owned(), chosen(rule, wish.want)));
     }
     for want in [5, 10, 20, wish.want] {
-        all.push((format!("top {want}"), with(Rule::Top, want)));
+        all.push((format!("top {want}"), chosen(Rule::Top, want)));
     }
-    all.push(("full".to_owned(), with(Rule::Full, usize::MAX)));
+    all.push(("full".to_owned(), chosen(Rule::Full, usize::MAX)));
     all
 }

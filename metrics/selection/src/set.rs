@@ -4,7 +4,10 @@ use crate::{
     evidence::Evidence,
     rule::{Choice, Chosen, Wish},
 };
-use metrics::set::{Data, Metric, MetricSet, Provenance, Sampled};
+use metrics::{
+    catalog,
+    set::{Data, Metric, MetricSet, Provenance, Sampled},
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The set of this choice, with all that it was made from. Numbers have six digits behind the point, so that every
@@ -22,6 +25,7 @@ fn metric(evidence: &Evidence, chosen: &Chosen) -> Metric {
     let mut instead_of: Vec<String> = chosen.instead_of.iter().map(|at| evidence.columns[*at].name.clone()).collect();
     instead_of.sort();
     Metric {
+        meaning: catalog::meaning(&column.name).into_owned(),
         unit: column.unit.clone(),
         score: Some(round(chosen.score)),
         r: said().map(|(task, said)| (task.clone(), round(said.r))).collect(),

@@ -66,7 +66,7 @@ fn comparable(tasks: &[Task], setups: &BTreeSet<Setup>) -> Result<(), String> {
 
 /// Every metric of a table, with its correlations.
 pub(super) fn columns(table: &Table, tasks: &[Task], present: f64) -> Result<Vec<Column>, String> {
-    let values = words(in_base_units(table).and_then(|values| values.collect()))?;
+    let values = words(in_base_units(table).and_then(LazyFrame::collect))?;
     let correlated = correlations(&values)?;
     let text = |name: &str| words(values.column(name).and_then(|column| column.str()));
     let (metric, task, kernel, unit) = (text("metric")?, text("task")?, text("kernel")?, text("base")?);

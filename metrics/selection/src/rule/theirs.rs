@@ -4,7 +4,7 @@ use super::{Chosen, Field};
 use crate::collinear::Kept;
 
 /// In the top lists of several tasks, with one sign, and a mean |r| above the percentile (the public version of the paper,
-/// section 2.3: S_m = mean of |r|, S_m > P75(S)).
+/// section 2.3: the mean of |r| is above P75 of all means).
 pub(super) fn public(field: &Field<'_>) -> (Vec<Chosen>, String) {
     let wish = field.wish;
     let bar = percentile(field.kept.iter().map(|kept| field.mean_abs_r(kept)).collect(), wish.percentile);

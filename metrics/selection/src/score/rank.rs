@@ -29,8 +29,8 @@ fn order(one: f64, other: f64) -> f64 {
 fn ranks(values: &[f64]) -> Vec<f64> {
     let rank = |value: &f64| {
         let below = values.iter().filter(|other| *other < value).count();
-        let same = values.iter().filter(|other| *other == value).count();
-        below as f64 + (same as f64 + 1.0) / 2.0
+        let same = values.iter().filter(|other| other.total_cmp(value).is_eq()).count();
+        below as f64 + f64::midpoint(same as f64, 1.0)
     };
     values.iter().map(rank).collect()
 }

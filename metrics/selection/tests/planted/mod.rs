@@ -46,14 +46,14 @@ fn profiled(task: usize, kernel: usize, time: f64, noise_columns: usize, random:
         measured.push(Measured { metric: metric.into(), unit: unit.into(), value });
     }
     measured[3].value = measured[0].value.map(|value| 100.0 - 2.0 * value);
-    if kernel % 2 == 0 {
+    if kernel.is_multiple_of(2) {
         measured[11] = Measured { unit: "Kbyte".into(), ..measured[11].clone() };
     } else {
         let bytes = measured[11].value.map(|value| value * 1000.0);
         measured[11] = Measured { unit: "byte".into(), value: bytes, ..measured[11].clone() };
     }
     for column in 0..noise_columns {
-        let missing = (column + kernel * 7 + task) % 41 == 0;
+        let missing = (column + kernel * 7 + task).is_multiple_of(41);
         let value = noise();
         let value = (!missing).then_some(value);
         measured.push(Measured { metric: format!("n__{column:04}.avg"), unit: String::new(), value });

@@ -67,13 +67,13 @@ fn pearson(pairs: &[(f64, f64)]) -> f64 {
     let n = pairs.len() as f64;
     let shift = pairs[0];
     let (mut x, mut y, mut xx, mut yy, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
-    for (a, b) in pairs {
-        let (a, b) = (a - shift.0, b - shift.1);
-        x += a;
-        y += b;
-        xx += a * a;
-        yy += b * b;
-        xy += a * b;
+    for pair in pairs {
+        let (value, time) = (pair.0 - shift.0, pair.1 - shift.1);
+        x += value;
+        y += time;
+        xx += value * value;
+        yy += time * time;
+        xy += value * time;
     }
     (n * xy - x * y) / ((n * xx - x * x).sqrt() * (n * yy - y * y).sqrt())
 }
@@ -83,8 +83,8 @@ fn spearman(pairs: &[(f64, f64)]) -> f64 {
         let mut sorted = values.clone();
         sorted.sort_by(f64::total_cmp);
         let place = |value: &f64| {
-            let first = sorted.iter().position(|other| other == value).unwrap();
-            let last = sorted.iter().rposition(|other| other == value).unwrap();
+            let first = sorted.iter().position(|other| other >= value).unwrap();
+            let last = sorted.iter().rposition(|other| other <= value).unwrap();
             (first + last) as f64 / 2.0
         };
         values.iter().map(place).collect()
@@ -165,7 +165,7 @@ fn stable(facts: &Facts, names: &[String], wish: &Wish) -> Vec<(String, f64)> {
     let mut strength: BTreeMap<&String, f64> = BTreeMap::new();
     for name in names {
         let signed: Vec<f64> =
-            facts.pairs[name].values().map(|pairs| (pearson(pairs) + spearman(pairs)) / 2.0).collect();
+            facts.pairs[name].values().map(|pairs| f64::midpoint(pearson(pairs), spearman(pairs))).collect();
         let sum: f64 = signed.iter().sum();
         if signed.iter().filter(|one| one.signum() == sum.signum()).count() >= wish.tasks {
             strength.insert(name, sum.abs() / facts.tasks.len() as f64);

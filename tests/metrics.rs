@@ -1,0 +1,97 @@
+//! Can anyone choose a set of metrics from a file of profiles, see why, and make the same again?
+
+#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod program;
+
+use program::{place, run};
+use selection::table::{self, Launch, Measured, Profiled, Setup};
+use std::{fs, path::Path};
+
+/// Three tasks of six kernels; two metrics go with the time, one of them downwards, and twelve do not.
+fn profiles(path: &Path) {
+    let mut profiles = vec![];
+    for task in ["conv", "matmul", "<b>softmax</b>"] {
+        for kernel in 0..6_u32 {
+            let wobble = |step: u32| f64::from((kernel * step + step * step) % 5) / 5.0;
+            let mut measured = vec![
+                Measured {
+                    metric: "up__of.sum".into(),
+                    unit: "byte".into(),
+                    value: Some(f64::from(kernel) + wobble(3)),
+                },
+                Measured {
+                    metric: "down__of.avg".into(),
+                    unit: String::new(),
+                    value: Some(9.0 - f64::from(kernel) + 2.0 * wobble(2)),
+                },
+                Measured {
+                    metric: "gpu__time_duration.sum".into(),
+                    unit: "ns".into(),
+                    value: Some(f64::from(kernel + 1)),
+                },
+            ];
+            for step in 1..13 {
+                let metric = format!("wobble__{step:02}.avg");
+                measured.push(Measured { metric, unit: "%".into(), value: Some(wobble(step * 7 + task.len() as u32)) });
+            }
+            profiles.push(Profiled {
+                task: task.into(),
+                kernel: format!("{kernel:064}"),
+                kernel_name: "k".into(),
+                launch: Launch::default(),
+                runtime_ns: 1000.0 * f64::from(kernel + 1),
+                setup: Setup { architecture: "sm_90".into(), gpu: "G".into(), driver: "1".into(), ncu: "2".into() },
+                measured,
+            });
+        }
+    }
+    table::write(path, &profiles).unwrap();
+}
+
+#[test]
+fn a_set_is_chosen_the_same_twice_shown_and_scored() {
+    let (folder, _) = place();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    profiles(Path::new(&at("p.parquet")));
+    let select =
+        |more: &[&str]| run(&[&["metrics", "select", &at("p.parquet"), "--want", "2"], more].concat()).ended(0);
+    select(&["--out", &at("two.toml")]);
+    let first = fs::read(at("two.toml")).unwrap();
+    select(&["--out", &at("two.toml")]);
+    assert!(first == fs::read(at("two.toml")).unwrap());
+    let said = run(&["metrics", "show", &at("two.toml")]).ended(0).out;
+    for word in ["two: 2 metrics", "up__of.sum", "down__of.avg", "rule stable, 2 wanted", "sm_90 on G, ncu 2"] {
+        assert!(said.contains(word), "{word} is not in {said}");
+    }
+    assert!(select(&["--rule", "public", "--percentile", "50"]).out.contains("rule = \"public\""));
+    let scores = run(&["metrics", "score", &at("p.parquet"), "--set", &at("two.toml"), "--json"]).ended(0).out;
+    let scores: serde_json::Value = serde_json::from_str(&scores).unwrap();
+    assert!(scores[0]["set"] == "two" && scores[0]["spearman"]["mean"].as_f64().unwrap() > 0.8, "{scores}");
+}
+
+#[test]
+fn the_report_needs_nothing_but_itself_and_repeats_no_markup_of_a_task() {
+    let (folder, _) = place();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    profiles(Path::new(&at("p.parquet")));
+    run(&["metrics", "report", &at("p.parquet"), "--out", &at("r.html")]).ended(0);
+    let page = fs::read_to_string(at("r.html")).unwrap();
+    assert!(page.contains("up__of.sum") && page.contains("<circle"));
+    assert!(!page.contains("<b>softmax") && page.contains("&lt;b&gt;softmax"), "markup is text");
+    assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("<script"));
+}
+
+#[test]
+fn a_file_that_is_no_table_of_profiles_ends_with_2_and_is_named() {
+    let (folder, _) = place();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(at("foreign.csv"), "ID,Kernel Name\n").unwrap();
+    fs::write(at("empty.parquet"), "").unwrap();
+    for (file, why) in
+        [("foreign.csv", "it is no Parquet file"), ("empty.parquet", "it is empty"), ("none", "os error 2")]
+    {
+        let said = run(&["metrics", "select", &at(file)]).ended(2).err;
+        assert!(said.contains(file) && said.contains(why), "{said}");
+    }
+}
