@@ -3,7 +3,8 @@
 mod metrics;
 
 pub use self::metrics::{
-    Metrics, MetricsReportArgs, MetricsSampleArgs, MetricsScoreArgs, MetricsSelectArgs, MetricsShowArgs, ProfilesArgs, RuleArg,
+    Metrics, MetricsReportArgs, MetricsSampleArgs, MetricsScoreArgs, MetricsSelectArgs, MetricsShowArgs, ProfilesArgs,
+    RuleArg,
 };
 
 use crate::{
