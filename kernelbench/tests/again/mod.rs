@@ -3,13 +3,15 @@
 use crate::{file::File, python};
 use warpsmith_kernelbench::{Failure, Outcome, Task, Timed, torch::Torch};
 
-/// Evaluates a file, and anew where the two clocks disagreed and its heading does not say so: as a rule that is another
-/// program's doing, and it is never an acceptance. At most three times.
+/// Evaluates a file, and anew where the two clocks disagreed and its heading does not say so, or where it passed and its
+/// heading does not: as a rule either is another program's doing, and what is a cheat's own comes again. At most three times.
 pub(crate) fn evaluate(workshop: &Torch, task: &Task, file: &File) -> Outcome<Timed> {
-    let expected = file.line("ours").is_some_and(|ours| ours.contains("clocks"));
+    let says = |word: &str| file.line("ours").is_some_and(|ours| ours.contains(word));
     let mut outcome = python::evaluate(workshop, task, &file.source)?;
     for _ in 1..3 {
-        if expected || !matches!(outcome, Err(Failure::Clocks { .. })) {
+        let apart = matches!(outcome, Err(Failure::Clocks { .. })) && !says("clocks");
+        let faster = says("not faster") && file.word(&outcome, &[]) == "passed";
+        if !(apart || faster) {
             break;
         }
         outcome = python::evaluate(workshop, task, &file.source)?;
