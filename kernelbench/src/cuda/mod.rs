@@ -9,6 +9,7 @@ mod certify;
 mod check;
 mod child;
 mod driver;
+mod halves;
 mod judge;
 mod machine;
 mod nvcc;

@@ -4,7 +4,7 @@
 //! declaration of the entry, and beside it a file of ours that calls the entry. What was built once under the same text,
 //! flags, compiler and architecture is not built again.
 
-use super::unit;
+use super::{halves, unit};
 use crate::{
     failure::{Failure, Fault},
     flag,
@@ -19,10 +19,12 @@ use crate::{
     task::KernelContext,
 };
 use std::{
+    collections::HashMap,
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// How long one compilation may take, in seconds of the processor's.
@@ -42,7 +44,12 @@ pub(crate) struct Nvcc {
     arch: String,
     launch: Launch,
     cache: PathBuf,
+    /// By flags, the script of nvcc's steps in a folder, where they are known.
+    scripts: Arc<Mutex<HashMap<Vec<String>, Option<String>>>>,
 }
+
+/// What stands for the folder in such a script.
+const FOLDER: &str = "@folder@";
 
 /// Where nvcc is: what `NVCC` names, else in `CUDA_HOME` or `CUDA_PATH`, else on the `PATH`, else where its installer puts
 /// it.
@@ -86,7 +93,7 @@ impl Nvcc {
         })?;
         let program = program.canonicalize().unwrap_or(program);
         let version = version(&program).map_err(Fault)?;
-        Ok(Self { program, version, arch: architecture(capability), launch, cache })
+        Ok(Self { program, version, arch: architecture(capability), launch, cache, scripts: Arc::default() })
     }
 
     /// What it says of its version.
@@ -98,19 +105,64 @@ impl Nvcc {
     pub(crate) fn build(&self, context: &KernelContext, source: &str) -> Attempt<PathBuf> {
         let flags = Self::flags(context)?;
         let texts = [unit::candidate(context, source), unit::caller(context)];
-        self.cached(&[&texts[0], &texts[1], &flags.join("\n")], "so", |folder| self.compile(context, source, folder))
+        self.cached(&[&texts[0], &texts[1], &flags.join("\n")], "so", |folder| {
+            self.compile_side_by_side(context, source, folder)
+        })
+    }
+
+    /// As `compile`, with the steps of nvcc that need not wait for one another side by side. Where that comes to nothing, nvcc
+    /// does it alone, and says why not if it cannot either.
+    fn compile_side_by_side(&self, context: &KernelContext, source: &str, folder: &Path) -> Attempt<PathBuf> {
+        fs::write(folder.join(unit::FILE), unit::candidate(context, source)).map_err(fault(WRITING))?;
+        let Some(script) = self.script(Self::flags(context)?, folder)? else {
+            return self.compile(context, source, folder);
+        };
+        fs::write(folder.join("build.sh"), script).map_err(fault(WRITING))?;
+        let mut shell = self.enclosed(folder, "sh".as_ref());
+        if compiler::run(shell.arg("build.sh"), folder)?.is_some() {
+            return self.compile(context, source, folder);
+        }
+        self.link(context, folder)
+    }
+
+    /// The steps of nvcc for these flags, as a script for this folder.
+    fn script(&self, flags: Vec<String>, folder: &Path) -> Attempt<Option<String>> {
+        let here = folder.display().to_string();
+        let known = self.scripts.lock().unwrap_or_else(PoisonError::into_inner).get(&flags).cloned();
+        let script = match known {
+            Some(script) => script,
+            None => {
+                let mut command = self.compiler(folder, &flags);
+                let refused = compiler::run(command.args(["--dryrun", "--keep"]), folder)?;
+                let told = fs::read_to_string(folder.join("log")).unwrap_or_default();
+                let script = refused.is_none().then(|| halves::script(&told)).flatten();
+                let script = script.map(|script| script.replace(&here, FOLDER));
+                self.scripts.lock().unwrap_or_else(PoisonError::into_inner).insert(flags, script.clone());
+                script
+            }
+        };
+        Ok(script.map(|script| script.replace(FOLDER, &here)))
     }
 
     /// Builds a source in a folder of the caller's, whatever the cache holds.
     pub(crate) fn compile(&self, context: &KernelContext, source: &str, folder: &Path) -> Attempt<PathBuf> {
         fs::write(folder.join(unit::FILE), unit::candidate(context, source)).map_err(fault(WRITING))?;
-        let caller = self.caller(context)?;
-        fs::copy(&caller, folder.join("caller.o")).map_err(fault(WRITING))?;
-        let mut command = self.command(folder);
-        command.args(Self::flags(context)?).args(["-c", "-Xcompiler=-fPIC", "-o", "candidate.o", unit::FILE]);
-        if let Some(log) = compiler::run(&mut command, folder)? {
+        if let Some(log) = compiler::run(&mut self.compiler(folder, &Self::flags(context)?), folder)? {
             return Err(blame(&context.entry, log).into());
         }
+        self.link(context, folder)
+    }
+
+    /// nvcc, with what makes an object of the candidate's text.
+    fn compiler(&self, folder: &Path, flags: &[String]) -> Command {
+        let mut command = self.command(folder);
+        command.args(flags).args(["-c", "-Xcompiler=-fPIC", "-o", "candidate.o", unit::FILE]);
+        command
+    }
+
+    fn link(&self, context: &KernelContext, folder: &Path) -> Attempt<PathBuf> {
+        let caller = self.caller(context)?;
+        fs::copy(&caller, folder.join("caller.o")).map_err(fault(WRITING))?;
         match compiler::run(&mut self.linker(folder), folder)? {
             None => Ok(folder.join("kernel.so")),
             Some(log) => Err(blame(&context.entry, log).into()),
