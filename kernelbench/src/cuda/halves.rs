@@ -58,7 +58,7 @@ fn exported(name: &str, value: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    const TOLD: &str = r##"#$ _SPACE_= 
+    const TOLD: &str = r#"#$ _SPACE_= 
 #$ TOP=/cuda/bin/..
 #$ CICC_PATH=/cuda/bin/../nvvm/bin
 #$ PATH=/cuda/bin:/usr/bin
@@ -71,7 +71,7 @@ mod tests {
 #$ fatbinary --create="candidate.fatbin" -64 "--image3=kind=elf,sm=90a,file=candidate.cubin" --embedded-fatbin="candidate.fatbin.c" 
 #$ rm candidate.fatbin
 #$ gcc -D__CUDA_ARCH__=900 -c -x c++ -fPIC -m64 "candidate.cudafe1.cpp" -o "candidate.o" 
-"##;
+"#;
 
     #[test]
     fn the_gpus_half_is_compiled_beside_the_processors_and_the_last_step_waits_for_both() {

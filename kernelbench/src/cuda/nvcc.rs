@@ -128,20 +128,20 @@ impl Nvcc {
     /// The steps of nvcc for these flags, as a script for this folder.
     fn script(&self, flags: Vec<String>, folder: &Path) -> Attempt<Option<String>> {
         let here = folder.display().to_string();
-        let known = self.scripts.lock().unwrap_or_else(PoisonError::into_inner).get(&flags).cloned();
-        let script = match known {
-            Some(script) => script,
-            None => {
-                let mut command = self.compiler(folder, &flags);
-                let refused = compiler::run(command.args(["--dryrun", "--keep"]), folder)?;
-                let told = fs::read_to_string(folder.join("log")).unwrap_or_default();
-                let script = refused.is_none().then(|| halves::script(&told)).flatten();
-                let script = script.map(|script| script.replace(&here, FOLDER));
-                self.scripts.lock().unwrap_or_else(PoisonError::into_inner).insert(flags, script.clone());
-                script
-            }
-        };
+        let scripts = || self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = scripts().get(&flags).cloned();
+        let script = known.map_or_else(|| self.told(&flags, folder), Ok)?;
+        scripts().insert(flags, script.clone());
         Ok(script.map(|script| script.replace(FOLDER, &here)))
+    }
+
+    /// The same, as nvcc tells them, with a word in the folder's place.
+    fn told(&self, flags: &[String], folder: &Path) -> Attempt<Option<String>> {
+        let mut command = self.compiler(folder, flags);
+        let refused = compiler::run(command.args(["--dryrun", "--keep"]), folder)?;
+        let told = fs::read_to_string(folder.join("log")).unwrap_or_default();
+        let script = refused.is_none().then(|| halves::script(&told)).flatten();
+        Ok(script.map(|script| script.replace(&folder.display().to_string(), FOLDER)))
     }
 
     /// Builds a source in a folder of the caller's, whatever the cache holds.
