@@ -38,6 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     options.trials = setting("TRIALS", 5)?;
     options.deadline_floor = Duration::from_secs(setting("FLOOR_S", 5)?.into());
     options.build_deadline = Duration::from_secs(setting("BUILD_S", 300)?.into());
+    options.profile_ahead = std::env::var_os("PROFILE").is_some();
     let workshop = Torch::new(options)?;
     let files = files.iter().skip(1).flat_map(|path| File::all(Path::new(path)));
     let jobs: Result<Vec<Job>, _> = files.enumerate().map(|(at, file)| job(folders, file, at)).collect();

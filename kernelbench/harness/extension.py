@@ -13,11 +13,13 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sysconfig
+import threading
 import time
 
 import torch
+
+import nvcc as nvcc_apart
 
 HEADERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "slim")
 RUNTIME_FLAGS = ["-std=c++17", "-O2", "-fPIC", "-w"]
@@ -202,20 +204,26 @@ def implied_headers(text, is_cuda):
 
 def run(commands, folder):
     """Runs them side by side in a folder; what one prints is why all fail."""
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    running = [subprocess.Popen(command, cwd=folder, **pipes) for command in commands]
-    failed = None
-    for process in running:
+    failed = []
+
+    def one(command):
         try:
-            said, _ = process.communicate(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            said = b"the compiler took too long"
-            process.communicate()
-        if process.returncode and not failed:
-            failed = said.decode(errors="replace").strip() or f"the compiler ended with {process.returncode}"
+            apart = os.path.basename(command[0]) == "nvcc" and nvcc_apart.compile_apart(command, folder, PATIENCE)
+            said = "" if apart else nvcc_apart.complaint(command, folder, PATIENCE)
+        except nvcc_apart.Fails as fails:
+            said = str(fails)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+        if said:
+            failed.append(said)
+
+    running = [threading.Thread(target=one, args=(command,)) for command in commands]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
     if failed:
-        raise Fails(first_errors(failed))
+        raise Fails(first_errors(failed[0]))
 
 
 def first_errors(text):

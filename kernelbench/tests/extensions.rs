@@ -4,7 +4,7 @@
 mod python;
 
 use python::{PLAN, evaluate, problem, workshop};
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 use warpsmith_kernelbench::{Candidate, CertificateVerdict, Failure, Workshop, torch::Torch};
 
 fn candidate(name: &str) -> String {
@@ -91,6 +91,30 @@ fn cuda_is_compiled_linked_and_loaded_with_the_slim_headers() {
         let labels = workshop.labels(&Candidate::new(source).id());
         assert!(labels.iter().any(|label| label.contains("was built with the slim headers")), "{name}: {labels:?}");
     }
+}
+
+#[test]
+fn nvccs_halves_are_compiled_side_by_side_and_agree_on_what_is_local() {
+    let Some(nvcc) = std::env::var_os("NVCC") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let source =
+        "namespace { __global__ void hidden(float *x) { *x = 1; } }\nvoid go(float *x) { hidden<<<1, 1>>>(x); }\n";
+    fs::write(folder.path().join("a.cu"), source).unwrap();
+    let harness = Path::new(env!("CARGO_MANIFEST_DIR")).join("harness");
+    let script = "import sys, nvcc\nline = [sys.argv[1], '-gencode=arch=compute_90,code=sm_90', '-c', 'a.cu', '-o', 'a.o']\n\
+                  assert nvcc.compile_apart(line, '.', 60), 'nvcc did it alone'\n";
+    let mut python = Command::new("python3");
+    python.args(["-c", script]).arg(nvcc).current_dir(folder.path()).env("PYTHONPATH", harness);
+    let done = python.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let object = fs::read(folder.path().join("a.o")).unwrap();
+    let text = String::from_utf8_lossy(&object);
+    let (_, stub) = text.split_once("__device_stub_").unwrap();
+    let (local, _) = stub.split_once("hiddenEPf").unwrap();
+    assert!(
+        text.contains(&format!(".text.{local}hiddenEPf")),
+        "the device's half calls it something else than {local}"
+    );
 }
 
 /// The workshop, where `NVCC` names a compiler of CUDA, whose toolkit candidates then find.

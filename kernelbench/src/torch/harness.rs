@@ -8,13 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 13] = [
     ("candidate.py", include_str!("../../harness/candidate.py")),
     ("compare.py", include_str!("../../harness/compare.py")),
     ("draw.py", include_str!("../../harness/draw.py")),
     ("extension.py", include_str!("../../harness/extension.py")),
     ("facts.py", include_str!("../../harness/facts.py")),
     ("memory.py", include_str!("../../harness/memory.py")),
+    ("nvcc.py", include_str!("../../harness/nvcc.py")),
     ("outputs.py", include_str!("../../harness/outputs.py")),
     ("profiled.py", include_str!("../../harness/profiled.py")),
     ("reference.py", include_str!("../../harness/reference.py")),
