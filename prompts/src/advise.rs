@@ -2,7 +2,7 @@
 
 use crate::{
     Optimization, Prompt, Prompts, Unreadable,
-    reply::{Field, read_fields},
+    reply::{Field, read_fields, read_names},
     words,
 };
 use kernelbench::{Candidate, Task, Timed};
@@ -15,6 +15,11 @@ pub(crate) const FIELDS: [Field; 3] = [
     Field { key: "optimization method", most_words: 35, single: true },
     Field { key: "modification plan", most_words: 35, single: false },
 ];
+
+/// Where the reply names the measurements that it reasons from.
+const METRICS: &str = "metrics";
+/// How many of them are kept: three or four are asked for (CudaForge §2.2, Appendix D.2).
+const MOST_METRICS: usize = 4;
 
 impl Prompts {
     /// Judge: the one bottleneck of this candidate and the one method against it, from its own measurements.
@@ -47,15 +52,22 @@ pub(crate) fn values(
     }
 }
 
-/// Reads the Judge's one optimization. The keys may be spelt with `s` or `z`, with a space or an underscore.
+/// Reads the Judge's one optimization, and which measurements it reasons from, as far as it says so: that alone makes no
+/// reply unreadable. The keys may be spelt with `s` or `z`, with a space or an underscore.
 ///
 /// # Errors
 /// Where the reply is not one JSON object with the three keys, each a string within its limit of 30, 35 and 35 words;
 /// or holds two verdicts, or a fix.
 pub fn read_optimization(reply: &str) -> Result<Optimization, Unreadable> {
-    let [bottleneck, method, plan] =
-        read_fields(reply, &FIELDS, &crate::diagnose::FIELDS, "a fix came where an optimization was asked for")?;
-    Ok(Optimization { bottleneck, method, plan })
+    let [bottleneck, method, plan] = read_fields(
+        reply,
+        &FIELDS,
+        &crate::diagnose::FIELDS,
+        "a fix came where an optimization was asked for",
+        METRICS,
+    )?;
+    let metrics = read_names(reply, &FIELDS, METRICS, MOST_METRICS);
+    Ok(Optimization { metrics, bottleneck, method, plan })
 }
 
 #[cfg(test)]
@@ -83,6 +95,19 @@ mod tests {
                 ("Block the loop.", "1. Split. 2. Swap the loops.")
             );
         }
+    }
+
+    #[test]
+    fn the_measurements_that_the_judge_reasons_from_are_kept_and_a_reply_without_them_is_as_good() {
+        let named = |list: &str| {
+            let reply =
+                reply("optimization method", "modification plan").replacen('{', &format!("{{\"metrics\": {list}, "), 1);
+            read_optimization(&reply).unwrap().metrics
+        };
+        assert_eq!(named(r#"["dram__bytes_read.sum", "ipc"]"#), ["dram__bytes_read.sum", "ipc"]);
+        assert_eq!(named(r#"["a", "b", "c", "d", "e"]"#).len(), 4);
+        assert!(named(r#""ipc""#).is_empty() && named("[1, {}]").is_empty());
+        assert!(read_optimization(&reply("optimization method", "modification plan")).unwrap().metrics.is_empty());
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(crate) fn values(task: &Task, candidate: &Candidate, failure: &Failure) -> V
 /// or holds two verdicts, or an optimization.
 pub fn read_fix(reply: &str) -> Result<Fix, Unreadable> {
     let [critical_issue, why_it_matters, minimal_fix_hint] =
-        read_fields(reply, &FIELDS, &crate::advise::FIELDS, "an optimization came where a fix was asked for")?;
+        read_fields(reply, &FIELDS, &crate::advise::FIELDS, "an optimization came where a fix was asked for", "")?;
     Ok(Fix { critical_issue, why_it_matters, minimal_fix_hint })
 }
 

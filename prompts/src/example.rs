@@ -237,6 +237,7 @@ pub(crate) fn one_fix() -> Fix {
 
 pub(crate) fn one_optimization() -> Optimization {
     Optimization {
+        metrics: vec![],
         bottleneck: "Each step depends on one load and one store; the loop's own overhead takes a third of the cycles."
             .into(),
         method: "Unroll the vector loop four times.".into(),

@@ -15,6 +15,9 @@ const FAILURES: u32 = 1000;
 /// Bytes of a word, at most and on average: what is longer is no prose.
 const WORD_BYTES: usize = 60;
 
+/// Bytes of a name in a list, at most: no metric's is as long.
+const NAME_BYTES: usize = 160;
+
 /// A string that a reply must hold.
 pub(crate) struct Field {
     /// Its key.
@@ -30,12 +33,13 @@ pub(crate) struct Field {
 struct Object(Vec<(String, Value)>);
 
 /// The strings of the one object in the reply that has these fields. `others` are the fields of another kind of reply, and
-/// `other_kind` is what is said where that came instead.
+/// `other_kind` is what is said where that came instead. The key `beside` may be there, too.
 pub(crate) fn read_fields<const N: usize>(
     reply: &str,
     fields: &[Field; N],
     others: &[Field],
     other_kind: &str,
+    beside: &str,
 ) -> Result<[String; N], Unreadable> {
     let keys: Vec<&str> = fields.iter().chain(others).map(|field| field.key).collect();
     let Object(pairs) = one_object(reply, &keys)?;
@@ -45,9 +49,19 @@ pub(crate) fn read_fields<const N: usize>(
     }
     let mut wrong: Vec<String> = Vec::new();
     let strings = fields.each_ref().map(|field| read_field(&pairs, field).unwrap_or_else(|why| push(&mut wrong, why)));
-    let extra = pairs.iter().filter(|(key, _)| !known(key, fields));
+    let extra = pairs.iter().filter(|(key, _)| !known(key, fields) && !same_key(key, beside));
     wrong.extend(extra.take(5).map(|(key, _)| format!("`{}` was not asked for", quoted(key))));
     if wrong.is_empty() { Ok(strings) } else { Err(Unreadable(wrong.join("; "))) }
+}
+
+/// The short strings, at most so many, in the list under a key beside these fields; none where there is no such list.
+pub(crate) fn read_names(reply: &str, fields: &[Field], key: &str, most: usize) -> Vec<String> {
+    let keys: Vec<&str> = fields.iter().map(|field| field.key).collect();
+    let Ok(Object(pairs)) = one_object(reply, &keys) else { return vec![] };
+    let list = pairs.into_iter().find(|(found, _)| same_key(found, key)).map(|(_, value)| value);
+    let Some(Value::Array(list)) = list else { return vec![] };
+    let short = |value: &Value| value.as_str().map(one_line).filter(|name| (1..=NAME_BYTES).contains(&name.len()));
+    list.iter().filter_map(short).take(most).collect()
 }
 
 /// The list under the only key of the one object in the reply that has it.

@@ -26,6 +26,9 @@ pub struct Fix {
 /// One thing to make faster (CudaForge, Appendix D.2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Optimization {
+    /// The three or four measurements that say most, by their names (CudaForge §2.2); empty where the Judge named none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<String>,
     /// What holds it back, in at most 30 words.
     pub bottleneck: String,
     /// What to do about it, in at most 35 words.

@@ -149,11 +149,16 @@ pub(crate) fn fields(verdict: &Verdict) -> Vec<(&'static str, String)> {
             ("Why it matters", fix.why_it_matters.clone()),
             ("What to change", fix.minimal_fix_hint.clone()),
         ],
-        Verdict::Optimization(optimization) => vec![
-            ("Bottleneck", optimization.bottleneck.clone()),
-            ("Method", optimization.method.clone()),
-            ("Plan", optimization.plan.clone()),
-        ],
+        Verdict::Optimization(optimization) => {
+            let metrics = Some(optimization.metrics.join(", ")).filter(|metrics| !metrics.is_empty());
+            let mut fields = vec![
+                ("Bottleneck", optimization.bottleneck.clone()),
+                ("Method", optimization.method.clone()),
+                ("Plan", optimization.plan.clone()),
+            ];
+            fields.extend(metrics.map(|metrics| ("Metrics that say most", metrics)));
+            fields
+        }
     }
 }
 

@@ -250,6 +250,7 @@ impl Sample {
                 minimal_fix_hint: self.dirty("Write the exponential as a polynomial over a vector type."),
             }),
             _ => Verdict::Optimization(Optimization {
+                metrics: vec![self.dirty("ipc"), "l1d-miss-rate".into()],
                 bottleneck: self.dirty("The scalar exponential dominates: 61 % of the instructions."),
                 method: self.dirty("Evaluate eight exponentials at once with a polynomial."),
                 plan: self

@@ -32,23 +32,67 @@ fn case_timing(case: &CaseTiming, statistic: Statistic) -> Value {
     }
 }
 
-/// The values that `profile.md` names.
+/// The values that `profile.md` names: all that a reader has to know, and of the readings, in their order, as many whole
+/// lines as fit.
 pub(crate) fn profile(profile: &Profile) -> Value {
+    let notes: Vec<String> = profile.notes.iter().map(|note| one_line(note)).collect();
+    let names = profile.kernels.iter().map(|kernel| tokens(kernel.name.len() + HEADING));
+    let taken = notes.iter().map(|note| tokens(note.len())).chain(names).sum::<usize>();
+    let mut room = Room { left: MOST_TOKENS.saturating_sub(taken), left_out: 0 };
+    let readings = room.shown(&profile.readings);
+    let kernels: Vec<Value> = profile.kernels.iter().map(|of| kernel(of, &mut room)).collect();
     context! {
         case => one_line(&profile.case),
         rung => profile.rung.describe(),
-        readings => profile.readings.iter().map(reading).collect::<Vec<_>>(),
-        kernels => profile.kernels.iter().map(kernel).collect::<Vec<_>>(),
-        notes => profile.notes.iter().map(|note| one_line(note)).collect::<Vec<_>>(),
+        readings,
+        kernels,
+        notes,
+        left_out => room.left_out,
     }
 }
 
-fn kernel(kernel: &Kernel) -> Value {
+/// Tokens of a profile in a prompt, at most.
+const MOST_TOKENS: usize = 8_000;
+/// Bytes of a reading's value, with the words around it.
+const AROUND: usize = 40;
+/// Bytes of the words around a kernel's name.
+const HEADING: usize = 60;
+
+/// How many tokens a text is taken for: one for every three bytes, because names of metrics are cut finer than prose.
+fn tokens(bytes: usize) -> usize {
+    bytes.div_ceil(3)
+}
+
+/// What a prompt has left for readings. After the first line that does not fit, none is shown.
+struct Room {
+    left: usize,
+    left_out: usize,
+}
+
+impl Room {
+    fn shown(&mut self, readings: &[Reading]) -> Vec<Value> {
+        readings.iter().filter_map(|one| self.holds(one).then(|| reading(one))).collect()
+    }
+
+    fn holds(&mut self, reading: &Reading) -> bool {
+        let stands_for = reading.stands_for.as_ref().map_or(0, String::len);
+        let bytes = reading.name.len() + reading.unit.len() + reading.meaning.len() + stands_for + AROUND;
+        let fits = self.left_out == 0 && tokens(bytes) <= self.left;
+        if fits {
+            self.left -= tokens(bytes);
+        } else {
+            self.left_out += 1;
+        }
+        fits
+    }
+}
+
+fn kernel(kernel: &Kernel, room: &mut Room) -> Value {
     context! {
         name => one_line(&kernel.name),
         launches => kernel.launches,
         share => kernel.share.map(|share| format!("{:.0} %", share * 100.0)),
-        readings => kernel.readings.iter().map(reading).collect::<Vec<_>>(),
+        readings => room.shown(&kernel.readings),
     }
 }
 
@@ -101,6 +145,23 @@ mod tests {
         assert_eq!([number(123_456_789.0), number(0.0)], ["123456789", "0"]);
         assert_eq!([number(0.123_456_789), number(98.765_432_1), number(2.5)], ["0.123457", "98.7654", "2.5"]);
         assert_eq!(number(1.0e18), "1000000000000000000");
+    }
+
+    #[test]
+    fn a_profile_keeps_its_limit_and_says_how_many_lines_it_left_out() {
+        let name = |at: usize| format!("lts__t_sectors_srcunit_tex_aperture_device_op_read_lookup_miss_{at}.sum");
+        let many = |count| (0..count).map(|at| Reading::new(&name(at), Some(1.0e9), "sector", "of L2")).collect();
+        let kernel = |count| Kernel { name: "k".into(), launches: Some(1), share: Some(0.5), readings: many(count) };
+        let shown = |counts: [usize; 2]| {
+            let profile =
+                Profile { kernels: counts.map(kernel).into(), notes: vec!["last".into()], ..crate::example::profile() };
+            crate::Prompts::embedded().text("profile", &context! { profile => super::profile(&profile) })
+        };
+        let full = shown([2_000, 2_000]);
+        assert!((MOST_TOKENS / 2..MOST_TOKENS).contains(&tokens(full.len())), "{}", tokens(full.len()));
+        let lines = full.lines().filter(|line| line.contains("lts__")).count();
+        assert!(full.contains(&format!("{} more not shown", 4_000 - lines)) && full.contains("Note: last"), "{full}");
+        assert!(!shown([25, 25]).contains("not shown"));
     }
 
     #[test]
