@@ -167,6 +167,9 @@ pub struct Workshop {
     pub headers: String,
     /// The highest rung of the profilers that is tried for problems: `ncu`, `torch`, `static` or `none`; empty for `ncu`.
     pub profiler: String,
+    /// Which metrics Nsight Compute is asked for, and the Judge reads: a set's name or file, `full` or `none`; empty for
+    /// `cudaforge24`.
+    pub metrics: String,
 }
 
 /// `[prompts]`: what is said to models.
@@ -218,6 +221,7 @@ impl Default for Workshop {
             baselines: "eager".into(),
             headers: "slim".into(),
             profiler: String::new(),
+            metrics: String::new(),
         }
     }
 }

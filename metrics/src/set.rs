@@ -2,8 +2,9 @@
 //!
 //! A set is a file: `metrics/sets/cudaforge24.toml` comes with the program, others are made by `warpsmith metrics select`.
 
+use crate::catalog;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// `CudaForge`'s 24 metrics, and what an architecture has in the place of those it lacks.
 const CUDAFORGE24: &str = include_str!("../sets/cudaforge24.toml");
@@ -118,6 +119,28 @@ impl MetricSet {
         Self::parse(CUDAFORGE24).expect("the set that comes with the program is well-formed")
     }
 
+    /// Everything that Nsight Compute reads with its own full set, more than 2,000 metrics: a set without a list.
+    #[must_use]
+    pub fn full() -> Self {
+        Self { name: "full".to_owned(), provenance: None, metric: vec![] }
+    }
+
+    /// Whether it is [`MetricSet::full`]; a set from a file never is.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.metric.is_empty()
+    }
+
+    /// The set that has this name and no file.
+    #[must_use]
+    pub fn known(name: &str) -> Option<Self> {
+        match name {
+            "cudaforge24" => Some(Self::cudaforge24()),
+            "full" => Some(Self::full()),
+            _ => None,
+        }
+    }
+
     /// Reads the text of a set's file.
     ///
     /// # Errors
@@ -156,6 +179,12 @@ impl Metric {
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// What it says: in the set's words, else in the catalogue's, else by its name.
+    #[must_use]
+    pub fn says(&self) -> Cow<'_, str> {
+        if self.meaning.is_empty() { catalog::meaning(&self.name) } else { Cow::Borrowed(&self.meaning) }
     }
 
     /// Its name and those of what stands for it elsewhere.

@@ -77,6 +77,7 @@ pub(super) fn problem_flags(arguments: &ProblemArgs, layers: &mut Layers) {
     layers.flag("workshop.baselines", baselines, |config, baselines| config.workshop.baselines = baselines);
     let profiler = arguments.profiler.clone();
     layers.flag("workshop.profiler", profiler, |config, profiler| config.workshop.profiler = profiler);
+    layers.flag("workshop.metrics", arguments.metrics_set.clone(), |config, set| config.workshop.metrics = set);
 }
 
 /// What `run` and `resume` both take about the model.

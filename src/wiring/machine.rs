@@ -8,6 +8,7 @@ use kernelbench::{
     native::{Native, NativeOptions},
     torch::{Headers, Mode, Options, Profiler, Torch},
 };
+use metrics::MetricSet;
 use std::path::{Path, PathBuf};
 
 /// The hidden command that the program calls itself with to run a candidate.
@@ -66,7 +67,8 @@ pub fn cuda(config: &Config) -> Result<Cuda, Trouble> {
     let usual = cuda::Options::new(program, vec![CHILD.into()], cache.join("builds"));
     // A request of several calls needs the arguments of each.
     let arena_mib = 6 * config.workshop.largest_case_mib;
-    Cuda::new(cuda::Options { ordinal, arena_mib, ..usual })
+    let metrics = metrics(&config.workshop.metrics)?;
+    Cuda::new(cuda::Options { ordinal, arena_mib, metrics, ..usual })
         .map_err(|fault| Trouble::machine(format!("{fault}; `warpsmith doctor` says what is there")))
 }
 
@@ -86,6 +88,7 @@ pub fn torch(config: &Config, profiles: bool) -> Result<Torch, Trouble> {
     let options = Options {
         headers: headers(&config.workshop.headers)?,
         profiler: profiler(&config.workshop.profiler)?,
+        metrics: metrics(&config.workshop.metrics)?,
         profile_ahead: profiles,
         baselines: baselines(&config.workshop.baselines)?,
         cache: Some(cache_folder(config)?),
@@ -119,6 +122,21 @@ fn headers(named: &str) -> Result<Headers, Trouble> {
         "stock" => Ok(Headers::Stock),
         other => Err(Trouble::usage(format!("workshop.headers: expected \"slim\" or \"stock\", got \"{other}\""))),
     }
+}
+
+/// The metrics that Nsight Compute is asked for: those of a set with this name or in this file; `None` for none.
+fn metrics(named: &str) -> Result<Option<MetricSet>, Trouble> {
+    let name = if named.is_empty() { "cudaforge24" } else { named };
+    if name == "none" {
+        return Ok(None);
+    }
+    if let Some(set) = MetricSet::known(name) {
+        return Ok(Some(set));
+    }
+    let expected = "expected cudaforge24, full, none or the file of a set";
+    let text =
+        std::fs::read_to_string(name).map_err(|e| Trouble::usage(format!("metrics {name:?}: {e}; {expected}")))?;
+    MetricSet::parse(&text).map(Some).map_err(|why| Trouble::usage(format!("{name}: {why}")))
 }
 
 /// The highest rung of the ladder of profilers that the settings allow.

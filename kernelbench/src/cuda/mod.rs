@@ -41,7 +41,7 @@ use crate::{
 };
 use driver::Device;
 use judge::{Judge, Side, broken};
-use metrics::{Machine, Profile};
+use metrics::{Machine, MetricSet, Profile};
 use profile::Waiting;
 use rand::{SeedableRng, rngs::StdRng};
 use runner::{Launcher, Runner};
@@ -73,14 +73,25 @@ pub struct Options {
     pub memory_mib: u64,
     /// What every deadline has beside twenty times the reference's time.
     pub deadline_floor: Duration,
+    /// What Nsight Compute is asked for; `None` asks it for nothing.
+    pub metrics: Option<MetricSet>,
 }
 
 impl Options {
     /// The usual limits, for a program and the arguments that lead it to `native::child_main`.
     #[must_use]
     pub fn new(program: PathBuf, program_args: Vec<OsString>, cache: PathBuf) -> Self {
-        let deadline_floor = Duration::from_secs(5);
-        Self { program, program_args, cache, ordinal: 0, seed: None, arena_mib: 1536, memory_mib: 4096, deadline_floor }
+        Self {
+            program,
+            program_args,
+            cache,
+            ordinal: 0,
+            seed: None,
+            arena_mib: 1536,
+            memory_mib: 4096,
+            deadline_floor: Duration::from_secs(5),
+            metrics: Some(MetricSet::cudaforge24()),
+        }
     }
 }
 

@@ -53,9 +53,8 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// Starts it. A tool that does not start says so in what it prints.
-    pub(crate) fn start(launcher: &Launcher) -> Result<Self, Fault> {
-        let set = MetricSet::cudaforge24();
-        Self::under(launcher, &asked::command(&set, LAUNCHES, &[]), true)
+    pub(crate) fn start(launcher: &Launcher, set: &MetricSet) -> Result<Self, Fault> {
+        Self::under(launcher, &asked::command(set, LAUNCHES, &[]), true)
     }
 
     /// Starts a process under this tool, perhaps without landlock.
@@ -180,19 +179,22 @@ fn read(printed: &str) -> Result<Vec<Launched>, String> {
     if launches.is_empty() { Err("the call launched no kernel".to_owned()) } else { Ok(launches) }
 }
 
-/// What Nsight Compute reads of one call.
-pub(crate) fn profile(waiting: Option<Waiting>, called: &Called<'_>) -> Result<Profile, Fault> {
-    let set = MetricSet::cudaforge24();
+/// What Nsight Compute reads of one call: the metrics of this set.
+pub(crate) fn profile(
+    waiting: Option<Waiting>,
+    called: &Called<'_>,
+    set: Option<&MetricSet>,
+) -> Result<Profile, Fault> {
     let case = &called.plan.case;
-    Ok(match called.under(waiting, &asked::command(&set, LAUNCHES, &[]), read)? {
+    let without =
+        |notes| Profile { rung: Rung::TimingOnly, case: case.clone(), readings: vec![], kernels: vec![], notes };
+    let Some(set) = set else { return Ok(without(vec!["the settings ask for no metrics".to_owned()])) };
+    Ok(match called.under(waiting, &asked::command(set, LAUNCHES, &[]), read)? {
         Ok((launches, behind)) => {
-            let mut profile = asked::profile(&set, case, &launches);
+            let mut profile = asked::profile(set, case, &launches);
             profile.notes.extend(behind.map(|why| format!("the profiler ran without landlock; behind it: {why}")));
             profile
         }
-        Err(why) => {
-            let notes = vec![format!("no hardware counters (ncu): {why}")];
-            Profile { rung: Rung::TimingOnly, case: case.clone(), readings: vec![], kernels: vec![], notes }
-        }
+        Err(why) => without(vec![format!("no hardware counters (ncu): {why}")]),
     })
 }

@@ -24,7 +24,7 @@ use crate::{
     task::{Case, Task},
     workshop::{Baseline, TimingPlan},
 };
-use metrics::Profile;
+use metrics::{MetricSet, Profile};
 use std::{path::Path, time::Duration};
 
 impl Bench {
@@ -105,7 +105,7 @@ impl Inner {
         self.spare.prepare();
         let mut profiler = lock(&self.profiler);
         if profiler.is_none() {
-            *profiler = Waiting::start(&self.launcher).ok();
+            *profiler = self.options.metrics.as_ref().and_then(|set| Waiting::start(&self.launcher, set).ok());
         }
     }
 
@@ -152,7 +152,9 @@ impl Inner {
         let (plan, slot) = self.to_be_profiled(task, suite)?;
         let waiting = lock(&self.profiler).take();
         let object = verified.built.artifact();
-        let profile = profile::profile(waiting, &self.called(&plan, &slot, object, profile::DEADLINE))?;
+        let set = self.options.metrics.as_ref();
+        let deadline = if set.is_some_and(MetricSet::is_full) { survey::DEADLINE } else { profile::DEADLINE };
+        let profile = profile::profile(waiting, &self.called(&plan, &slot, object, deadline), set)?;
         self.get_ready();
         Ok(profile)
     }

@@ -2,7 +2,7 @@
 
 use super::dominant::{Dominant, Launches, dominant};
 use crate::ncu::{DURATION, Launched};
-use metrics::{Kernel, MetricSet, Profile, Reading, Rung};
+use metrics::{Kernel, MetricSet, Profile, Reading, Rung, catalog};
 use std::collections::HashSet;
 
 /// The command line of Nsight Compute for these metrics, what stands for them anywhere, and the duration: of the
@@ -17,7 +17,8 @@ pub fn command(set: &MetricSet, launches: usize, kernels: &[String]) -> Vec<Stri
     let mut seen = HashSet::new();
     names.retain(|name| seen.insert(*name));
     let (names, launches) = (names.join(","), launches.to_string());
-    let words = ["ncu", "--csv", "--page", "raw", "--metrics", &names, "--clock-control", "none"];
+    let asked = if set.is_full() { ["--set", "full"] } else { ["--metrics", &names] };
+    let words = ["ncu", "--csv", "--page", "raw", asked[0], asked[1], "--clock-control", "none"];
     let more = ["--profile-from-start", "off", "--launch-count", &launches, "--target-processes", "application-only"];
     let mut command: Vec<String> = words.iter().chain(&more).map(ToString::to_string).collect();
     if !kernels.is_empty() {
@@ -49,14 +50,19 @@ pub fn profile(set: &MetricSet, case: &str, launches: &[Launched]) -> Profile {
 #[must_use]
 pub fn readings(set: &MetricSet, launched: &Launched, notes: &mut Vec<String>) -> Vec<Reading> {
     let mut readings = vec![launched.reading(DURATION, "the kernel's duration")];
+    if set.is_full() {
+        readings.extend(everything(launched));
+    }
     for metric in &set.metric {
-        readings.push(launched.reading(&metric.name, &metric.meaning));
+        let says = metric.says();
+        readings.push(launched.reading(&metric.name, &says));
         if launched.value(&metric.name).is_some() {
             continue;
         }
         match metric.nearest.get(&launched.capability) {
-            Some(near) => readings
-                .push(Reading { stands_for: Some(metric.name.clone()), ..launched.reading(near, &metric.meaning) }),
+            Some(near) => {
+                readings.push(Reading { stands_for: Some(metric.name.clone()), ..launched.reading(near, &says) });
+            }
             None => notes.push(format!(
                 "{} was not to be had, and nothing near it is known for compute capability {}",
                 metric.name, launched.capability
@@ -64,6 +70,14 @@ pub fn readings(set: &MetricSet, launched: &Launched, notes: &mut Vec<String>) -
         }
     }
     readings
+}
+
+/// Every number that was read of a launch: what the catalogue has in its order, then the rest in the table's.
+fn everything(launched: &Launched) -> Vec<Reading> {
+    let listed = catalog::entries().iter().map(|entry| entry.name.as_str());
+    let rest = launched.metrics().map(|column| column.name).filter(|name| catalog::find(name).is_none());
+    let names = listed.chain(rest).filter(|name| *name != DURATION && launched.value(name).is_some());
+    names.map(|name| launched.reading(name, &catalog::meaning(name))).collect()
 }
 
 #[cfg(test)]
@@ -107,6 +121,17 @@ mod tests {
         }
         let near = &readings.iter().find(|reading| reading.name.contains("long_scoreboard")).unwrap();
         assert_eq!(near.value, Some(75.53));
+    }
+
+    #[test]
+    fn everything_is_asked_for_by_ncus_own_set_and_told_from_the_catalogue_on() {
+        let line = command(&MetricSet::full(), 3, &[]).join(" ");
+        assert!(line.contains("--set full") && !line.contains("--metrics"), "{line}");
+        let mut notes = vec![];
+        let readings = super::readings(&MetricSet::full(), &read(ONE).unwrap()[0], &mut notes);
+        assert!(readings.len() > 200 && notes.is_empty(), "{}", readings.len());
+        assert_eq!(readings[1].name, catalog::entries()[4].name);
+        assert!(readings.iter().all(|reading| reading.value.is_some() && !reading.meaning.is_empty()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::baseline::Mode;
 use super::headers::Headers;
 use super::profile::Profiler;
-use metrics::Machine;
+use metrics::{Machine, MetricSet};
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 /// How a workshop for problems is set up.
@@ -43,6 +43,8 @@ pub struct Options {
     pub deadline_floor: Duration,
     /// The highest rung of the ladder of profilers that is tried.
     pub profiler: Profiler,
+    /// What Nsight Compute is asked for; `None` asks it for nothing, and begins one rung below it.
+    pub metrics: Option<MetricSet>,
     /// Nsight Compute's program, on whatever device; where it is `None`, `ncu` as the path finds it, on GPUs.
     pub ncu: Option<PathBuf>,
     /// How long a process may take until it stands still under the profiler.
@@ -79,6 +81,7 @@ impl Options {
             build_deadline: Duration::from_secs(300),
             deadline_floor: Duration::from_secs(5),
             profiler: Profiler::default(),
+            metrics: Some(MetricSet::cudaforge24()),
             ncu: None,
             profile_patience: Duration::from_secs(30),
             profile_ahead: true,

@@ -82,6 +82,8 @@ impl Profiler {
 #[derive(Default)]
 pub(crate) struct Ladder {
     pub(crate) first: Profiler,
+    /// What Nsight Compute is asked for.
+    set: Option<MetricSet>,
     /// Whether a process is started under the profiler before anybody asks for a profile.
     wanted: bool,
     /// How long it may take until it stands still.
@@ -98,7 +100,7 @@ impl Ladder {
     pub(crate) fn new(options: &Options) -> Self {
         let Options { profiler, profile_ahead, profile_patience, ref device, .. } = *options;
         let (first, wanted, patience, ahead) = (profiler, profile_ahead, profile_patience, Ahead::new(device));
-        Self { first, wanted, patience, ahead, ..Self::default() }
+        Self { first, set: options.metrics.clone(), wanted, patience, ahead, ..Self::default() }
     }
 
     /// Why there are no counters, as far as that is known before they are asked for.
@@ -106,7 +108,7 @@ impl Ladder {
         if python.device == "cpu" && python.ncu.is_none() {
             return Some("Nsight Compute looks at GPUs alone".to_owned());
         }
-        if self.first > Profiler::Ncu {
+        if self.first > Profiler::Ncu || self.set.is_none() {
             return Some("it was not asked for".to_owned());
         }
         let known = self.no_counters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,7 +130,7 @@ impl Ladder {
     pub(crate) fn begin(&self, room: &Room<'_>, beside: &Path) -> Option<(i32, PathBuf)> {
         self.ahead.begin(|| {
             let permit = Permit::take(&room.python.device, Duration::ZERO).ok()?;
-            let wrapper = room.ncu(ncu::command(&MetricSet::cudaforge24(), counted::MOST + 1, &[]));
+            let wrapper = room.ncu(ncu::command(self.set.as_ref()?, counted::MOST + 1, &[]));
             let room = Room { landlock: !self.open_files.load(Ordering::Relaxed), ..*room };
             Waiting::start(&room, Plan { wrapper, primed: true, beside, permit: Some(permit) }).ok()
         })

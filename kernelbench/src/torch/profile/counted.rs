@@ -42,7 +42,8 @@ pub(super) fn kernels(
     waiting: Option<Ready>,
     notes: &mut Vec<String>,
 ) -> Attempt<Result<Vec<Kernel>, String>> {
-    let scene = Scene { bench, session, candidate, set: MetricSet::cudaforge24() };
+    let Some(set) = &bench.ladder.set else { return Ok(Err("no metrics were asked for".to_owned())) };
+    let scene = Scene { bench, session, candidate, set };
     let all = match scene.every_launch(waiting, notes)? {
         Ok(all) => all,
         Err(unread) => return Ok(Err(bench.learn(unread))),
@@ -82,7 +83,7 @@ struct Scene<'a> {
     bench: &'a Bench<'a>,
     session: &'a mut Session,
     candidate: &'a mut Runner,
-    set: MetricSet,
+    set: &'a MetricSet,
 }
 
 type Read = Result<Vec<Launched>, Unread>;
@@ -120,7 +121,7 @@ impl Scene<'_> {
         let primed = wanted.is_empty();
         let launches = if primed { MOST + 1 } else { OF_THESE };
         let landlock = !self.bench.ladder.open_files.load(Ordering::Relaxed);
-        let wrapper = self.bench.room.ncu(asked::command(&self.set, launches, wanted));
+        let wrapper = self.bench.room.ncu(asked::command(self.set, launches, wanted));
         let plan = Plan { wrapper, primed, beside: self.candidate.folder(), permit: Some(permit) };
         let mut waiting = Waiting::start(&Room { landlock, ..self.bench.room }, plan)?;
         let ready = waiting.settle(self.bench.ladder.patience).map_err(Unread::Counters);
@@ -150,7 +151,7 @@ impl Scene<'_> {
             notes.push(format!("Nsight Compute read nothing of {name}: its durations are torch.profiler's"));
             return Kernel { name, launches: count, share, readings: traced::readings(kernel.longest) };
         };
-        Kernel { name: read.kernel.clone(), launches: count, share, readings: asked::readings(&self.set, read, notes) }
+        Kernel { name: read.kernel.clone(), launches: count, share, readings: asked::readings(self.set, read, notes) }
     }
 }
 
