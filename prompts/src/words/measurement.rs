@@ -71,7 +71,7 @@ struct Room {
 
 impl Room {
     fn shown(&mut self, readings: &[Reading]) -> Vec<Value> {
-        readings.iter().filter_map(|one| self.holds(one).then(|| reading(one))).collect()
+        readings.iter().filter(|one| self.holds(one)).map(reading).collect()
     }
 
     fn holds(&mut self, reading: &Reading) -> bool {
