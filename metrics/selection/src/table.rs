@@ -6,6 +6,7 @@
 mod columns;
 mod error;
 mod read;
+mod seal;
 mod write;
 
 pub use error::TableError;

@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::{fs, path::Path};
-use warpsmith_selection::table::{self, Launch, Measured, Profiled, Setup, Table};
+use warpsmith_selection::{
+    columns::{self, Values},
+    table::{self, Launch, Measured, Profiled, Setup, Table},
+};
 
 fn profiled(task: &str, kernel: &str, runtime_ns: f64) -> Profiled {
     let measured = |metric: &str, unit: &str, value| Measured { metric: metric.into(), unit: unit.into(), value };
@@ -67,8 +70,32 @@ fn an_empty_a_foreign_and_a_cut_file_get_an_error_that_names_the_file_and_says_w
 }
 
 #[test]
+fn a_file_that_was_damaged_anywhere_gets_an_error_and_does_not_end_the_program() {
+    let whole = Table::new(&[profiled("matmul", "aa", 10.0), profiled("conv", "bb", 20.0)]).unwrap().bytes();
+    std::panic::set_hook(Box::new(|_| {}));
+    let footer =
+        whole.len() - 8 - u32::from_le_bytes(whole[whole.len() - 8..whole.len() - 4].try_into().unwrap()) as usize;
+    for at in (4..whole.len() - 8).step_by(3) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x55;
+        let read = Table::of_bytes(Path::new("x"), damaged);
+        assert!(at >= footer || read.unwrap_err().to_string().contains("changed or damaged"), "at {at}");
+    }
+}
+
+#[test]
 fn the_same_kernel_in_two_files_is_an_error_that_names_it() {
     let table = Table::new(&[profiled("matmul", "aa", 10.0)]).unwrap();
     let joined = Table::joined(vec![(Path::new("one"), table.clone()), (Path::new("two"), table)]);
     assert_eq!(joined.unwrap_err().to_string(), "two: column metric: a row stands there twice: matmul, aa, a__b.sum");
+}
+
+#[test]
+fn a_parquet_file_of_something_else_is_refused_by_the_column_that_it_lacks() {
+    let columns =
+        vec![("task".to_owned(), Values::Text(vec!["matmul".into()])), ("kernel".to_owned(), Values::Flag(vec![true]))];
+    let bytes = columns::parquet(columns.clone()).unwrap();
+    assert_eq!(message(&bytes), "some/profiles.parquet: column kernel: it is of type bool; expected str");
+    let bytes = columns::parquet(columns[..1].to_vec()).unwrap();
+    assert_eq!(message(&bytes), "some/profiles.parquet: column kernel: it is missing; expected str");
 }

@@ -3,6 +3,7 @@
 use super::{
     COLUMNS, Measured, Profiled, Table, TableError,
     columns::{Columns, say},
+    seal,
     write::finite,
 };
 use polars::prelude::*;
@@ -40,8 +41,16 @@ impl Table {
         whole(path, &bytes)?;
         let names = COLUMNS.iter().map(|(name, ..)| (*name).to_owned()).collect();
         // What is broken inside a file makes polars err here and panic there.
-        let schema = catch_unwind(|| ParquetReader::new(Cursor::new(bytes.clone())).schema());
-        let schema = broken(path, schema)?;
+        let head = || {
+            let mut reader = ParquetReader::new(Cursor::new(bytes.as_slice()));
+            let schema = reader.schema()?;
+            PolarsResult::Ok((schema, reader.get_metadata()?.key_value_metadata().clone().unwrap_or_default()))
+        };
+        let (schema, named) = broken(path, catch_unwind(AssertUnwindSafe(head)))?;
+        let sealed = named.into_iter().find(|named| named.key == seal::KEY);
+        if sealed.is_some_and(|sealed| sealed.value != seal::seal(&bytes)) {
+            return Err(TableError::no_table(path, "it is not what was written: its pages were changed or damaged"));
+        }
         for (name, expected, _) in &COLUMNS {
             let Some(field) = schema.get(name) else {
                 return Err(TableError::column(path, name, format!("it is missing; expected {expected}")));

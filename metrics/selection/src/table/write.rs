@@ -1,6 +1,6 @@
 //! How do profiles become a file, the same file each time?
 
-use super::{Measured, Profiled, Table, TableError};
+use super::{Measured, Profiled, Table, TableError, seal};
 use polars::prelude::*;
 use std::{collections::HashSet, path::Path};
 
@@ -48,9 +48,16 @@ impl Table {
     /// Never: its columns are of types that Parquet has, and memory takes all of it.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
+        let seal = seal::seal(&self.parquet(None)).expect("what was just written has a footer");
+        self.parquet(Some(KeyValueMetadata::from_static(vec![(seal::KEY.to_owned(), seal)])))
+    }
+
+    fn parquet(&self, named: Option<KeyValueMetadata>) -> Vec<u8> {
         let mut bytes = vec![];
-        let writer = ParquetWriter::new(&mut bytes).with_compression(ParquetCompression::Zstd(None));
-        writer.set_parallel(false).finish(&mut self.frame.clone()).expect("the columns are of types that Parquet has");
+        let writer =
+            ParquetWriter::new(&mut bytes).with_compression(ParquetCompression::Zstd(None)).set_parallel(false);
+        let written = writer.with_key_value_metadata(named).finish(&mut self.frame.clone());
+        written.expect("the columns are of types that Parquet has");
         bytes
     }
 }
