@@ -46,8 +46,8 @@ impl Table {
             let schema = reader.schema()?;
             PolarsResult::Ok((schema, reader.get_metadata()?.key_value_metadata().clone().unwrap_or_default()))
         };
-        let (schema, named) = broken(path, catch_unwind(AssertUnwindSafe(head)))?;
-        let sealed = named.into_iter().find(|named| named.key == seal::KEY);
+        let (schema, pairs) = broken(path, catch_unwind(AssertUnwindSafe(head)))?;
+        let sealed = pairs.into_iter().find(|pair| pair.key == seal::KEY);
         if sealed.is_some_and(|sealed| sealed.value != seal::seal(&bytes)) {
             return Err(TableError::no_table(path, "it is not what was written: its pages were changed or damaged"));
         }
