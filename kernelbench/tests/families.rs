@@ -36,6 +36,37 @@ fn every_member_of_every_family_can_be_rendered_and_there_are_enough() {
     }
 }
 
+#[test]
+fn what_is_wrong_in_a_family_is_told_with_its_place() {
+    let whole = "schema = 1\n[[design]]\nname = \"a\"\ntemplate = \"a.cu\"\nwhere = \"n > 1\"\ngrid = { n = [1, 2] }\n";
+    for (from, to, said) in [
+        ("", "", "whole"),
+        ("schema = 1", "schema = 2", "family.toml:1:10: this version of the format is unknown"),
+        ("schema = 1", "schema = 1\ncolour = 1", "family.toml:2:1: unknown field"),
+        ("[1, 2]", "[2, 2]", "family.toml:6:14: these are no values to choose from"),
+        ("{ n", "{ \"n n\"", "this cannot name a parameter"),
+        ("\"a.cu\"", "\"../a.cu\"", "family.toml:4:12: this file must lie in the task's folder"),
+        ("\"a.cu\"", "\"b.cu\"", "family.toml:4:12: this file cannot be opened"),
+        ("\"a.cu\"", "\"task.toml\"", "design `a`, line 2"),
+        ("n > 1", "n >", "where = \"n >\""),
+        (
+            "\nname",
+            "\nname = \"a\"\ntemplate = \"a.cu\"\n[[design]]\nname",
+            "family.toml:6:8: an earlier design has this name",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let of = Path::new(env!("CARGO_MANIFEST_DIR")).join("families/transpose");
+        let task = fs::read_to_string(of.join("task.toml")).unwrap();
+        fs::write(folder.path().join("task.toml"), format!("# {{{{ nothing \n{task}")).unwrap();
+        fs::copy(of.join("reference.cu"), folder.path().join("reference.cu")).unwrap();
+        fs::write(folder.path().join("a.cu"), "// {{ n }}\nvoid transpose();").unwrap();
+        fs::write(folder.path().join("family.toml"), whole.replacen(from, to, 1)).unwrap();
+        let told = load::family(folder.path()).map_or_else(|e| e.to_string(), |_| "whole".to_owned());
+        assert!(told.contains(said), "{to}: {told}");
+    }
+}
+
 /// Compiled by a real nvcc, where there is one: one of each design, or as many as `FAMILY_MEMBERS` says.
 #[test]
 fn the_references_and_drawn_members_are_cuda() {

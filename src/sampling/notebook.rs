@@ -10,7 +10,7 @@ use metrics::Machine;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
-    fs::{self, File},
+    fs::File,
     io::{Read, Write},
     path::{Path, PathBuf},
 };
@@ -116,14 +116,13 @@ impl Timed {
 }
 
 impl Notebook {
-    /// Opens the notes in a folder, which is made if need be. A last line that was cut off is dropped.
+    /// Opens the notes in a folder. A last line that was cut off is dropped.
     ///
     /// # Errors
     ///
     /// Where it cannot be read or written, or a line is no note.
     pub fn open(folder: &Path, machine: &Machine) -> Result<Self, Trouble> {
         let wrong = |path: &Path, why: String| Trouble::record(format!("{}: {why}", path.display()));
-        fs::create_dir_all(folder).map_err(|e| wrong(folder, e.to_string()))?;
         let path = folder.join(NOTES);
         let file = File::options().create(true).read(true).append(true).open(&path);
         let mut file = file.map_err(|e| wrong(&path, e.to_string()))?;

@@ -51,8 +51,9 @@ fn on<W: Workshop>(
     plan: TimingPlan,
 ) -> Result<Exit, Trouble> {
     let folder = folder_beside(&arguments.out);
-    let notebook = Notebook::open(&folder, workshop.machine())?;
+    std::fs::create_dir_all(&folder).map_err(|e| Trouble::record(format!("{}: {e}", folder.display())))?;
     let (lock, _) = Lock::take(&folder)?;
+    let notebook = Notebook::open(&folder, workshop.machine())?;
     let screen = Screen::new(true);
     logging::start(&screen, None);
     let at_once = std::thread::available_parallelism().map_or(2, usize::from);
@@ -62,6 +63,9 @@ fn on<W: Workshop>(
     screen.close();
     drop(lock);
     let sampled = sampled?;
+    if sampled.correct > 0 && sampled.surveyed == 0 {
+        return Err(Trouble::machine("kernels are correct, and none could be profiled: `warpsmith doctor` says why"));
+    }
     screen.say(&format!(
         "{} of {} kernels of {} tasks were correct, and {} profiles are in {}",
         sampled.correct,
