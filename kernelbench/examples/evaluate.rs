@@ -1,8 +1,10 @@
 //! Evaluates candidates for a problem or a kernel context in CUDA and prints what came of each as JSON, a line a candidate:
 //! `evaluate PYTHON DEVICE PROBLEM.py CANDIDATE.py...`, or `evaluate - cuda:0 CONTEXT CANDIDATE.cu...`
 //!
-//! `REPETITIONS` and `TRIALS` set how often; with `PROFILE=1` each is profiled too, and `PAUSE_S` passes before each, as
-//! a model would take to write it.
+//! `REPETITIONS` and `TRIALS` set how often; with `PROFILE=1` each is profiled too (with `AHEAD=0`, by no process that waits
+//! for it), and `PAUSE_S` passes before each, as a model would take to write it. With `TIMES` each is evaluated so often, as a
+//! new candidate each time, and the last line has the median, the least and the most of what each stage took, in seconds.
+//! `RUST_LOG=warpsmith_kernelbench=trace` tells of every request and of what a process under the profiler did when.
 #![expect(clippy::print_stdout, reason = "a program")]
 
 use metrics::{Statistic, Timing};
@@ -18,11 +20,16 @@ use warpsmith_kernelbench::{
     torch::{Options, Torch},
 };
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// The stages of an evaluation, in order, and all of them together.
+const STAGES: [&str; 5] = ["build", "check", "time", "profile", "together"];
+
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     if std::env::args().nth(1).is_some_and(|first| first == "child") {
         native::child_main();
     }
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_env_filter(filter).init();
     let [python, device, problem, candidates @ ..] = arguments.as_slice() else {
         return Err("expected PYTHON DEVICE PROBLEM.py CANDIDATE.py...".into());
     };
@@ -42,6 +49,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         options.trials = trials.parse()?;
     }
     options.own_user = std::env::var_os("SAME_USER").is_none();
+    let ahead = std::env::var("AHEAD").ok().is_none_or(|ahead| ahead != "0");
+    options.profile_ahead = ahead && std::env::var_os("PROFILE").is_some();
     let workshop = Torch::new(options)?;
     let up = start.elapsed();
     let known = json!({
@@ -75,9 +84,14 @@ fn each<W: Workshop>(
     }
     println!("{head}");
     let pause = std::env::var("PAUSE_S").ok().map_or(Ok(0.0), |text| text.parse())?;
-    for path in candidates {
+    let turns = std::env::var("TIMES").ok().map(|text| text.parse::<usize>()).transpose()?;
+    let mut spent = vec![];
+    for (at, path) in (0..turns.unwrap_or(1)).flat_map(|_| candidates).enumerate() {
         std::thread::sleep(Duration::from_secs_f64(pause));
-        let candidate = Candidate::new(std::fs::read_to_string(path)?);
+        let mark = if task.problem().is_some() { "#" } else { "//" };
+        let source = std::fs::read_to_string(path)?;
+        let mark = turns.map_or(String::new(), |_| format!("\n{mark} evaluation {at} of {}\n", std::process::id()));
+        let candidate = Candidate::new(source + &mark);
         let (outcome, seconds, profile) = runtime.block_on(evaluate(workshop, task, &suite, plan, &candidate));
         let outcome = match outcome {
             Ok(Ok(timed)) => {
@@ -90,8 +104,27 @@ fn each<W: Workshop>(
             Err(fault) => json!({"fault": fault.to_string()}),
         };
         println!("{}", json!({"candidate": path, "outcome": outcome, "seconds": seconds, "profile": profile}));
+        spent.push(seconds);
+    }
+    if turns.is_some() {
+        println!("{}", json!({"stages": summary(&spent), "evaluations": spent.len()}));
     }
     Ok(())
+}
+
+/// The median, the least and the most of each stage, of the evaluations that came so far.
+fn summary(seconds: &[Value]) -> Value {
+    let mut all = json!({});
+    for stage in STAGES {
+        let together = |one: &Value| one.as_object().map(|one| one.values().filter_map(Value::as_f64).sum());
+        let of = |one: &Value| if stage == "together" { together(one) } else { one[stage].as_f64() };
+        let mut found: Vec<f64> = seconds.iter().filter_map(of).collect();
+        found.sort_by(f64::total_cmp);
+        if let (Some(least), Some(most)) = (found.first(), found.last()) {
+            all[stage] = json!({"median": Statistic::Median.of(&found), "least": least, "most": most});
+        }
+    }
+    all
 }
 
 async fn evaluate<W: Workshop>(
