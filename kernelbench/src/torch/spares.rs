@@ -107,6 +107,11 @@ impl Spares {
         }
     }
 
+    /// Starts as many as are kept ready, in the background: after work that wants all cores.
+    pub(crate) fn refill(&self) {
+        self.fill(self.kept);
+    }
+
     /// Has a process wait under the profiler, in the background, where none does and one is wanted: for any candidate, where
     /// each has a user of its own, and for the one in this folder otherwise.
     pub(crate) fn prepare_profile(&self, candidate: Option<&Path>) {
@@ -163,10 +168,7 @@ impl Spares {
         let mut state = self.shared.lock();
         loop {
             if let Some(at) = state.ready.iter().position(|spare| spare.kind() == kind) {
-                let spare = state.ready.remove(at);
-                drop(state);
-                self.fill(self.kept);
-                return spare;
+                return state.ready.remove(at);
             }
             if state.starting[kind as usize] == 0 {
                 drop(state);

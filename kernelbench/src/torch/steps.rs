@@ -78,7 +78,11 @@ impl Inner {
 
     /// A new session. A driver that does not start behind landlock is given a second try without it; the layers say so.
     pub(super) fn open(&self, problem: &Problem) -> Attempt<Session> {
-        let open = || Session::open(&self.spares, &self.options, &self.facts, problem);
+        let open = || {
+            let opened = Session::open(&self.spares, &self.options, &self.facts, problem);
+            self.spares.refill();
+            opened
+        };
         let first = open();
         let dead = matches!(&first, Err(Trouble::Failure(failure)) if matches!(**failure, Failure::Exit { .. }));
         if dead && self.options.device != "cpu" && !self.python.open_files.swap(true, Ordering::Relaxed) {
@@ -111,15 +115,17 @@ impl Inner {
     fn load(&self, candidate: &Candidate) -> Attempt<Parked> {
         let mut runner = Session::begin(&self.spares, candidate.source())?;
         self.spares.prepare_profile(Some(runner.folder()));
-        session::load(&mut runner, self.options.headers, self.options.build_deadline)?;
-        Ok(Parked::new(runner))
+        let loaded = session::load(&mut runner, self.options.headers, self.options.build_deadline);
+        self.spares.refill();
+        loaded.map(|()| Parked::new(runner))
     }
 
     /// As `load`, with these headers.
     pub(super) fn load_with(&self, candidate: &Candidate, headers: Headers) -> Attempt<Runner> {
         let mut runner = Session::begin(&self.spares, candidate.source())?;
-        session::load(&mut runner, headers, self.options.build_deadline)?;
-        Ok(runner)
+        let loaded = session::load(&mut runner, headers, self.options.build_deadline);
+        self.spares.refill();
+        loaded.map(|()| runner)
     }
 
     /// Where tools are started.

@@ -23,6 +23,9 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// How long it is waited until nobody else reads counters.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What Nsight Compute says where another process holds the counters.
+const TAKEN: &str = "a driver resource was unavailable";
+
 /// Why nothing was read.
 #[derive(Debug, PartialEq)]
 enum Unread {
@@ -157,6 +160,9 @@ impl Scene<'_> {
 
 /// The launches of the candidate among those that were read; the profiler's own is the first.
 fn sorted(printed: &str, own: usize, was_ready: bool) -> Read {
+    if printed.contains(TAKEN) {
+        return Err(Unread::Counters("another tool reads this GPU's counters now".to_owned()));
+    }
     let mut launched =
         ncu::read(printed).map_err(if was_ready && own == 0 { Unread::Call } else { Unread::Refused })?;
     launched.drain(..own.min(launched.len()));
@@ -205,6 +211,8 @@ mod tests {
     fn where_not_even_the_own_launch_was_read_the_counters_are_refused() {
         let refused = sorted("==ERROR== ERR_NVGPUCTRPERM\n", 1, true);
         assert!(matches!(refused, Err(Unread::Refused(why)) if why.contains("NVGPUCTRPERM")));
+        let taken = "==ERROR== An error was reported by the driver:\n==ERROR== Profiling failed because a driver resource was unavailable. Ensure that no other tool (like DCGM) is concurrently collecting profiling data.\n";
+        assert!(matches!(sorted(taken, 1, true), Err(Unread::Counters(_))));
     }
 
     #[test]
