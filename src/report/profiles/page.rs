@@ -4,7 +4,7 @@ use super::scatter::Panel;
 use crate::quantity;
 use metrics::{catalog, set::Data};
 use selection::{
-    Evidence, Rule, Wish, choose,
+    Evidence, Wish, choose,
     collinear::{Kept, distinct},
     evidence::{Out, Said},
 };
@@ -26,6 +26,7 @@ pub(super) struct Page {
     shared: Vec<Shared>,
     shared_by_two: usize,
     chosen: Vec<Shared>,
+    rule: &'static str,
     cut: String,
     left_out: Vec<(&'static str, usize)>,
     runtime: Vec<String>,
@@ -73,7 +74,7 @@ impl Page {
         let tasks = evidence.all();
         let kept = distinct(evidence, &tasks, &evidence.eligible(&tasks), wish.collinear);
         let lists: Vec<Vec<&Kept>> = tasks.iter().map(|task| list(evidence, &kept, *task, wish.top)).collect();
-        let choice = choose(evidence, &tasks, &Wish { rule: Rule::Stable, ..*wish });
+        let choice = choose(evidence, &tasks, wish);
         let chosen: Vec<usize> = choice.chosen.iter().map(|chosen| chosen.column).collect();
         let shared = shared(evidence, &lists);
         Self {
@@ -85,6 +86,7 @@ impl Page {
             shared_by_two: shared.len(),
             shared,
             chosen: chosen.iter().map(|column| row_over_tasks(evidence, *column, count(&lists, *column))).collect(),
+            rule: wish.rule.name(),
             cut: choice.cut,
             left_out: left_out(evidence),
             runtime: evidence.runtime(),
