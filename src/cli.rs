@@ -10,6 +10,7 @@ pub use self::metrics::{
 use crate::{
     batch::numbers::{Numbers, Shard},
     command::{
+        ablate::{self, AblateArgs},
         compare::{self, CompareArgs},
         export::{self, ExportArgs},
         scores::{self, ScoresArgs},
@@ -71,6 +72,9 @@ pub enum Command {
     /// Set runs of the same tasks side by side, and say what is more than chance.
     #[command(after_help = compare::EXAMPLES)]
     Compare(CompareArgs),
+    /// Work on the same tasks in several ways, and compare them: policies, models, metrics, rounds.
+    #[command(after_help = ablate::EXAMPLES)]
+    Ablate(AblateArgs),
     /// Lay a run out as another project's scripts expect it.
     #[command(after_help = export::EXAMPLES)]
     Export(ExportArgs),

@@ -1,5 +1,6 @@
 //! What does each command do?
 
+pub(crate) mod ablate;
 mod batch;
 pub(crate) mod compare;
 mod config;
@@ -42,6 +43,7 @@ pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Troub
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Show(arguments) => show::show(&arguments),
         Command::Scores(arguments) => scores::scores(&arguments),
+        Command::Ablate(arguments) => ablate::ablate(&arguments, &layers, environment),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Export(arguments) => export::export(&arguments),
         Command::Report(arguments) => report::report(&arguments),

@@ -114,7 +114,7 @@ impl Side {
 impl Comparison {
     /// Of these runs.
     #[must_use]
-    pub fn of(sides: &[Side]) -> Self {
+    pub fn of(sides: &[&Side]) -> Self {
         let common = common(sides);
         let outcomes: Vec<Vec<Outcome>> =
             columns(sides, &common).map(|tasks| tasks.iter().map(|task| task.outcome()).collect()).collect();
@@ -154,12 +154,12 @@ impl Difference {
 }
 
 /// The tasks of each run, in the same order.
-fn columns<'a>(sides: &'a [Side], names: &'a [String]) -> impl Iterator<Item = Vec<&'a TaskScore>> {
+fn columns<'a>(sides: &'a [&Side], names: &'a [String]) -> impl Iterator<Item = Vec<&'a TaskScore>> {
     sides.iter().map(|side| names.iter().filter_map(|name| side.task(name)).collect())
 }
 
 /// The names of the tasks that all runs have, with the same content.
-fn common(sides: &[Side]) -> Vec<String> {
+fn common(sides: &[&Side]) -> Vec<String> {
     let Some((first, others)) = sides.split_first() else { return vec![] };
     let everywhere = |task: &&TaskScore| {
         others.iter().all(|side| side.task(&task.task).is_some_and(|other| other.content == task.content))
@@ -167,7 +167,7 @@ fn common(sides: &[Side]) -> Vec<String> {
     first.scores.tasks.iter().filter(everywhere).map(|task| task.task.clone()).collect()
 }
 
-fn paired(sides: &[Side], name: &str) -> PairedTask {
+fn paired(sides: &[&Side], name: &str) -> PairedTask {
     let speedups: Vec<Option<Speedup>> =
         sides.iter().map(|side| side.task(name).and_then(|task| task.speedup)).collect();
     let changes = speedups.iter().skip(1).map(|second| change(speedups[0].as_ref(), second.as_ref())).collect();
@@ -187,7 +187,7 @@ fn change(first: Option<&Speedup>, second: Option<&Speedup>) -> TaskChange {
 }
 
 /// What else differs.
-fn doubts(sides: &[Side], common: &[String]) -> Vec<String> {
+fn doubts(sides: &[&Side], common: &[String]) -> Vec<String> {
     let Some((first, others)) = sides.split_first() else { return vec![] };
     let mut doubts = vec![];
     for side in others {

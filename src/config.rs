@@ -135,6 +135,8 @@ pub struct Run {
     pub planner: String,
     /// Whether a prompt that differs from a recorded one is an error.
     pub strict_replay: bool,
+    /// A run's folder, whose first candidates are taken instead of asking for some; empty for none.
+    pub first_candidates: String,
 }
 
 /// `[timing]`: how timings are taken; 0 for the policy's number.
@@ -206,6 +208,7 @@ impl Default for Run {
             shapes: String::new(),
             planner: String::new(),
             strict_replay: false,
+            first_candidates: String::new(),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! It knows nothing of how a kernel is judged. Start reading at [`cli`] and [`session`].
 
 pub mod batch;
+pub mod ablation;
 pub mod cli;
 mod command;
 pub mod compare;

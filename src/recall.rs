@@ -1,9 +1,9 @@
 //! What was answered and found out before?
 
-use crate::store::{Record, StoreError};
+use crate::store::{Record, RunFolder, StoreError};
 use agents::{
     event::Event,
-    llm::{CallId, Reply, replay::RecordedAnswer},
+    llm::{CallId, Purpose, Reply, replay::RecordedAnswer},
 };
 use kernelbench::{Findings, Hash};
 use metrics::Machine;
@@ -27,6 +27,26 @@ pub fn answers(record: &Record) -> Result<Vec<RecordedAnswer>, StoreError> {
             Ok(RecordedAnswer { id, prompt, reply, model, usage, usd })
         })
         .collect()
+}
+
+/// The Coder's first replies of a run's tasks, by task and attempt, each with who gave it.
+///
+/// # Errors
+///
+/// If a record or a text is missing or damaged.
+pub fn seeds(run: &RunFolder) -> Result<HashMap<(String, u32), (String, String)>, StoreError> {
+    let mut seeds = HashMap::new();
+    for task in run.tasks()?.iter().filter(|task| run.path().join("tasks").join(task).join("events.jsonl").exists()) {
+        let record = run.record(task)?;
+        for event in record.events() {
+            if let Event::Answered { call, reply, model, .. } = event
+                && (call.purpose, call.round) == (Purpose::Seed, 1)
+            {
+                seeds.insert((call.task, call.attempt), (record.blobs.fetch(&reply)?, model));
+            }
+        }
+    }
+    Ok(seeds)
 }
 
 /// The same by question, for a run that goes on: they are not asked again.

@@ -298,7 +298,7 @@ fn the_same_run_twice_is_no_difference_and_a_better_one_is_higher() {
         .iter()
         .map(|(name, fates)| Side::of(&run_of(folder.path(), name, fates), None).unwrap())
         .collect();
-    let comparison = Comparison::of(&sides);
+    let comparison = Comparison::of(&sides.iter().collect::<Vec<_>>());
     assert!(comparison.doubts.is_empty(), "{:?}", comparison.doubts);
     let changes = |at: usize| comparison.tasks.iter().filter(|task| task.changes[at] == TaskChange::Faster).count();
     assert_eq!((changes(0), changes(1)), (0, 6));
@@ -318,7 +318,7 @@ fn tasks_of_one_name_and_another_content_are_not_compared() {
     let text = fs::read_to_string(&log).unwrap();
     let task = text.split("\"task\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     fs::write(&log, text.replacen(&task, other.as_str(), 1)).unwrap();
-    let comparison = Comparison::of(&[Side::of(&first, None).unwrap(), Side::of(&second, None).unwrap()]);
+    let comparison = Comparison::of(&[&Side::of(&first, None).unwrap(), &Side::of(&second, None).unwrap()]);
     assert_eq!(comparison.tasks.len(), 1);
     assert!(
         comparison.doubts.iter().any(|doubt| doubt.contains("1 tasks of run are left out")),

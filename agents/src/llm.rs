@@ -7,6 +7,7 @@ pub mod price;
 pub mod remembering;
 pub mod replay;
 pub mod scripted;
+pub mod seeded;
 
 use prompts::Prompt;
 use serde::{Deserialize, Serialize};

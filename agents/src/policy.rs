@@ -146,6 +146,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("correction-only", include_str!("../policies/correction-only.toml")),
     ("optimization-only", include_str!("../policies/optimization-only.toml")),
     ("single-agent", include_str!("../policies/single-agent.toml")),
+    ("single-shot", include_str!("../policies/single-shot.toml")),
     ("accept-revert", include_str!("../policies/accept-revert.toml")),
 ];
 

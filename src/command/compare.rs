@@ -33,7 +33,7 @@ pub(super) fn compare(arguments: &CompareArgs) -> Result<Exit, Trouble> {
     let side = |path: &PathBuf| Ok(Side::of(&RunFolder::open(path)?, None)?);
     let mut sides = arguments.runs.iter().map(side).collect::<Result<Vec<_>, Trouble>>()?;
     tell_apart(&mut sides);
-    let comparison = Comparison::of(&sides);
+    let comparison = Comparison::of(&sides.iter().collect::<Vec<_>>());
     if arguments.json {
         say(&json(&comparison));
     } else {

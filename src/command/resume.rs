@@ -2,6 +2,7 @@
 
 use super::{batch, on_threads, run::model_flags};
 use crate::{
+    ablation::AblationFolder,
     cli::ResumeArgs,
     config::{Config, Layers},
     exit::{Exit, Trouble},
@@ -35,6 +36,9 @@ pub(super) struct Given<'a> {
 
 /// Goes on.
 pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    if let Some(ablation) = AblationFolder::at(&arguments.run) {
+        return super::ablate::work(&ablation, arguments.json, layers, environment);
+    }
     let folder = RunFolder::open(&arguments.run)?;
     let header = folder.header()?;
     let config = settings(arguments, layers, &header, environment)?;

@@ -1,6 +1,7 @@
 //! Which layer wins?
 
 use super::Config;
+use crate::ablation::merge;
 use std::{
     collections::BTreeMap,
     fmt, fs,
@@ -75,6 +76,26 @@ impl Layers {
             origins.insert(key.to_owned(), Origin::File(file.to_owned()));
         });
         Ok(Self { config, origins })
+    }
+
+    /// Lets these settings win over what is set; `from` says where they come from.
+    ///
+    /// # Errors
+    ///
+    /// If there is a key that does not exist or a value that cannot be.
+    pub fn overlay(&mut self, from: &str, settings: &toml::Table) -> Result<(), ConfigError> {
+        let wrong = |e: &dyn fmt::Display| ConfigError(format!("{from}: {e}"));
+        let mut whole = toml::Table::try_from(&self.config).map_err(|e| wrong(&e))?;
+        merge(&mut whole, settings);
+        let merged: Config = whole.try_into().map_err(|e: toml::de::Error| wrong(&e.message()))?;
+        let (key, file) = (self.config.model.api_key.take(), self.config.model.api_key_file.take());
+        self.config = merged;
+        // What is never written down does not come back from a text.
+        (self.config.model.api_key, self.config.model.api_key_file) = (key, file);
+        each_value(settings, "", &mut |key, _| {
+            self.origins.insert(key.to_owned(), Origin::File(from.into()));
+        });
+        Ok(())
     }
 
     /// Lets a flag win over what is set, if it was given.

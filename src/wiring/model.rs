@@ -15,6 +15,7 @@ use agents::llm::{
     price::PriceTable,
     replay::Replay,
     scripted::Scripted,
+    seeded::Seeded,
 };
 use std::{
     path::{Path, PathBuf},
@@ -74,6 +75,16 @@ impl Answering<'_> {
     ///
     /// If there is no key, no such file, or no such run.
     pub fn port(&self, spec: &Spec) -> Result<Arc<dyn Llm>, Trouble> {
+        let llm = self.asked(spec)?;
+        let run = &self.config.run.first_candidates;
+        if run.is_empty() {
+            return Ok(llm);
+        }
+        let seeds = recall::seeds(&RunFolder::open(Path::new(run))?)?;
+        Ok(Arc::new(Seeded::new(llm, run.as_str(), seeds)))
+    }
+
+    fn asked(&self, spec: &Spec) -> Result<Arc<dyn Llm>, Trouble> {
         Ok(match spec {
             Spec::OpenAi(name) => self.endpoint(name)?,
             Spec::Replay(run) => Arc::new(self.replay(run)?),

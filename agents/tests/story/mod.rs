@@ -1,5 +1,7 @@
 //! A task, replies, and a way to run them: what the tests of the loop share.
 
+#![allow(dead_code, clippy::allow_attributes, reason = "each test uses the part that it needs")]
+
 use kernelbench::{
     Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Size, Source, Task, TimedCases,
     Tolerance, Transfer, Workshop,

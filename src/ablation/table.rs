@@ -1,0 +1,155 @@
+//! How do the variants of an ablation compare, in the form of the papers' tables?
+
+use super::spec::Spec;
+use crate::{
+    compare::{Comparison, Side},
+    quantity,
+    scores::{RunScores, State, text},
+};
+use metrics::scores::{Change, Estimate, Measure};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// The measures of CudaForge's tables, under their names.
+const SHOWN: [(Measure, &str); 5] = [
+    (Measure::Correct, "correct"),
+    (Measure::Median, "median"),
+    (Measure::UpperQuartile, "75 %"),
+    (Measure::Mean, "perf (mean)"),
+    (Measure::Fast(1.0), "fast_1"),
+];
+
+/// A line for each run.
+#[derive(Debug, Serialize)]
+pub struct Table {
+    /// The ablation's name.
+    pub name: String,
+    /// What it is.
+    pub summary: String,
+    /// The runs that have begun, in the order of the variants.
+    pub rows: Vec<Row>,
+    /// The runs side by side, beside the first.
+    pub comparison: Comparison,
+}
+
+/// One run of a variant.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub run: String,
+    /// The variant.
+    pub variant: String,
+    /// Its tasks, and those that have ended.
+    pub tasks: usize,
+    /// How many of them have ended.
+    pub ended: usize,
+    /// The measures of the papers' tables.
+    pub measures: Vec<Option<Estimate>>,
+    /// Dollars a task, where every price is known.
+    pub usd_a_task: Option<f64>,
+    /// Time a task, in milliseconds.
+    pub ms_a_task: f64,
+    /// Model calls a task.
+    pub calls_a_task: f64,
+}
+
+impl Table {
+    /// Of these runs, each with its variant's name; `None` where none has begun.
+    #[must_use]
+    pub fn of(spec: &Spec, runs: &[(String, Side)]) -> Option<Self> {
+        let sides: Vec<&Side> = runs.iter().map(|(_, side)| side).collect();
+        (!sides.is_empty()).then(|| Self {
+            name: spec.name.clone(),
+            summary: spec.summary.clone(),
+            rows: runs.iter().map(|(variant, side)| Row::of(variant, &side.name, &side.scores)).collect(),
+            comparison: Comparison::of(&sides),
+        })
+    }
+
+    /// As text for a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!("{}: {}\n\n{}", self.name, self.summary, text::columns(&self.lines()));
+        text += "\nAll over the reference; a task without a certificate counts 0. perf is CudaForge's: the mean of the \
+                 speedups. What differs from the first line by more than chance is starred, task by task in pairs; a dash \
+                 means fewer than 6 tasks, too few to tell.\n";
+        for (variant, mean, low, high) in self.repeated() {
+            let _ = writeln!(text, "{variant}: perf of its repeats {mean:.3} on average, {low:.3} to {high:.3}");
+        }
+        text
+    }
+
+    /// Everything side by side, task by task.
+    #[must_use]
+    pub fn in_full(&self) -> String {
+        format!("{}\n{}", self.text(), self.comparison.text())
+    }
+
+    fn lines(&self) -> Vec<Vec<String>> {
+        let head = ["variant".to_owned(), "tasks".to_owned()].into_iter().chain(SHOWN.map(|(_, name)| name.to_owned()));
+        let head = head.chain(["$ a task", "time a task", "calls a task"].map(str::to_owned)).collect();
+        let rows = self.rows.iter().enumerate().map(|(at, row)| self.line(at, row));
+        [head].into_iter().chain(rows).collect()
+    }
+
+    fn line(&self, at: usize, row: &Row) -> Vec<String> {
+        let tasks = if row.ended == row.tasks { row.tasks.to_string() } else { format!("{} of {}", row.ended, row.tasks) };
+        let mut line = vec![row.run.clone(), tasks];
+        for ((measure, _), value) in SHOWN.iter().zip(&row.measures) {
+            let number = value.map_or_else(|| "-".into(), |value| in_style(*measure, value.value));
+            line.push(format!("{number}{}", self.mark(at, *measure)));
+        }
+        line.push(row.usd_a_task.map_or_else(|| "unknown".into(), quantity::usd));
+        line.push(quantity::wait(row.ms_a_task as u64));
+        line.push(format!("{:.1}", row.calls_a_task));
+        line
+    }
+
+    /// Whether this line differs from the first by more than chance.
+    fn mark(&self, at: usize, measure: Measure) -> &'static str {
+        let name = measure.name();
+        let paired = self.comparison.measures.iter().find(|paired| paired.measure == name);
+        let change = at.checked_sub(1).and_then(|at| paired?.differences.get(at)?.change);
+        match change {
+            Some(Change::Higher | Change::Lower) => " *",
+            Some(Change::TooFew) => " -",
+            Some(Change::NoDifference) | None => "",
+        }
+    }
+
+    /// The mean, the least and the greatest of a variant's repeats.
+    fn repeated(&self) -> Vec<(&str, f64, f64, f64)> {
+        let groups = self.rows.chunk_by(|a, b| a.variant == b.variant).filter(|rows| rows.len() > 1);
+        groups
+            .map(|rows| {
+                let means: Vec<f64> = rows.iter().filter_map(|row| Some(row.measures[3]?.value)).collect();
+                let edge = |of: fn(f64, f64) -> f64| means.iter().copied().reduce(of).unwrap_or(f64::NAN);
+                let mean = means.iter().sum::<f64>() / means.len() as f64;
+                (rows[0].variant.as_str(), mean, edge(f64::min), edge(f64::max))
+            })
+            .collect()
+    }
+}
+
+impl Row {
+    fn of(variant: &str, run: &str, scores: &RunScores) -> Self {
+        let outcomes: Vec<_> = scores.tasks.iter().map(crate::scores::TaskScore::outcome).collect();
+        let (spent, tasks) = (scores.spent(), scores.tasks.len());
+        let each = |number: f64| number / tasks.max(1) as f64;
+        Self {
+            run: run.to_owned(),
+            variant: variant.to_owned(),
+            tasks,
+            ended: scores.tasks.iter().filter(|task| task.state == State::Ended).count(),
+            measures: SHOWN.iter().map(|(measure, _)| measure.estimate(&outcomes)).collect(),
+            usd_a_task: spent.known_usd().map(each),
+            ms_a_task: each(spent.wall_ms as f64),
+            calls_a_task: each(spent.calls as f64),
+        }
+    }
+}
+
+/// As CudaForge's tables write it: a share in percent, a speedup with three digits.
+fn in_style(measure: Measure, value: f64) -> String {
+    if measure.is_share() { format!("{:.1} %", value * 100.0) } else { format!("{value:.3}") }
+}
