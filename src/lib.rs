@@ -2,8 +2,8 @@
 //!
 //! It knows nothing of how a kernel is judged. Start reading at [`cli`] and [`session`].
 
-pub mod batch;
 pub mod ablation;
+pub mod batch;
 pub mod cli;
 mod command;
 pub mod compare;

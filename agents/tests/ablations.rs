@@ -14,7 +14,10 @@ use warpsmith_agents::{
     crew::Crew,
     judge::{Consider, Evidence},
     lease::Worked,
-    llm::{AskError, Call, Role, scripted::{Entry, Scripted}},
+    llm::{
+        AskError, Call, Role,
+        scripted::{Entry, Scripted},
+    },
     log::MemoryLog,
     planner::{Job, no_limit, work},
     policy::Policy,

@@ -80,7 +80,9 @@ pub struct Planned<'a> {
 impl Spec {
     /// The names of the ablations that come with the program, each with its summary.
     pub fn embedded() -> impl Iterator<Item = (&'static str, String)> {
-        EMBEDDED.iter().map(|(name, text)| (*name, Self::parse(name, text).map(|spec| spec.summary).unwrap_or_default()))
+        EMBEDDED
+            .iter()
+            .map(|(name, text)| (*name, Self::parse(name, text).map(|spec| spec.summary).unwrap_or_default()))
     }
 
     /// An ablation by its name, or from a file.
@@ -95,7 +97,9 @@ impl Spec {
         let known: Vec<&str> = EMBEDDED.iter().map(|(name, _)| *name).collect();
         if !Path::new(name).is_file() {
             let known = known.join(", ");
-            return Err(Trouble::usage(format!("there is no ablation {name:?}, neither built in ({known}) nor as a file")));
+            return Err(Trouble::usage(format!(
+                "there is no ablation {name:?}, neither built in ({known}) nor as a file"
+            )));
         }
         let text = std::fs::read_to_string(name)
             .map_err(|e| Trouble::usage(format!("{name}: cannot read the ablation: {e}")))?;

@@ -93,7 +93,8 @@ impl Table {
     }
 
     fn line(&self, at: usize, row: &Row) -> Vec<String> {
-        let tasks = if row.ended == row.tasks { row.tasks.to_string() } else { format!("{} of {}", row.ended, row.tasks) };
+        let tasks =
+            if row.ended == row.tasks { row.tasks.to_string() } else { format!("{} of {}", row.ended, row.tasks) };
         let mut line = vec![row.run.clone(), tasks];
         for ((measure, _), value) in SHOWN.iter().zip(&row.measures) {
             let number = value.map_or_else(|| "-".into(), |value| in_style(*measure, value.value));

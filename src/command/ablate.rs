@@ -97,7 +97,8 @@ pub(super) fn work(
             }
             Err(trouble) => {
                 let path = folder.path().display();
-                let message = format!("variant {}: {trouble}\nto go on with all: warpsmith resume {path}", planned.name);
+                let message =
+                    format!("variant {}: {trouble}\nto go on with all: warpsmith resume {path}", planned.name);
                 return Err(Trouble { exit: trouble.exit, message });
             }
         }
@@ -148,9 +149,9 @@ fn flags(spec: &Spec, given: &[String], out: &Path) -> Result<BatchArgs, Trouble
     let line = ["warpsmith", "batch", &spec.tasks, "--out", &out].map(str::to_owned);
     let told = Cli::try_parse_from(line.into_iter().chain(given.iter().cloned()));
     match told.map_err(|e| Trouble::usage(format!("the flags after `--` are for `warpsmith batch`: {e}")))?.command {
-        Command::Batch(flags) if flags.policy.is_some() || flags.rounds.is_some() => {
-            Err(Trouble::usage("--policy and --rounds are what variants differ in: they belong into the file of variants"))
-        }
+        Command::Batch(flags) if flags.policy.is_some() || flags.rounds.is_some() => Err(Trouble::usage(
+            "--policy and --rounds are what variants differ in: they belong into the file of variants",
+        )),
         Command::Batch(flags) => Ok(*flags),
         _ => Err(Trouble::usage("the flags after `--` are for `warpsmith batch`")),
     }

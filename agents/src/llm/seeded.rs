@@ -15,7 +15,11 @@ impl Seeded {
     /// Answers the Coder's first call of these tasks itself and leaves all others to `inner`. A seed is found by task and
     /// attempt, and is a reply with who gave it; `source` says where they come from.
     #[must_use]
-    pub fn new(inner: Arc<dyn Llm>, source: impl Into<String>, seeds: HashMap<(String, u32), (String, String)>) -> Self {
+    pub fn new(
+        inner: Arc<dyn Llm>,
+        source: impl Into<String>,
+        seeds: HashMap<(String, u32), (String, String)>,
+    ) -> Self {
         Self { inner, source: source.into(), seeds }
     }
 

@@ -1,0 +1,132 @@
+//! Do variants share what they may and nothing else, and does an ablation go on after anything?
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod program;
+
+use program::{place, run};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+const SPEC: &str = "
+name = 'roles'
+summary = 'With a Judge and without.'
+tasks = 'examples/problems'
+
+[settings.run]
+rounds = 2
+
+[[variant]]
+name = 'judged'
+policy = 'cudaforge'
+
+[[variant]]
+name = 'alone'
+policy = 'self-refine'
+";
+
+/// A script for the examples' problems, and the variants.
+fn written(folder: &Path) -> (String, String) {
+    let names = fs::read_dir("examples/problems/level1").unwrap().map(|file| file.unwrap().path());
+    let mut script = String::new();
+    for name in names.filter(|path| path.extension().is_some_and(|ending| ending == "py")) {
+        let task = format!("level1-{}", name.file_stem().unwrap().display());
+        for round in 1..=2 {
+            let us = 40 + 10 * round + task.len();
+            let code = format!("```python\n# {task} {round}\n# simulate: us={us}\nclass ModelNew: pass\n```");
+            let advice = r#"{"bottleneck": "a", "optimization method": "b", "modification plan": "c"}"#;
+            script += &format!("{}\n", json!({ "role": "coder", "task": task, "round": round, "reply": code }));
+            script += &format!("{}\n", json!({ "role": "judge", "task": task, "round": round, "reply": advice }));
+        }
+    }
+    let (script_at, spec_at) = (folder.join("script.jsonl"), folder.join("roles.toml"));
+    fs::write(&script_at, script).unwrap();
+    fs::write(&spec_at, SPEC).unwrap();
+    (format!("scripted:{}", script_at.display()), spec_at.display().to_string())
+}
+
+fn ablate(out: &str, spec: &str, model: &str, more: &[&str]) -> program::Told {
+    let batch = ["--", "--simulate", "--model", model, "--repetitions", "5"];
+    run(&[&["ablate", spec, "--out", out][..], more, &batch].concat())
+}
+
+/// The events of all tasks of a variant.
+fn events(out: &str, variant: &str) -> Vec<Value> {
+    let files = program::files(&Path::new(out).join("runs").join(variant).join("tasks"));
+    let lines = |file: PathBuf| fs::read_to_string(file).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
+    let mut all: Vec<String> = files.into_iter().flat_map(lines).collect();
+    all.sort();
+    all.iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn of<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["event"] == kind).collect()
+}
+
+#[test]
+fn no_reply_is_shared_unless_it_is_asked_for_and_then_only_first_candidates() {
+    let (folder, out) = place();
+    let (model, spec) = written(folder.path());
+    ablate(&out, &spec, &model, &[]).ended(0);
+    let requests = |variant: &str| {
+        of(&events(&out, variant), "answered").iter().map(|e| e["requests"].as_u64().unwrap()).sum::<u64>()
+    };
+    // Two candidates of eight problems, and a verdict on the first of each where there is a Judge.
+    assert_eq!((requests("judged"), requests("alone")), (24, 16));
+    let shared = folder.path().join("shared").display().to_string();
+    ablate(&shared, &spec, &model, &["--share-seed-candidate"]).ended(0);
+    let alone = events(&shared, "alone");
+    for answered in of(&alone, "answered") {
+        let free = answered["requests"] == 0 && answered["usd"] == 0.0;
+        assert_eq!(free, answered["call"]["purpose"] == "seed", "{answered}");
+    }
+    assert!(of(&events(&shared, "judged"), "answered").iter().all(|answered| answered["requests"] == 1));
+    assert!(of(&alone, "asked").iter().all(|asked| asked["call"]["role"] == "coder"), "its Judge is off");
+}
+
+#[test]
+fn an_ablation_goes_on_where_it_was_broken_off_and_comes_to_the_same_table() {
+    let (folder, out) = place();
+    let (model, spec) = written(folder.path());
+    ablate(&out, &spec, &model, &[]).ended(0);
+    let table = || -> Value {
+        let table: Value =
+            serde_json::from_str(&fs::read_to_string(Path::new(&out).join("comparison.json")).unwrap()).unwrap();
+        json!([table["comparison"]["tasks"], table["comparison"]["measures"]])
+    };
+    let before = table();
+    assert_eq!(before[0].as_array().unwrap().len(), 8);
+    // As if it had been killed in the first variant: one task short of its end, and the second variant not there.
+    fs::remove_dir_all(Path::new(&out).join("runs/alone")).unwrap();
+    let log = program::files(&Path::new(&out).join("runs/judged/tasks")).remove(0);
+    let text = fs::read_to_string(&log).unwrap();
+    let kept: Vec<&str> = text.lines().collect();
+    fs::write(&log, kept[..kept.len() - 3].join("\n") + "\n").unwrap();
+    let asked = of(&events(&out, "judged"), "asked").len();
+    let told = run(&["resume", &out]).ended(0);
+    assert!(told.out.contains("variant judged goes on") && told.out.contains("variant alone of roles"), "{told:?}");
+    assert_eq!(table(), before);
+    assert_eq!(of(&events(&out, "judged"), "asked").len(), asked, "nothing is asked again");
+}
+
+#[test]
+fn what_is_wrong_is_told_before_anything_is_made() {
+    let (folder, out) = place();
+    let (model, spec) = written(folder.path());
+    let cases: [(&[&str], &str); 4] = [
+        (&["ablate", "luck"], "no ablation \"luck\""),
+        (&["ablate", &spec, "--out", &out, "--", "--rounds", "3"], "what variants differ in"),
+        (&["ablate", &spec, "--out", &out, "--", "--fly"], "are for `warpsmith batch`"),
+        (&["ablate"], "required"),
+    ];
+    for (arguments, word) in cases {
+        let told = run(arguments).ended(2);
+        assert!(told.err.contains(word), "{arguments:?} said {told:?}");
+        assert!(!Path::new(&out).exists());
+    }
+    let list = run(&["ablate", "--list"]).ended(0).out;
+    assert!(list.contains("cudaforge-table1") && list.contains("astra-table3"), "{list}");
+    drop(model);
+}
