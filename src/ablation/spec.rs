@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 
 /// The ablations that come with the program.
-const EMBEDDED: [(&str, &str); 4] = [
+const EMBEDDED: [(&str, &str); 5] = [
     ("cudaforge-table1", include_str!("../../agents/ablations/cudaforge-table1.toml")),
+    ("cudaforge-table3", include_str!("../../agents/ablations/cudaforge-table3.toml")),
     ("cudaforge-table5", include_str!("../../agents/ablations/cudaforge-table5.toml")),
     ("cudaforge-figure3", include_str!("../../agents/ablations/cudaforge-figure3.toml")),
     ("astra-table3", include_str!("../../agents/ablations/astra-table3.toml")),
