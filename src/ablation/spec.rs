@@ -124,8 +124,8 @@ impl Spec {
         let mut names: Vec<&str> = self.variants.iter().map(|variant| variant.name.as_str()).collect();
         names.iter().try_for_each(|name| plain(name))?;
         names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(format!("two variants are called {:?}", twice[0]));
+        if let Some(twice) = names.chunk_by(|a, b| a == b).find(|same| same.len() > 1) {
+            return Err(format!("two variants are called {:?}", twice.first().unwrap_or(&"")));
         }
         let runs: usize = self.variants.iter().map(|variant| variant.repeats as usize).sum();
         if runs == 0 || runs > MOST || self.variants.iter().any(|variant| variant.repeats == 0) {
