@@ -3,7 +3,7 @@
 use crate::store::{Record, RunFolder, StoreError};
 use agents::{
     event::Event,
-    llm::{CallId, Purpose, Reply, replay::RecordedAnswer},
+    llm::{CallId, Purpose, Reply, replay::RecordedAnswer, seeded::Seeds},
 };
 use kernelbench::{Findings, Hash};
 use metrics::Machine;
@@ -34,8 +34,8 @@ pub fn answers(record: &Record) -> Result<Vec<RecordedAnswer>, StoreError> {
 /// # Errors
 ///
 /// If a record or a text is missing or damaged.
-pub fn seeds(run: &RunFolder) -> Result<HashMap<(String, u32), (String, String)>, StoreError> {
-    let mut seeds = HashMap::new();
+pub fn seeds(run: &RunFolder) -> Result<Seeds, StoreError> {
+    let mut seeds = Seeds::new();
     for task in run.tasks()?.iter().filter(|task| run.path().join("tasks").join(task).join("events.jsonl").exists()) {
         let record = run.record(task)?;
         for event in record.events() {

@@ -30,19 +30,19 @@ policy = 'self-refine'
 /// A script for the examples' problems, and the variants.
 fn written(folder: &Path) -> (String, String) {
     let names = fs::read_dir("examples/problems/level1").unwrap().map(|file| file.unwrap().path());
-    let mut script = String::new();
+    let mut script: Vec<String> = vec![];
     for name in names.filter(|path| path.extension().is_some_and(|ending| ending == "py")) {
         let task = format!("level1-{}", name.file_stem().unwrap().display());
         for round in 1..=2 {
             let us = 40 + 10 * round + task.len();
             let code = format!("```python\n# {task} {round}\n# simulate: us={us}\nclass ModelNew: pass\n```");
             let advice = r#"{"bottleneck": "a", "optimization method": "b", "modification plan": "c"}"#;
-            script += &format!("{}\n", json!({ "role": "coder", "task": task, "round": round, "reply": code }));
-            script += &format!("{}\n", json!({ "role": "judge", "task": task, "round": round, "reply": advice }));
+            script.push(json!({ "role": "coder", "task": task, "round": round, "reply": code }).to_string());
+            script.push(json!({ "role": "judge", "task": task, "round": round, "reply": advice }).to_string());
         }
     }
     let (script_at, spec_at) = (folder.join("script.jsonl"), folder.join("roles.toml"));
-    fs::write(&script_at, script).unwrap();
+    fs::write(&script_at, script.join("\n")).unwrap();
     fs::write(&spec_at, SPEC).unwrap();
     (format!("scripted:{}", script_at.display()), spec_at.display().to_string())
 }

@@ -7,19 +7,17 @@ use std::{collections::HashMap, sync::Arc};
 pub struct Seeded {
     inner: Arc<dyn Llm>,
     source: String,
-    /// By task and attempt: the reply, and who gave it.
-    seeds: HashMap<(String, u32), (String, String)>,
+    seeds: Seeds,
 }
 
+/// Replies by task and attempt, each with who gave it.
+pub type Seeds = HashMap<(String, u32), (String, String)>;
+
 impl Seeded {
-    /// Answers the Coder's first call of these tasks itself and leaves all others to `inner`. A seed is found by task and
-    /// attempt, and is a reply with who gave it; `source` says where they come from.
+    /// Answers the Coder's first call of these tasks itself and leaves all others to `inner`; `source` says where the seeds
+    /// come from.
     #[must_use]
-    pub fn new(
-        inner: Arc<dyn Llm>,
-        source: impl Into<String>,
-        seeds: HashMap<(String, u32), (String, String)>,
-    ) -> Self {
+    pub fn new(inner: Arc<dyn Llm>, source: impl Into<String>, seeds: Seeds) -> Self {
         Self { inner, source: source.into(), seeds }
     }
 
