@@ -144,6 +144,13 @@ def bits(tensor):
     return tensor.contiguous().view(kind) if kind else torch.view_as_real(tensor)
 
 
+def checksum(tensor):
+    """The sum of its memory as whole numbers, as wide as it can be read."""
+    whole = bits(tensor).reshape(-1)
+    even = whole.numel() * whole.element_size() % 8 == 0 and whole.storage_offset() * whole.element_size() % 8 == 0
+    return (whole.view(torch.int64) if even and not whole.is_floating_point() else whole).sum(dtype=torch.int64)
+
+
 def relative_error(oracle, tensor):
     square = total = 0.0
     oracle, tensor = oracle.reshape(-1), tensor.reshape(-1)

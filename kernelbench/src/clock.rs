@@ -12,8 +12,9 @@ use metrics::Statistic;
 
 /// What the clock inside may fall short of ours beyond the cost of reaching the process, as a part of ours.
 const SHARE: f64 = 0.01;
-/// What it may fall short of at least, in nanoseconds a request.
-const SLACK_NS: f64 = 10_000.0;
+/// By so many nanoseconds a request processes alike were seen to differ in that cost, on an H200: for a short request it may
+/// be that, where it is no more than the second part of ours.
+const ALIKE: (f64, f64) = (50_000.0, 0.05);
 /// How much more than a request that calls nothing the reference's may cost beside its calls, in times and in nanoseconds.
 const MORE_THAN_EMPTY: [f64; 2] = [3.0, 100_000.0];
 /// The part of the reference's gaps that what is usual on this machine reaches.
@@ -67,7 +68,8 @@ impl Reach {
     pub(crate) fn counted_ns(&self, reading: &Reading) -> f64 {
         let outside = reading.outside_ns;
         if self.sees_all {
-            let least = outside - self.cost_ns - (SHARE * outside).max(SLACK_NS);
+            let slack = (SHARE * outside).max(ALIKE.0.min(ALIKE.1 * outside));
+            let least = outside - self.cost_ns - slack;
             reading.inside_ns.max(least).min(outside)
         } else {
             (outside - self.cost_ns).max(outside / 2.0)
@@ -177,7 +179,7 @@ mod tests {
         for tells in [2950, 2900, 1500, 1] {
             let (time, doubt) = times(&pairs(|n| ran(3300 + n, tells)));
             assert!(time < honest && time + doubt > honest - 20_000.0, "{tells}: {time} and {doubt}");
-            assert!(time > 0.985 * honest, "{tells}: {time}");
+            assert!(time > 0.98 * honest, "{tells}: {time}");
         }
     }
 

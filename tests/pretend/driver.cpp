@@ -112,6 +112,7 @@ int cuModuleGetFunction(Function **function, void *module, const char *name) {
 }
 int cuLaunchKernel(Function *function, unsigned, unsigned slots, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
                    void **arguments, void **) {
+    if (function->name == "idle") return SUCCESS;
     u64 a[10];
     double d[10];
     const size_t count = function->name == "inputs" ? 10 : function->name == "compare" ? 8 : 6;

@@ -28,6 +28,8 @@ pub(crate) const MOST_SLOTS: usize = COUNTERS - 2;
 const CHANGED: usize = COUNTERS - 2;
 /// The counter of what changed in the zones around an array.
 const BESIDE: usize = COUNTERS - 1;
+/// How long the GPU idles before a request, in nanoseconds.
+const IDLE_NS: u64 = 150_000;
 /// Elements that are compared once more on the processor after a check, at most.
 const TWICE: usize = 64 << 20;
 
@@ -73,6 +75,7 @@ pub(crate) struct Judge {
     inputs: Kernel,
     paint: Kernel,
     compare: Kernel,
+    idle: Kernel,
     arenas: [Memory; 2],
     counters: Memory,
     flush: Memory,
@@ -87,12 +90,12 @@ pub(crate) fn broken(error: CudaError) -> Fault {
 impl Judge {
     /// Allocates both arenas, each of so many bytes, with its kernels from their compiled image.
     pub(crate) fn new(device: Device, image: &[u8], arena_bytes: usize) -> Result<Self, CudaError> {
-        let [inputs, paint, compare] = device.kernels(image, ["inputs", "paint", "compare"])?;
+        let [inputs, paint, compare, idle] = device.kernels(image, ["inputs", "paint", "compare", "idle"])?;
         let arenas = [device.allocate(arena_bytes)?, device.allocate(arena_bytes)?];
         let counters = device.allocate(MOST_ARRAYS * COUNTERS * 8)?;
         let l2 = device.l2_bytes().unwrap_or(64 << 20) as usize;
         let flush = device.allocate((2 * l2).max(64 << 20))?;
-        Ok(Self { device, inputs, paint, compare, arenas, counters, flush })
+        Ok(Self { device, inputs, paint, compare, idle, arenas, counters, flush })
     }
 
     /// The handle by which a child opens its arena.
@@ -170,11 +173,13 @@ impl Judge {
         self.device.launch(self.paint, (to - from).div_ceil(8) as u64, slots, &mut arguments)
     }
 
-    /// Empties the cache and waits: what comes next finds its data in memory.
+    /// Empties the cache and waits: what comes next finds its data in memory. Leaves the GPU idle work that is not waited
+    /// for: meanwhile the process that is let go next is woken and launches.
     pub(crate) fn flush(&self) -> Result<(), CudaError> {
         self.device.enter()?;
         self.device.set(self.flush.address, 0, self.flush.bytes)?;
-        self.device.wait()
+        self.device.wait()?;
+        self.device.launch(self.idle, 1, 1, &mut [IDLE_NS])
     }
 
     /// Looks at what the candidate left in the first slots: its outputs beside the reference's, its surroundings, its inputs.
