@@ -71,7 +71,7 @@ impl<W: Workshop> Sampling<'_, W> {
             self.evaluate(pool, at_hand).await?;
             self.survey(pool, at_hand).await?;
             self.say_what_came(pool);
-            let profiles = rows::profiles(&self.notebook, pools, self.workshop.machine());
+            let profiles = rows::profiles(&self.notebook, pools, self.workshop.machine(), self.keep);
             sampled.surveyed = profiles.len();
             if !profiles.is_empty() {
                 selection::table::write(out, &profiles).map_err(|e| Trouble::record(e.to_string()))?;

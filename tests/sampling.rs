@@ -28,8 +28,9 @@ fn family(folder: &Path) -> PathBuf {
 
 fn sample(task: &Path, out: &Path, more: &[&str]) -> Told {
     let [task, out] = [task, out].map(|path| path.display().to_string());
-    let arguments = ["metrics", "sample", &task, "--simulate", "--keep", "2", "--out", &out];
-    program::warpsmith(&[&arguments[..], more].concat()).output().map(Told::of).unwrap()
+    let keep = if more.contains(&"--keep") { &[][..] } else { &["--keep", "2"] };
+    let arguments = ["metrics", "sample", &task, "--simulate", "--out", &out];
+    program::warpsmith(&[&arguments[..], keep, more].concat()).output().map(Told::of).unwrap()
 }
 
 fn microseconds(profiles: &[Profiled]) -> Vec<u64> {
@@ -67,6 +68,19 @@ fn an_interrupted_sampling_goes_on_and_comes_to_the_same_table() {
     let told = sample(&task, &out, &[]).ended(0);
     assert!(told.out.contains("1/5 told") && !told.out.contains("6/"), "{told:?}");
     assert!(fs::read(&out).unwrap() == whole && fs::read_to_string(&notes).unwrap() == text);
+}
+
+#[test]
+fn fewer_or_more_can_be_kept_later_and_the_table_has_exactly_these() {
+    let folder = tempfile::tempdir().unwrap();
+    let (task, out) = (family(folder.path()), folder.path().join("profiles.parquet"));
+    let kept = |keep: &str| {
+        let told = sample(&task, &out, &["--keep", keep]).ended(0);
+        (microseconds(&table::read(&out).unwrap()), told.out.matches("survey ").count())
+    };
+    assert_eq!(kept("2"), (vec![10, 20, 100, 110], 4));
+    assert_eq!(kept("1"), (vec![10, 110], 0));
+    assert_eq!(kept("3"), (vec![10, 20, 30, 90, 100, 110], 2));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! How does what was found out become profiles of the table?
 
 use super::{
+    extremes,
     notebook::{Found, Notebook, Surveyed, Timed},
     pool::Pool,
 };
@@ -21,13 +22,14 @@ pub(super) fn found(survey: &Survey) -> Result<Found, String> {
     Ok(Found::Surveyed(Surveyed { case, tool, kernel, grid, block, share, metrics }))
 }
 
-/// All profiles of these pools, whenever they were taken.
-pub(super) fn profiles(notebook: &Notebook, pools: &[Pool], machine: &Machine) -> Vec<Profiled> {
+/// The profiles of the fastest and the slowest kernels of these pools, so many of each, whenever they were taken.
+pub(super) fn profiles(notebook: &Notebook, pools: &[Pool], machine: &Machine, keep: usize) -> Vec<Profiled> {
     let of_pool = |pool: &Pool| {
-        let both = pool.entries.iter().filter_map(|entry| Some((entry.candidate.id(), notebook.both(pool, entry)?)));
-        let profiled =
-            |(id, (timed, survey)): (Hash, (&Timed, &Surveyed))| profiled(pool, id.as_str(), timed, survey, machine);
-        both.filter_map(profiled).collect::<Vec<_>>()
+        let profiled = |id: Hash| {
+            let (timed, survey) = notebook.both(pool, pool.entry(&id)?)?;
+            profiled(pool, id.as_str(), timed, survey, machine)
+        };
+        extremes(&notebook.times(pool), keep).into_iter().filter_map(profiled).collect::<Vec<_>>()
     };
     pools.iter().flat_map(of_pool).collect()
 }
