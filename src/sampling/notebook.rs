@@ -131,7 +131,8 @@ impl Notebook {
         let whole = text.rfind('\n').map_or(0, |newline| newline + 1);
         file.set_len(whole as u64).map_err(|e| wrong(&path, e.to_string()))?;
         file.flush().map_err(|e| wrong(&path, e.to_string()))?;
-        let machine = format!("{} {}", machine.arch, machine.name);
+        let driver = machine.facts.iter().find(|fact| fact.name == "driver").map_or("", |fact| &fact.value);
+        let machine = format!("{} {} {driver}", machine.arch, machine.name);
         let (times, surveys) = (HashMap::new(), HashMap::new());
         let mut notebook = Self { path, file, machine, times, surveys };
         for (at, line) in text[..whole].lines().enumerate() {

@@ -1,6 +1,6 @@
 //! What does Nsight Compute's full set read of one call?
 
-use super::profile::Called;
+use super::{child::NOTHING, profile::Called};
 use crate::{failure::Fault, ncu, survey::Survey};
 use metrics::MetricSet;
 use std::{process::Command, time::Duration};
@@ -13,14 +13,19 @@ const LAUNCHES: &str = "8";
 /// Every section, and beside these what the set for the Judge names, of each launch of one call; in words why there is
 /// nothing to be had.
 pub(crate) fn survey(called: &Called<'_>) -> Result<Result<Survey, String>, Fault> {
-    let read = called.under(None, &command(&MetricSet::cudaforge24()), |printed| {
-        ncu::Capture::read(printed).map_err(|unread| unread.to_string())
-    })?;
+    let read = called.under(None, &command(&MetricSet::cudaforge24()), read)?;
     Ok(read.map(|(capture, behind)| {
         let behind = behind.map(|why| format!("the profiler ran without landlock; behind it: {why}"));
         let notes = capture.warnings.into_iter().chain(behind).collect();
         Survey { case: called.plan.case.clone(), tool: version(), launches: capture.launches, notes }
     }))
+}
+
+/// What was printed of the candidate's own launches.
+fn read(printed: &str) -> Result<ncu::Capture, String> {
+    let mut capture = ncu::Capture::read(printed).map_err(|unread| unread.to_string())?;
+    capture.launches.retain(|launch| !launch.kernel.starts_with(NOTHING));
+    if capture.launches.is_empty() { Err("the call launched no kernel".to_owned()) } else { Ok(capture) }
 }
 
 /// The command line: everything, of the launches between a start and a stop of the profiler, with the clocks left alone.
@@ -32,7 +37,8 @@ fn command(beside: &MetricSet) -> Vec<String> {
     let names = names.join(",");
     let words = ["ncu", "--csv", "--page", "raw", "--set", "full", "--metrics", &names, "--clock-control", "none"];
     let more = ["--profile-from-start", "off", "--launch-count", LAUNCHES, "--target-processes", "application-only"];
-    let units = ["--print-units", "base"];
+    // The first launch of such a process is one that does nothing, and would be looked at as long as any other.
+    let units = ["--print-units", "base", "--launch-skip", "1"];
     words.iter().chain(&more).chain(&units).map(ToString::to_string).collect()
 }
 
