@@ -1,7 +1,7 @@
 """Where may what is put out lie? At other places in every request.
 
-A kernel that moves much memory is some percent faster or slower by how its output lies beside its input, and torch's
-allocator gives the same place again and again: one process would be one draw. So before each request its free memory is
+A kernel that moves much memory may be some percent faster or slower by where its output lies, and torch's allocator gives
+the same place again and again: one process would be one draw. So before each request its free memory is
 laid out anew: gaps of random lengths, and between them places that fit one output each.
 """
 
