@@ -66,7 +66,10 @@ fn a_set_is_chosen_the_same_twice_shown_and_scored() {
         assert!(said.contains(word), "{word} is not in {said}");
     }
     assert!(
-        run(&["metrics", "select", &at("p.parquet"), "--percentile", "50"]).ended(0).out.contains("rule = \"public\"")
+        run(&["metrics", "select", &at("p.parquet"), "--rule", "public", "--percentile", "50"])
+            .ended(0)
+            .out
+            .contains("rule = \"public\"")
     );
     let scores = run(&["metrics", "score", &at("p.parquet"), "--set", &at("two.toml"), "--json"]).ended(0).out;
     let scores: serde_json::Value = serde_json::from_str(&scores).unwrap();

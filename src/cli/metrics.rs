@@ -56,7 +56,7 @@ pub struct MetricsSelectArgs {
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub profiles: ProfilesArgs,
     /// How to choose.
-    #[arg(long, value_enum, default_value_t = RuleArg::Public)]
+    #[arg(long, value_enum, default_value_t = RuleArg::Stable)]
     pub rule: RuleArg,
     /// Rule `random`: what is drawn.
     #[arg(long, value_name = "N", default_value_t = 1)]

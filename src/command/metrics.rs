@@ -53,7 +53,7 @@ fn evidence(arguments: &ProfilesArgs) -> Result<(Evidence, Vec<Data>), Trouble> 
 /// What the flags ask for.
 fn wish(arguments: &ProfilesArgs) -> Wish {
     Wish {
-        rule: Rule::Public,
+        rule: Rule::Stable,
         want: arguments.want,
         top: arguments.top,
         tasks: arguments.tasks,

@@ -27,7 +27,7 @@ const OF_LAUNCH: [&str; 8] =
 /// Why the metric of this name is no evidence; `None` where it may be.
 #[must_use]
 pub fn nothing(name: &str) -> Option<Nothing> {
-    let name = name.rsplit("TriageCompute.").next().unwrap_or(name);
+    let (sampled, name) = name.rsplit_once("TriageCompute.").map_or((false, name), |(_, name)| (true, name));
     let (unit, rest) = name.split_once("__").unwrap_or((name, ""));
     let (stem, rollup) = rest.split_once('.').unwrap_or((rest, ""));
     let stem = stem.trim_end_matches("_realtime");
@@ -40,10 +40,11 @@ pub fn nothing(name: &str) -> Option<Nothing> {
         || name.starts_with("memory_access_");
     let runtime = ALWAYS.contains(&stem) && !ON_DEMAND.contains(&unit) || stem == "cycles_elapsed";
     let whole = ["", "avg", "max", "min", "sum"].contains(&rollup);
+    // What is sampled over a kernel's life has no name of its own that Nsight Compute could be asked for.
     match (machine, runtime && whole) {
         (true, _) => Some(Nothing::Machine),
         (false, true) => Some(Nothing::Runtime),
-        (false, false) => None,
+        (false, false) => sampled.then_some(Nothing::Machine),
     }
 }
 
