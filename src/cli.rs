@@ -47,7 +47,7 @@ Example, without a key and without a network:
 pub enum Command {
     /// Work on a task: ask a model for candidates, examine them, certify the best.
     #[command(after_help = RUN_EXAMPLES)]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Work on many tasks at once: a folder of problems or of kernel contexts, or a suite.
     #[command(after_help = BATCH_EXAMPLES)]
     Batch(Box<BatchArgs>),
@@ -111,6 +111,9 @@ pub struct RunArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub problem: ProblemArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub limits: LimitArgs,
     /// How to work on it: a policy's name (see `warpsmith policies`) or a file.
     #[arg(long, value_name = "NAME|FILE")]
     pub policy: Option<String>,
@@ -354,6 +357,9 @@ pub struct ResumeArgs {
 pub struct ReplayArgs {
     /// The run's folder.
     pub run: PathBuf,
+    /// Of a run of many tasks, this one's part.
+    #[arg(long, value_name = "NAME")]
+    pub task: Option<String>,
     /// Print the outcome as JSON.
     #[arg(long)]
     pub json: bool,
@@ -366,6 +372,9 @@ pub struct ShowArgs {
     pub run: PathBuf,
     /// One round, in full.
     pub round: Option<u32>,
+    /// Of a run of many tasks, this one's.
+    #[arg(long, value_name = "NAME")]
+    pub task: Option<String>,
     /// The difference between two candidates, each named by its round, by the first digits of its hash, or `reference`.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "round")]
     pub diff: Option<Vec<String>>,

@@ -182,6 +182,21 @@ pub struct Prompts {
     pub folder: String,
 }
 
+impl Limits {
+    /// Those of a run of one task: the task's own, and where it has none the run's.
+    #[must_use]
+    pub fn of_one(self) -> Self {
+        let or = |own: f64, whole: f64| if own > 0.0 { own } else { whole };
+        Self {
+            task_usd: or(self.task_usd, self.usd),
+            task_tokens: if self.task_tokens > 0 { self.task_tokens } else { self.tokens },
+            task_seconds: or(self.task_seconds, self.seconds),
+            task_gpu_seconds: or(self.task_gpu_seconds, self.gpu_seconds),
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for Model {
     fn default() -> Self {
         Self {

@@ -1,7 +1,9 @@
 //! How is a run driven to its end, whether it is new or goes on?
 
 use crate::{
+    batch::limits::Meter,
     command,
+    config::Limits,
     exit::{Exit, Trouble},
     progress::{Outcome, Screen, Telling, Voice},
     quantity, show,
@@ -10,7 +12,7 @@ use crate::{
 use agents::{
     crew::Crew,
     llm::{AskError, Llm},
-    planner::{BrokeOff, Job, no_limit, work},
+    planner::{BrokeOff, Job, work},
     policy::Policy,
     trajectory::Trajectory,
 };
@@ -39,6 +41,8 @@ pub struct Session {
     pub screen: Screen,
     /// How it is told.
     pub voice: Voice,
+    /// When to end.
+    pub limits: Limits,
 }
 
 impl Session {
@@ -50,8 +54,8 @@ impl Session {
     pub async fn drive<W: Workshop>(self, workshop: Arc<W>) -> Result<Exit, Trouble> {
         let crew = Crew::spawn(workshop, self.llm, self.prompts).await;
         let log = Telling::new(self.log, self.voice, self.screen.clone(), self.so_far.clone(), self.policy.rounds);
-        let job =
-            Job { task: self.task, policy: self.policy, so_far: self.so_far, log: Box::new(log), limit: no_limit() };
+        let limit = Arc::new(Meter::new(self.limits, &[])).for_task();
+        let job = Job { task: self.task, policy: self.policy, so_far: self.so_far, log: Box::new(log), limit };
         let ended = tokio::select! {
             ended = work(job, &crew) => Some(ended),
             () = interrupted() => None,

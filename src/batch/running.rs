@@ -25,7 +25,7 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// A device on which so many tasks in a row broke off by the machine's doing is given up.
+/// A device on which so many tasks broke off by the machine's doing, with nothing done there in between, is given up.
 const FAULTS: u32 = 3;
 
 /// All that a batch is worked on with.
@@ -81,6 +81,8 @@ struct Bench {
     crew: Crew,
     running: usize,
     faults: u32,
+    /// How often it had been held at the last fault.
+    leases: u64,
 }
 
 /// How a task's turn ended, and on which device.
@@ -98,7 +100,7 @@ impl Batch {
         for place in places {
             let device = place.device.clone();
             let crew = Crew::at(place, remembering.clone(), self.prompts.clone()).await;
-            benches.push(Bench { device, crew, running: 0, faults: 0 });
+            benches.push(Bench { device, crew, running: 0, faults: 0, leases: 0 });
         }
         let Self { folder, lock, policy, meter, board, .. } = self;
         let shared = Arc::new(Shared { folder, lock, policy, remembering, meter, board });
@@ -176,10 +178,7 @@ impl Floor {
         let bench = &mut self.benches[bench];
         bench.running -= 1;
         let why = match ended {
-            Ok(()) => {
-                bench.faults = 0;
-                return;
-            }
+            Ok(()) => return,
             Err(BrokeOff::Waiting(request)) => {
                 self.outcome.waiting.push((task, request));
                 return;
@@ -191,7 +190,9 @@ impl Floor {
             BrokeOff::Model(_) => Some(Exit::Model),
             BrokeOff::Log(_) => Some(Exit::Record),
             BrokeOff::Fault(_) => {
-                bench.faults += 1;
+                let leases = self.shared.board.leases(&bench.device);
+                bench.faults = if leases > bench.leases { 1 } else { bench.faults + 1 };
+                bench.leases = leases;
                 if bench.faults == FAULTS {
                     self.shared
                         .board

@@ -18,6 +18,7 @@ use agents::{
 use indicatif::ProgressBar;
 use kernelbench::Hash;
 use std::{
+    collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -44,6 +45,8 @@ struct State {
     correct: usize,
     faster: usize,
     running: usize,
+    /// Leases that were given back, by device.
+    leases: HashMap<String, u64>,
     /// Rounds that are over, and those of them that were when the program was started.
     done: u64,
     done_before: u64,
@@ -85,6 +88,12 @@ impl Board {
     pub fn counts(&self) -> (usize, usize, usize) {
         let state = self.lock();
         (state.finished, state.correct, state.faster)
+    }
+
+    /// How often a device was held and given back.
+    #[must_use]
+    pub fn leases(&self, device: &str) -> u64 {
+        self.lock().leases.get(device).copied().unwrap_or(0)
     }
 
     /// Says a line with the time of day.
@@ -160,7 +169,11 @@ impl<L> Watched<L> {
         self.board.meter.add(&Used::in_event(event));
         let mut state = self.board.lock();
         state.done += u64::from(self.standing.rounds - before);
+        if let Event::Spent { lease: Some(lease), .. } = event {
+            *state.leases.entry(lease.device.clone()).or_default() += 1;
+        }
         if matches!(event, Event::Ended { .. }) {
+            state.running -= 1;
             state.count(&self.standing, self.board.rounds);
         }
         drop(state);
@@ -207,7 +220,7 @@ pub fn describe(name: &str, standing: &Standing, rounds: u32) -> String {
 impl<L> Drop for Watched<L> {
     fn drop(&mut self) {
         let mut state = self.board.lock();
-        state.running -= 1;
+        state.running -= usize::from(self.standing.end.is_none());
         if let Some(line) = &self.line {
             state.lines -= 1;
             line.finish_and_clear();

@@ -365,8 +365,14 @@ impl Ending<'_> {
             "result     {finished} finished, {correct} correct, {faster} faster; {}",
             spent(&self.meter.used())
         ));
+        let all_done = outcome.left == 0 && outcome.waiting.is_empty() && outcome.broke_off.is_empty();
+        match all_done.then(|| super::write_report(self.folder, None)) {
+            Some(Ok(report)) => say(&format!("report     {}", report.display())),
+            Some(Err(why)) => self.screen.warn(&why.to_string()),
+            None => {}
+        }
         say(&format!("run        {}", self.folder.path().display()));
-        if outcome.left > 0 || !outcome.waiting.is_empty() || !outcome.broke_off.is_empty() {
+        if !all_done {
             say(go_on);
         }
     }

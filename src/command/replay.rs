@@ -46,7 +46,10 @@ struct Difference {
 /// Makes the run again from its record and compares.
 pub(super) fn replay(arguments: &ReplayArgs) -> Result<Exit, Trouble> {
     let folder = RunFolder::open(&arguments.run)?;
-    let record = folder.only_record()?;
+    let record = match &arguments.task {
+        Some(task) => folder.record(task)?,
+        None => folder.only_record()?,
+    };
     let prompts = Prompts::embedded();
     let same_words = folder.header()?.templates == RunHeader::templates_of(&prompts);
     let again = on_threads(make_again(&record, prompts))?;

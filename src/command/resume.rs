@@ -121,7 +121,8 @@ fn go_on<W: Workshop>(
     }
     let prompts = Arc::new(super::prompts::library(config)?);
     let Start { task, policy, so_far, .. } = start;
-    let session = Session { folder: folder.clone(), log, task, policy, so_far, llm, prompts, screen, voice };
+    let limits = config.limits.of_one();
+    let session = Session { folder: folder.clone(), log, task, policy, so_far, llm, prompts, screen, voice, limits };
     let exit = on_threads(session.drive(Arc::new(workshop)));
     drop(lock);
     exit

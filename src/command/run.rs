@@ -41,6 +41,7 @@ pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environ
 fn apply_flags(arguments: &RunArgs, layers: &mut Layers) {
     model_flags(&arguments.model, layers);
     problem_flags(&arguments.problem, layers);
+    super::batch::limit_flags(&arguments.limits, layers);
     let RunArgs { policy, rounds, shapes, planner, warmup, repetitions, .. } = arguments;
     policy_flags(policy.as_ref(), *rounds, (*shapes, *planner), (*warmup, *repetitions), layers);
 }
@@ -94,6 +95,7 @@ fn begin<W: Workshop>(
     config: &Config,
     environment: &Environment,
 ) -> Result<Exit, Trouble> {
+    super::batch::priced(config, &plan.spec)?;
     let prompts = Arc::new(super::prompts::library(config)?);
     let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&config.run.folder, &plan.task.name));
     let exit_when_waiting = arguments.model.exit_when_waiting;
@@ -109,7 +111,9 @@ fn begin<W: Workshop>(
         screen.say(&opening(plan, &llm.describe(), workshop.machine(), folder.path()).join("\n"));
     }
     let (task, policy) = (plan.task.clone(), plan.policy.clone());
-    let session = Session { folder, log, task, policy, so_far: Trajectory::default(), llm, prompts, screen, voice };
+    let limits = config.limits.of_one();
+    let so_far = Trajectory::default();
+    let session = Session { folder, log, task, policy, so_far, llm, prompts, screen, voice, limits };
     let exit = on_threads(session.drive(Arc::new(workshop)));
     drop(lock);
     exit

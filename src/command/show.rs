@@ -12,7 +12,11 @@ use kernelbench::Hash;
 
 /// Prints the rounds, one round in full, or a difference; with `--json` the events.
 pub(super) fn show(arguments: &ShowArgs) -> Result<Exit, Trouble> {
-    let record = RunFolder::open(&arguments.run)?.only_record()?;
+    let folder = RunFolder::open(&arguments.run)?;
+    let record = match &arguments.task {
+        Some(task) => folder.record(task)?,
+        None => folder.only_record()?,
+    };
     if arguments.json {
         say(&super::json(&record.lines));
         return Ok(Exit::Done);

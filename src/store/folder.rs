@@ -196,7 +196,7 @@ impl RunFolder {
                 "the run has no task yet: it was ended before its first event; run it anew",
             )),
             (_, others) => {
-                Err(StoreError::damaged(&self.path, format!("the run has {} tasks, expected one", others + 1)))
+                Err(StoreError::damaged(&self.path, format!("the run has {} tasks: name one with --task", others + 1)))
             }
         }
     }

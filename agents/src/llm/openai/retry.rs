@@ -18,6 +18,8 @@ const LONGEST_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
 const LARGEST_ANSWER: usize = 32 << 20;
 const LARGEST_COMPLAINT: usize = 64 << 10;
 
+/// Retries of which nothing is said but in the log.
+const UNREMARKABLE: u32 = 3;
 /// How long and how often.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
@@ -98,7 +100,12 @@ impl Retrying {
             let asked = if asked_for.is_some() { "it asks for a wait of" } else { "the next wait would be" };
             return Err(self.gave_up(&what, &format!("{asked} {wait:.1?}, and {left:.1?} are left of the deadline")));
         }
-        tracing::info!(place = self.connection.place(), what, ?wait, retry, "asking again");
+        let place = self.connection.place();
+        if retry > UNREMARKABLE {
+            tracing::warn!(place, what, ?wait, retry, "still no answer: asking again");
+        } else {
+            tracing::info!(place, what, ?wait, retry, "asking again");
+        }
         Ok(wait.mul_f64(rand::random_range(1.0..=1.1)).min(left))
     }
 
