@@ -338,6 +338,10 @@ pub enum PlannerArg {
 pub struct ResumeArgs {
     /// The run's folder.
     pub run: PathBuf,
+    /// Go on with a batch only as far as no device is needed, such as from a Judge's reply to the next question: where the
+    /// GPU is not at hand.
+    #[arg(long)]
+    pub without_device: bool,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub model: ModelArgs,

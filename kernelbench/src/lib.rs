@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows of models, prompts or actors.
 
+mod absent;
 mod candidate;
 mod certificate;
 mod clock;
@@ -28,6 +29,7 @@ mod task;
 pub mod torch;
 mod workshop;
 
+pub use absent::Absent;
 pub use candidate::{Built, Candidate, CandidateId, Verified};
 pub use certificate::{Certificate, Checked, Verdict as CertificateVerdict};
 pub use compare::{Comparison, compare};

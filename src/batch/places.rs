@@ -13,6 +13,8 @@ const PROBLEMS_AT_ONCE: usize = 8;
 pub enum Kind {
     /// None: all is simulated.
     Simulated,
+    /// None here: only models are asked.
+    Absent,
     /// For problems in KernelBench's format.
     Problems,
     /// For kernels in CUDA.
@@ -43,6 +45,7 @@ impl Kind {
         let numbered = |numbers: Vec<u32>| numbers.iter().map(|number| format!("cuda:{number}")).collect();
         match self {
             Self::Native => Ok(vec!["cpu".to_owned()]),
+            Self::Absent => Ok(vec!["absent".to_owned()]),
             Self::Simulated if named.is_empty() => Ok(vec!["simulated".to_owned()]),
             _ if !["", "all"].contains(&named) => Ok(numbered(ordinals(named)?)),
             Self::Problems | Self::Cuda if !["", "cuda"].contains(&device) => Ok(vec![device.to_owned()]),

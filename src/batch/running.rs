@@ -17,7 +17,7 @@ use agents::{
     policy::Policy,
     trajectory::Trajectory,
 };
-use kernelbench::{Task, Workshop};
+use kernelbench::{Absent, Task, Workshop};
 use prompts::Prompts;
 use std::{
     collections::{HashMap, VecDeque},
@@ -53,7 +53,7 @@ pub struct Batch {
 /// What came of working on a batch.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The requests that wait for a reply, with their tasks.
+    /// The tasks that wait, and what for: a reply, or a device.
     pub waiting: Vec<(String, String)>,
     /// The tasks that broke off, and why.
     pub broke_off: Vec<(String, String)>,
@@ -180,7 +180,11 @@ impl Floor {
         let why = match ended {
             Ok(()) => return,
             Err(BrokeOff::Waiting(request)) => {
-                self.outcome.waiting.push((task, request));
+                self.outcome.waiting.push((task, format!("a reply to {request}")));
+                return;
+            }
+            Err(BrokeOff::Fault(fault)) if fault.0.contains(Absent::WORD) => {
+                self.outcome.waiting.push((task, "a device".to_owned()));
                 return;
             }
             Err(why) => why,

@@ -127,7 +127,11 @@ impl Work<'_> {
         }
         say(&format!("\nvariant {} goes on", planned.name));
         let BatchArgs { model, width, limits, json, .. } = flags;
-        resume::resume(&ResumeArgs { run: path, model, width, limits, json }, self.layers, self.environment)
+        resume::resume(
+            &ResumeArgs { run: path, without_device: false, model, width, limits, json },
+            self.layers,
+            self.environment,
+        )
     }
 
     /// The settings in force here, under those of the variant.

@@ -29,7 +29,7 @@ use agents::{
     crew::Place,
     policy::{Policy, Profiling, Shapes},
 };
-use kernelbench::{Task, Workshop};
+use kernelbench::{Absent, Task, Workshop};
 use metrics::Machine;
 use std::{path::Path, path::PathBuf, sync::Arc};
 
@@ -50,6 +50,7 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
     }
     let new = New { arguments, chosen, policy, spec, config, environment, kind };
     match kind {
+        Kind::Absent => Err(Trouble::usage("a batch begins where its devices are")),
         Kind::Simulated => new.begin(places::simulated(config)?),
         Kind::Problems => {
             let profiles = new.policy.profile != Profiling::Never;
@@ -318,7 +319,7 @@ impl Ending<'_> {
         let (finished, correct, faster) = self.board.counts();
         if self.json {
             let broke_off: Vec<_> = outcome.broke_off.iter().map(|(task, _)| task).collect();
-            let waiting: Vec<_> = outcome.waiting.iter().map(|(_, request)| request).collect();
+            let waiting: Vec<_> = outcome.waiting.iter().map(|(_, what)| what).collect();
             let used = self.meter.used();
             let told = serde_json::json!({
                 "finished": finished, "correct": correct, "faster": faster, "not_begun": outcome.left,
@@ -353,10 +354,10 @@ impl Ending<'_> {
             say(&format!("broke off  {}: {}", plain(task), plain(why)));
         }
         for (_, request) in outcome.waiting.iter().take(5) {
-            say(&format!("waiting    for a reply to {request}"));
+            say(&format!("waiting    for {request}"));
         }
         if outcome.waiting.len() > 5 {
-            say(&format!("waiting    for {} replies in all", outcome.waiting.len()));
+            say(&format!("waiting    {} tasks in all", outcome.waiting.len()));
         }
         if let Some(limit) = outcome.limit.and_then(agents::event::End::limit) {
             say(&format!("limit      {limit} is reached; {} tasks have not begun", outcome.left));
@@ -397,7 +398,7 @@ pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Re
     let task = folder.blobs().fetch(&first.task)?;
     let task: Task =
         serde_json::from_str(&task).map_err(|e| Trouble::record(format!("the task {}: {e}", first.name)))?;
-    let kind = Kind::of(&task, given.simulated);
+    let kind = if given.absent.is_some() { Kind::Absent } else { Kind::of(&task, given.simulated) };
     let ended = begun.iter().filter(|standing| standing.end.is_some()).count();
     if !given.json {
         let all = list.tasks.len();
@@ -413,7 +414,12 @@ pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Re
     let devices = kind.devices(config)?.len();
     let at_once = kind.at_once(config, devices);
     let going = Going { folder, lock, list, policy, screen, at_once, json: given.json };
+    if let Some(machine) = &given.absent {
+        let places = places::places(kind, config, |_| Ok(Absent::new(machine.clone())))?;
+        return going.work(places, llm, prompts, config, &begun);
+    }
     match kind {
+        Kind::Absent => Err(Trouble::usage("without a device only a batch that has begun can go on")),
         Kind::Simulated => going.work(places::simulated(config)?, llm, prompts, config, &begun),
         Kind::Problems => {
             let profiles = going.policy.profile != Profiling::Never;

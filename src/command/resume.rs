@@ -30,6 +30,8 @@ pub(super) struct Given<'a> {
     pub(super) config: &'a Config,
     pub(super) environment: &'a Environment,
     pub(super) simulated: bool,
+    /// The machine that is not here, where only models are to be asked.
+    pub(super) absent: Option<metrics::Machine>,
     pub(super) exit_when_waiting: bool,
     pub(super) json: bool,
 }
@@ -44,7 +46,9 @@ pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Envi
     let config = settings(arguments, layers, &header, environment)?;
     if let Some(list) = folder.batch()? {
         let (simulated, exit_when_waiting) = (header.simulated, arguments.model.exit_when_waiting);
-        let given = Given { config: &config, environment, simulated, exit_when_waiting, json: arguments.json };
+        let absent = arguments.without_device.then(|| header.machine.clone());
+        let json = arguments.json;
+        let given = Given { config: &config, environment, simulated, absent, exit_when_waiting, json };
         return batch::go_on(folder, list, &given);
     }
     if wiring::is_problem(Path::new(&header.task)) {
