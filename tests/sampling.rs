@@ -107,3 +107,22 @@ fn what_cannot_be_sampled_is_said() {
     let told = sample(&task, &out, &[]);
     assert!(told.err.contains("notes.jsonl: line 1: this is no note"), "{told:?}");
 }
+
+/// What `metrics/profiles/README.md` says of it.
+#[test]
+fn the_table_of_an_h200_holds_ten_kernels_of_each_family_as_it_stands() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let profiles = table::read(&root.join("metrics/profiles/h200.parquet")).unwrap();
+    assert_eq!(profiles.len(), 70);
+    for name in ["matmul", "conv2d", "row_sum", "layer_norm", "attention", "sparse_rows", "transpose"] {
+        let family = kernelbench::load::family(&root.join("kernelbench/families").join(name)).unwrap().unwrap();
+        let members: Vec<String> =
+            family.draw(24, 0).unwrap().iter().map(|member| member.candidate.id().to_string()).collect();
+        let of_task: Vec<&Profiled> = profiles.iter().filter(|profile| profile.task == name).collect();
+        let times = of_task.iter().map(|profile| profile.runtime_ns);
+        let [low, high] = times.fold([f64::INFINITY, 0.0_f64], |[low, high], ns| [low.min(ns), high.max(ns)]);
+        assert!(of_task.len() == 10 && high / low > 5.0, "{name}: {low} to {high}");
+        let stranger = of_task.iter().find(|profile| !members.contains(&profile.kernel));
+        assert!(stranger.is_none(), "{name}: the family has no kernel {stranger:?} now: take the table anew");
+    }
+}
