@@ -96,6 +96,25 @@ fn fewer_kernels_are_the_first_of_more_and_another_task_s_notes_are_not_heard() 
 }
 
 #[test]
+fn a_models_kernels_are_sampled_from_its_run_before_those_of_the_family() {
+    let folder = tempfile::tempdir().unwrap();
+    let (task, out, run) = (family(folder.path()), folder.path().join("profiles.parquet"), folder.path().join("run"));
+    let reply = |round: u32, us: u32| {
+        let source = format!("// simulate: us={us}\nextern \"C\" void transpose() {{}}\n");
+        serde_json::json!({ "role": "coder", "round": round, "reply": format!("```cuda\n{source}```\n") }).to_string()
+    };
+    let script = folder.path().join("script.jsonl");
+    fs::write(&script, [reply(1, 500), reply(2, 1)].join("\n")).unwrap();
+    let [task_text, run_text] = [&task, &run].map(|path| path.display().to_string());
+    let model = format!("scripted:{}", script.display());
+    let arguments = ["run", &task_text, "--simulate", "--policy", "self-refine", "--rounds", "2", "--out", &run_text];
+    program::warpsmith(&[&arguments[..], &["--model", &model]].concat()).output().map(Told::of).unwrap().ended(0);
+    let told = sample(&task, &out, &["--from", &run_text, "--kernels", "4", "--keep", "1"]).ended(0);
+    assert_eq!(microseconds(&table::read(&out).unwrap()), [0, 500], "{told:?}");
+    assert!(told.out.contains("1/4") && !told.out.contains("5/"), "{told:?}");
+}
+
+#[test]
 fn what_cannot_be_sampled_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("profiles.parquet");
