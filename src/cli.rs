@@ -309,8 +309,8 @@ pub struct ProblemArgs {
     /// [default: ncu].
     #[arg(long, value_name = "RUNG")]
     pub profiler: Option<String>,
-    /// On an NVIDIA GPU: which metrics Nsight Compute is asked for and the Judge reads: `cudaforge24`, `full`, `none` or a
-    /// set's file [default: cudaforge24].
+    /// On an NVIDIA GPU: which metrics Nsight Compute is asked for and the Judge reads: `cudaforge24`, `hopper24`, `full`,
+    /// `none` or a set's file [default: cudaforge24].
     #[arg(long, value_name = "NAME|FILE")]
     pub metrics_set: Option<String>,
 }

@@ -8,6 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 /// `CudaForge`'s 24 metrics, and what an architecture has in the place of those it lacks.
 const CUDAFORGE24: &str = include_str!("../sets/cudaforge24.toml");
+const HOPPER24: &str = include_str!("../sets/hopper24.toml");
 /// The most metrics a set may have: more than any profiler has.
 const MOST: usize = 10_000;
 
@@ -136,6 +137,7 @@ impl MetricSet {
     pub fn known(name: &str) -> Option<Self> {
         match name {
             "cudaforge24" => Some(Self::cudaforge24()),
+            "hopper24" => Self::parse(HOPPER24).ok(),
             "full" => Some(Self::full()),
             _ => None,
         }
@@ -202,6 +204,14 @@ fn speakable(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_set_that_comes_with_the_program_is_found_by_its_name() {
+        for name in ["cudaforge24", "hopper24"] {
+            let set = MetricSet::known(name).expect("it comes with the program");
+            assert_eq!((set.name.as_str(), set.metric.len()), (name, 24));
+        }
+    }
 
     #[test]
     fn the_set_that_comes_with_the_program_has_the_24_and_survives_its_own_text() {

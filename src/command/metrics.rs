@@ -29,11 +29,11 @@ pub(super) fn metrics(what: &Metrics, layers: Layers) -> Result<Exit, Trouble> {
 
 /// The set of this name, or in this file.
 fn set(name: &str) -> Result<MetricSet, Trouble> {
-    if name == "cudaforge24" {
-        return Ok(MetricSet::cudaforge24());
+    if let Some(set) = MetricSet::known(name).filter(|set| !set.is_full()) {
+        return Ok(set);
     }
     let text = std::fs::read_to_string(Path::new(name))
-        .map_err(|e| Trouble::usage(format!("{name}: {e}; expected a file of a set, or cudaforge24")))?;
+        .map_err(|e| Trouble::usage(format!("{name}: {e}; expected a file of a set, or cudaforge24, hopper24")))?;
     MetricSet::parse(&text).map_err(|why| Trouble::usage(format!("{name}: {why}")))
 }
 
