@@ -1,14 +1,17 @@
 //! What can be asked of the program?
 
+mod flags;
 mod metrics;
 
+pub use self::flags::{
+    ChoiceArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
+};
 pub use self::metrics::{
     Metrics, MetricsReportArgs, MetricsSampleArgs, MetricsScoreArgs, MetricsSelectArgs, MetricsShowArgs, ProfilesArgs,
     RuleArg,
 };
 
 use crate::{
-    batch::numbers::{Numbers, Shard},
     command::{
         ablate::{self, AblateArgs},
         compare::{self, CompareArgs},
@@ -114,27 +117,15 @@ pub struct RunArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub limits: LimitArgs,
-    /// How to work on it: a policy's name (see `warpsmith policies`) or a file.
-    #[arg(long, value_name = "NAME|FILE")]
-    pub policy: Option<String>,
-    /// How many candidates are written.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub rounds: Option<u32>,
     /// The run's folder, which must not exist or be empty [default: runs/TIME-TASK].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Who chooses the shapes that candidates are tried on.
-    #[arg(long, value_enum)]
-    pub shapes: Option<ShapesArg>,
-    /// Who decides on the next step.
-    #[arg(long, value_enum)]
-    pub planner: Option<PlannerArg>,
-    /// Calls before the first sample of a timing.
-    #[arg(long, value_name = "N")]
-    pub warmup: Option<u32>,
-    /// Samples of a timing.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub repetitions: Option<u32>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub way: WayArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub timing: TimingArgs,
     /// On a simulated machine: nothing is compiled or run, the times are made up. For trying the machinery.
     #[arg(long)]
     pub simulate: bool,
@@ -164,108 +155,21 @@ pub struct BatchArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub limits: LimitArgs,
-    /// How to work on each: a policy's name (see `warpsmith policies`) or a file.
-    #[arg(long, value_name = "NAME|FILE")]
-    pub policy: Option<String>,
-    /// How many candidates are written for each.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub rounds: Option<u32>,
     /// The run's folder, which must not exist or be empty [default: runs/TIME-NAME].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Who chooses the shapes that candidates are tried on.
-    #[arg(long, value_enum)]
-    pub shapes: Option<ShapesArg>,
-    /// Who decides on the next step.
-    #[arg(long, value_enum)]
-    pub planner: Option<PlannerArg>,
-    /// Calls before the first sample of a timing.
-    #[arg(long, value_name = "N")]
-    pub warmup: Option<u32>,
-    /// Samples of a timing.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub repetitions: Option<u32>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub way: WayArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub timing: TimingArgs,
     /// On simulated machines: nothing is compiled or run, the times are made up. For trying the machinery.
     #[arg(long)]
     pub simulate: bool,
     /// Print what came of it as a line of JSON.
     #[arg(long)]
     pub json: bool,
-}
-
-/// Which of the tasks.
-#[derive(Debug, Args)]
-pub struct ChoiceArgs {
-    /// Of these levels: 1,2 or 1-3.
-    #[arg(long, value_name = "LIST")]
-    pub level: Option<Numbers>,
-    /// With these numbers in their level: 1-10,23.
-    #[arg(long, value_name = "LIST")]
-    pub ids: Option<Numbers>,
-    /// Whose file or folder is named with this word; may be given again.
-    #[arg(long, value_name = "WORD")]
-    pub r#match: Vec<String>,
-    /// Whose file or folder is not named with this word; may be given again.
-    #[arg(long, value_name = "WORD")]
-    pub exclude: Vec<String>,
-    /// In this suite: smoke, level1 to level4, kb250, dstar, sound, or a file.
-    #[arg(long, value_name = "NAME|FILE")]
-    pub suite: Option<String>,
-    /// The folder of KernelBench, where a suite is named in the place of one.
-    #[arg(long, value_name = "DIR")]
-    pub problems: Option<String>,
-    /// At most so many.
-    #[arg(long, value_name = "N")]
-    pub limit: Option<usize>,
-    /// One part of all, to share them among machines: 2/5 is the second of five.
-    #[arg(long, value_name = "I/N")]
-    pub shard: Option<Shard>,
-}
-
-/// How much at once.
-#[derive(Debug, Args)]
-pub struct WidthArgs {
-    /// Questions to the model under way at the same time.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub calls: Option<u32>,
-    /// Tasks under way at the same time [default: as many as keep the model and the devices busy].
-    #[arg(long, value_name = "N")]
-    pub at_once: Option<usize>,
-    /// Candidates under way at the same time on each device, from the build on [default: one a core, shared].
-    #[arg(long, value_name = "N")]
-    pub builds: Option<usize>,
-    /// The GPUs, 0,1 or all [default: all].
-    #[arg(long, value_name = "LIST")]
-    pub gpus: Option<String>,
-}
-
-/// When to end, whatever is left to do. What is under way is finished, and the best candidates are certified.
-#[derive(Debug, Args)]
-pub struct LimitArgs {
-    /// End when models have cost so many dollars.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub usd: Option<f64>,
-    /// End after so many tokens, prompts and replies.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub tokens: Option<u64>,
-    /// End after so many seconds of wall time.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub seconds: Option<f64>,
-    /// End when devices were held for so many seconds.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub gpu_seconds: Option<f64>,
-    /// The same for each task: dollars.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub task_usd: Option<f64>,
-    /// Tokens.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub task_tokens: Option<u64>,
-    /// Seconds of wall time.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub task_seconds: Option<f64>,
-    /// Seconds that devices are held.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub task_gpu_seconds: Option<f64>,
 }
 
 /// `status`
@@ -276,61 +180,6 @@ pub struct StatusArgs {
     /// Print as JSON.
     #[arg(long)]
     pub json: bool,
-}
-
-/// Which model, and how to wait for it.
-#[derive(Debug, Args)]
-pub struct ModelArgs {
-    /// What answers: openai:NAME, replay:RUN, mailbox:DIR or scripted:FILE [default: the task's recorded run].
-    #[arg(long, value_name = "SPEC")]
-    pub model: Option<String>,
-    /// With a recorded run as the model: a prompt that differs from the recorded one is an error.
-    #[arg(long)]
-    pub strict_replay: bool,
-    /// With a mailbox as the model: end with code 10 once nothing but replies is missing, instead of waiting.
-    #[arg(long)]
-    pub exit_when_waiting: bool,
-}
-
-/// Where problems in `KernelBench`'s format are evaluated.
-#[derive(Debug, Args)]
-pub struct ProblemArgs {
-    /// For a problem: the device, `cpu` or `cuda:0` [default: the first NVIDIA GPU, else the processor].
-    #[arg(long, value_name = "DEVICE")]
-    pub device: Option<String>,
-    /// For a problem: what its reference is timed as, of eager, compile and max-autotune (torch.compile's; slow the first
-    /// time) [default: eager].
-    #[arg(long, value_name = "LIST")]
-    pub baselines: Option<String>,
-    /// For a problem: the Python that has torch [default: python3].
-    #[arg(long, value_name = "PATH")]
-    pub python: Option<String>,
-    /// For a problem: the highest rung of the ladder of profilers that is tried, `ncu`, `torch`, `static` or `none`
-    /// [default: ncu].
-    #[arg(long, value_name = "RUNG")]
-    pub profiler: Option<String>,
-    /// On an NVIDIA GPU: which metrics Nsight Compute is asked for and the Judge reads: `cudaforge24`, `hopper24`, `full`,
-    /// `none` or a set's file [default: cudaforge24].
-    #[arg(long, value_name = "NAME|FILE")]
-    pub metrics_set: Option<String>,
-}
-
-/// Who chooses the shapes.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum ShapesArg {
-    /// The task's own.
-    Task,
-    /// A model is asked for ten, once.
-    Model,
-}
-
-/// Who decides on the next step.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum PlannerArg {
-    /// The policy's rule.
-    Rule,
-    /// A model proposes, the policy checks.
-    Model,
 }
 
 /// `resume`
@@ -427,12 +276,9 @@ pub struct EvaluateArgs {
     /// The policy whose timing is used.
     #[arg(long, value_name = "NAME|FILE")]
     pub policy: Option<String>,
-    /// Calls before the first sample of a timing.
-    #[arg(long, value_name = "N")]
-    pub warmup: Option<u32>,
-    /// Samples of a timing.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub repetitions: Option<u32>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub timing: TimingArgs,
     /// On a simulated machine: nothing is compiled or run, the times are made up.
     #[arg(long)]
     pub simulate: bool,

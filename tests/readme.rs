@@ -26,3 +26,9 @@ fn ci_runs_its_two_commands() {
     assert!(ci.contains("cargo run --release --locked -- run examples/silu_and_mul"));
     assert!(PAGE.contains("\ncargo test --workspace\n") && ci.trim_end().ends_with("\ncargo test --workspace"));
 }
+
+#[test]
+fn the_rust_that_it_asks_for_is_the_one_that_the_manifest_asks_for() {
+    let version = env!("CARGO_PKG_RUST_VERSION");
+    assert!(PAGE.contains(&format!("You need Rust {version} or newer")), "Cargo.toml asks for {version}");
+}

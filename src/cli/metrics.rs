@@ -1,5 +1,6 @@
 //! What can be asked about metrics?
 
+use super::TimingArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -110,12 +111,9 @@ pub struct MetricsSampleArgs {
     /// The GPU, such as `cuda:0` [default: the first].
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// Calls before the first sample of a timing.
-    #[arg(long, value_name = "N")]
-    pub warmup: Option<u32>,
-    /// Samples of a timing.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub repetitions: Option<u32>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub timing: TimingArgs,
     /// On a simulated machine: nothing is compiled or run, times and readings are made up.
     #[arg(long)]
     pub simulate: bool,

@@ -153,7 +153,7 @@ fn flags(spec: &Spec, given: &[String], out: &Path) -> Result<BatchArgs, Trouble
     let line = ["warpsmith", "batch", &spec.tasks, "--out", &out].map(str::to_owned);
     let told = Cli::try_parse_from(line.into_iter().chain(given.iter().cloned()));
     match told.map_err(|e| Trouble::usage(format!("the flags after `--` are for `warpsmith batch`: {e}")))?.command {
-        Command::Batch(flags) if flags.policy.is_some() || flags.rounds.is_some() => Err(Trouble::usage(
+        Command::Batch(flags) if flags.way.policy.is_some() || flags.way.rounds.is_some() => Err(Trouble::usage(
             "--policy and --rounds are what variants differ in: they belong into the file of variants",
         )),
         Command::Batch(flags) => Ok(*flags),

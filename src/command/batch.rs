@@ -3,7 +3,7 @@
 use super::{
     on_threads,
     resume::Given,
-    run::{model_flags, on_what, policy_flags, problem_flags, run_name},
+    run::{on_what, run_name},
 };
 use crate::{
     batch::{
@@ -15,7 +15,7 @@ use crate::{
         suite::Suite,
         watching::{Board, spent},
     },
-    cli::{BatchArgs, LimitArgs, WidthArgs},
+    cli::BatchArgs,
     config::{Config, Layers},
     exit::{Exit, Trouble},
     key::{Environment, without_credentials},
@@ -62,34 +62,14 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
 }
 
 fn apply_flags(arguments: &BatchArgs, layers: &mut Layers) {
-    model_flags(&arguments.model, layers);
-    problem_flags(&arguments.problem, layers);
-    let BatchArgs { policy, rounds, shapes, planner, warmup, repetitions, .. } = arguments;
-    policy_flags(policy.as_ref(), *rounds, (*shapes, *planner), (*warmup, *repetitions), layers);
-    layers.flag("batch.problems", arguments.choice.problems.clone(), |config, folder| config.batch.problems = folder);
-    width_flags(&arguments.width, layers);
-    limit_flags(&arguments.limits, layers);
-}
-
-/// What `batch` and `resume` both take about how much at once.
-pub(super) fn width_flags(width: &WidthArgs, layers: &mut Layers) {
-    layers.flag("model.in_flight", width.calls, |config, calls| config.model.in_flight = calls as usize);
-    layers.flag("batch.at_once", width.at_once, |config, at_once| config.batch.at_once = at_once);
-    layers.flag("batch.builds", width.builds, |config, builds| config.batch.builds = builds);
-    layers.flag("batch.gpus", width.gpus.clone(), |config, gpus| config.batch.gpus = gpus);
-}
-
-/// What `batch` and `resume` both take about limits.
-pub(super) fn limit_flags(given: &LimitArgs, layers: &mut Layers) {
-    layers.flag("limits.usd", given.usd, |config, usd| config.limits.usd = usd);
-    layers.flag("limits.tokens", given.tokens, |config, tokens| config.limits.tokens = tokens);
-    layers.flag("limits.seconds", given.seconds, |config, seconds| config.limits.seconds = seconds);
-    layers.flag("limits.gpu_seconds", given.gpu_seconds, |config, seconds| config.limits.gpu_seconds = seconds);
-    layers.flag("limits.task_usd", given.task_usd, |config, usd| config.limits.task_usd = usd);
-    layers.flag("limits.task_tokens", given.task_tokens, |config, tokens| config.limits.task_tokens = tokens);
-    layers.flag("limits.task_seconds", given.task_seconds, |config, seconds| config.limits.task_seconds = seconds);
-    let seconds = given.task_gpu_seconds;
-    layers.flag("limits.task_gpu_seconds", seconds, |config, seconds| config.limits.task_gpu_seconds = seconds);
+    let BatchArgs { choice, model, problem, width, limits, way, timing, .. } = arguments;
+    model.apply(layers);
+    problem.apply(layers);
+    way.apply(layers);
+    timing.apply(layers);
+    width.apply(layers);
+    limits.apply(layers);
+    layers.flag("batch.problems", choice.problems.clone(), |config, folder| config.batch.problems = folder);
 }
 
 /// A suite may stand in a folder's place; then the folder is another setting.

@@ -1,6 +1,6 @@
 //! `warpsmith evaluate`: one candidate, no model.
 
-use super::{on_threads, run::problem_flags, say};
+use super::{on_threads, say};
 use crate::{
     cli::EvaluateArgs,
     config::{Config, Layers},
@@ -53,9 +53,8 @@ struct Found {
 /// Builds, checks and times it, and profiles and certifies it if asked to.
 pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<Exit, Trouble> {
     layers.flag("run.policy", arguments.policy.clone(), |config, policy| config.run.policy = policy);
-    layers.flag("timing.warmup", arguments.warmup, |config, n| config.timing.warmup = n);
-    layers.flag("timing.repetitions", arguments.repetitions, |config, n| config.timing.repetitions = n);
-    problem_flags(&arguments.problem, &mut layers);
+    arguments.timing.apply(&mut layers);
+    arguments.problem.apply(&mut layers);
     let start = Instant::now();
     let none = |_: &Task, _: &CandidateId| vec![];
     if wiring::is_problem(&arguments.task) {

@@ -1,6 +1,6 @@
 //! `warpsmith resume`: a run goes on from where its record ends.
 
-use super::{batch, on_threads, run::model_flags};
+use super::{batch, on_threads};
 use crate::{
     ablation::AblationFolder,
     cli::ResumeArgs,
@@ -71,9 +71,9 @@ fn settings(
     environment: &Environment,
 ) -> Result<Config, Trouble> {
     let mut recorded = Layers::of(header.configuration.clone());
-    model_flags(&arguments.model, &mut recorded);
-    batch::width_flags(&arguments.width, &mut recorded);
-    batch::limit_flags(&arguments.limits, &mut recorded);
+    arguments.model.apply(&mut recorded);
+    arguments.width.apply(&mut recorded);
+    arguments.limits.apply(&mut recorded);
     let mut config = recorded.config;
     config.model.api_key.clone_from(&layers.config.model.api_key);
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);

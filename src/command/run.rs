@@ -2,7 +2,7 @@
 
 use super::on_threads;
 use crate::{
-    cli::{ModelArgs, PlannerArg, ProblemArgs, RunArgs, ShapesArg},
+    cli::RunArgs,
     config::{Config, Layers},
     exit::{Exit, Trouble},
     key::{Environment, without_credentials},
@@ -23,7 +23,12 @@ use std::{path::Path, sync::Arc};
 
 /// Makes the run and works on it.
 pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
-    apply_flags(arguments, &mut layers);
+    let RunArgs { model, problem, limits, way, timing, .. } = arguments;
+    model.apply(&mut layers);
+    problem.apply(&mut layers);
+    limits.apply(&mut layers);
+    way.apply(&mut layers);
+    timing.apply(&mut layers);
     let mut plan = Plan::make(&arguments.task, &layers.config)?;
     if wiring::is_problem(&arguments.task) {
         plan.policy.shapes = Shapes::Task;
@@ -36,56 +41,6 @@ pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environ
     } else {
         begin(wiring::native(&layers.config)?, &plan, arguments, &layers.config, environment)
     }
-}
-
-fn apply_flags(arguments: &RunArgs, layers: &mut Layers) {
-    model_flags(&arguments.model, layers);
-    problem_flags(&arguments.problem, layers);
-    super::batch::limit_flags(&arguments.limits, layers);
-    let RunArgs { policy, rounds, shapes, planner, warmup, repetitions, .. } = arguments;
-    policy_flags(policy.as_ref(), *rounds, (*shapes, *planner), (*warmup, *repetitions), layers);
-}
-
-/// What `run` and `batch` both take about how a task is worked on.
-pub(super) fn policy_flags(
-    policy: Option<&String>,
-    rounds: Option<u32>,
-    (shapes, planner): (Option<ShapesArg>, Option<PlannerArg>),
-    (warmup, repetitions): (Option<u32>, Option<u32>),
-    layers: &mut Layers,
-) {
-    layers.flag("run.policy", policy.cloned(), |config, policy| config.run.policy = policy);
-    layers.flag("run.rounds", rounds, |config, rounds| config.run.rounds = rounds);
-    let shapes = shapes.map(|shapes| match shapes {
-        ShapesArg::Task => "task",
-        ShapesArg::Model => "model",
-    });
-    layers.flag("run.shapes", shapes, |config, shapes| shapes.clone_into(&mut config.run.shapes));
-    let planner = planner.map(|planner| match planner {
-        PlannerArg::Rule => "rule",
-        PlannerArg::Model => "model",
-    });
-    layers.flag("run.planner", planner, |config, planner| planner.clone_into(&mut config.run.planner));
-    layers.flag("timing.warmup", warmup, |config, n| config.timing.warmup = n);
-    layers.flag("timing.repetitions", repetitions, |config, n| config.timing.repetitions = n);
-}
-
-/// What `run` and `evaluate` both take about problems.
-pub(super) fn problem_flags(arguments: &ProblemArgs, layers: &mut Layers) {
-    layers.flag("workshop.device", arguments.device.clone(), |config, device| config.workshop.device = device);
-    layers.flag("workshop.python", arguments.python.clone(), |config, python| config.workshop.python = python);
-    let baselines = arguments.baselines.clone();
-    layers.flag("workshop.baselines", baselines, |config, baselines| config.workshop.baselines = baselines);
-    let profiler = arguments.profiler.clone();
-    layers.flag("workshop.profiler", profiler, |config, profiler| config.workshop.profiler = profiler);
-    layers.flag("workshop.metrics", arguments.metrics_set.clone(), |config, set| config.workshop.metrics = set);
-}
-
-/// What `run` and `resume` both take about the model.
-pub(super) fn model_flags(arguments: &ModelArgs, layers: &mut Layers) {
-    layers.flag("model.spec", arguments.model.clone(), |config, spec| config.model.spec = spec);
-    let strict = arguments.strict_replay.then_some(true);
-    layers.flag("run.strict_replay", strict, |config, strict| config.run.strict_replay = strict);
 }
 
 fn begin<W: Workshop>(

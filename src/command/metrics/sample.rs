@@ -15,8 +15,7 @@ use kernelbench::{Simulated, TimingPlan, Workshop};
 
 /// Builds, checks and times the kernels of each task, and surveys the fastest and the slowest.
 pub(super) fn sample(arguments: &MetricsSampleArgs, mut layers: Layers) -> Result<Exit, Trouble> {
-    layers.flag("timing.warmup", arguments.warmup, |config, n| config.timing.warmup = n);
-    layers.flag("timing.repetitions", arguments.repetitions, |config, n| config.timing.repetitions = n);
+    arguments.timing.apply(&mut layers);
     layers.flag("workshop.device", arguments.device.clone(), |config, device| config.workshop.device = device);
     let timing = plan::policy(&layers.config, None)?.timing;
     let pools = pools(arguments)?;

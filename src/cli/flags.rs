@@ -1,0 +1,238 @@
+//! Which flags do several commands share, and which settings do they overrule?
+
+use crate::{
+    batch::numbers::{Numbers, Shard},
+    config::Layers,
+};
+use clap::{Args, ValueEnum};
+
+/// Which model, and how to wait for it.
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    /// What answers: openai:NAME, replay:RUN, mailbox:DIR or scripted:FILE [default: the task's recorded run].
+    #[arg(long, value_name = "SPEC")]
+    pub model: Option<String>,
+    /// With a recorded run as the model: a prompt that differs from the recorded one is an error.
+    #[arg(long)]
+    pub strict_replay: bool,
+    /// With a mailbox as the model: end with code 10 once nothing but replies is missing, instead of waiting.
+    #[arg(long)]
+    pub exit_when_waiting: bool,
+}
+
+impl ModelArgs {
+    /// Overrules the settings.
+    pub(crate) fn apply(&self, layers: &mut Layers) {
+        layers.flag("model.spec", self.model.clone(), |config, spec| config.model.spec = spec);
+        let strict = self.strict_replay.then_some(true);
+        layers.flag("run.strict_replay", strict, |config, strict| config.run.strict_replay = strict);
+    }
+}
+
+/// Where problems in `KernelBench`'s format are evaluated.
+#[derive(Debug, Args)]
+pub struct ProblemArgs {
+    /// For a problem: the device, `cpu` or `cuda:0` [default: the first NVIDIA GPU, else the processor].
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// For a problem: what its reference is timed as, of eager, compile and max-autotune (torch.compile's; slow the first
+    /// time) [default: eager].
+    #[arg(long, value_name = "LIST")]
+    pub baselines: Option<String>,
+    /// For a problem: the Python that has torch [default: python3].
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<String>,
+    /// For a problem: the highest rung of the ladder of profilers that is tried, `ncu`, `torch`, `static` or `none`
+    /// [default: ncu].
+    #[arg(long, value_name = "RUNG")]
+    pub profiler: Option<String>,
+    /// On an NVIDIA GPU: which metrics Nsight Compute is asked for and the Judge reads: `cudaforge24`, `hopper24`, `full`,
+    /// `none` or a set's file [default: cudaforge24].
+    #[arg(long, value_name = "NAME|FILE")]
+    pub metrics_set: Option<String>,
+}
+
+impl ProblemArgs {
+    /// Overrules the settings.
+    pub(crate) fn apply(&self, layers: &mut Layers) {
+        layers.flag("workshop.device", self.device.clone(), |config, device| config.workshop.device = device);
+        layers.flag("workshop.python", self.python.clone(), |config, python| config.workshop.python = python);
+        let baselines = self.baselines.clone();
+        layers.flag("workshop.baselines", baselines, |config, baselines| config.workshop.baselines = baselines);
+        let profiler = self.profiler.clone();
+        layers.flag("workshop.profiler", profiler, |config, profiler| config.workshop.profiler = profiler);
+        layers.flag("workshop.metrics", self.metrics_set.clone(), |config, set| config.workshop.metrics = set);
+    }
+}
+
+/// How to work on a task.
+#[derive(Debug, Args)]
+pub struct WayArgs {
+    /// How to work on a task: a policy's name (see `warpsmith policies`) or a file.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub policy: Option<String>,
+    /// How many candidates are written for a task.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rounds: Option<u32>,
+    /// Who chooses the shapes that candidates are tried on.
+    #[arg(long, value_enum)]
+    pub shapes: Option<ShapesArg>,
+    /// Who decides on the next step.
+    #[arg(long, value_enum)]
+    pub planner: Option<PlannerArg>,
+}
+
+impl WayArgs {
+    /// Overrules the settings.
+    pub(crate) fn apply(&self, layers: &mut Layers) {
+        layers.flag("run.policy", self.policy.clone(), |config, policy| config.run.policy = policy);
+        layers.flag("run.rounds", self.rounds, |config, rounds| config.run.rounds = rounds);
+        let shapes = self.shapes.map(|shapes| match shapes {
+            ShapesArg::Task => "task",
+            ShapesArg::Model => "model",
+        });
+        layers.flag("run.shapes", shapes, |config, shapes| shapes.clone_into(&mut config.run.shapes));
+        let planner = self.planner.map(|planner| match planner {
+            PlannerArg::Rule => "rule",
+            PlannerArg::Model => "model",
+        });
+        layers.flag("run.planner", planner, |config, planner| planner.clone_into(&mut config.run.planner));
+    }
+}
+
+/// How a timing is taken.
+#[derive(Debug, Args)]
+pub struct TimingArgs {
+    /// Calls before the first sample of a timing.
+    #[arg(long, value_name = "N")]
+    pub warmup: Option<u32>,
+    /// Samples of a timing.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub repetitions: Option<u32>,
+}
+
+impl TimingArgs {
+    /// Overrules the settings.
+    pub(crate) fn apply(&self, layers: &mut Layers) {
+        layers.flag("timing.warmup", self.warmup, |config, n| config.timing.warmup = n);
+        layers.flag("timing.repetitions", self.repetitions, |config, n| config.timing.repetitions = n);
+    }
+}
+
+/// How much at once.
+#[derive(Debug, Args)]
+pub struct WidthArgs {
+    /// Questions to the model under way at the same time.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub calls: Option<u32>,
+    /// Tasks under way at the same time [default: as many as keep the model and the devices busy].
+    #[arg(long, value_name = "N")]
+    pub at_once: Option<usize>,
+    /// Candidates under way at the same time on each device, from the build on [default: one a core, shared].
+    #[arg(long, value_name = "N")]
+    pub builds: Option<usize>,
+    /// The GPUs, 0,1 or all [default: all].
+    #[arg(long, value_name = "LIST")]
+    pub gpus: Option<String>,
+}
+
+impl WidthArgs {
+    /// Overrules the settings.
+    pub(crate) fn apply(&self, layers: &mut Layers) {
+        layers.flag("model.in_flight", self.calls, |config, calls| config.model.in_flight = calls as usize);
+        layers.flag("batch.at_once", self.at_once, |config, at_once| config.batch.at_once = at_once);
+        layers.flag("batch.builds", self.builds, |config, builds| config.batch.builds = builds);
+        layers.flag("batch.gpus", self.gpus.clone(), |config, gpus| config.batch.gpus = gpus);
+    }
+}
+
+/// When to end, whatever is left to do. What is under way is finished, and the best candidates are certified.
+#[derive(Debug, Args)]
+pub struct LimitArgs {
+    /// End when models have cost so many dollars.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub usd: Option<f64>,
+    /// End after so many tokens, prompts and replies.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub tokens: Option<u64>,
+    /// End after so many seconds of wall time.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub seconds: Option<f64>,
+    /// End when devices were held for so many seconds.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub gpu_seconds: Option<f64>,
+    /// The same for each task: dollars.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub task_usd: Option<f64>,
+    /// Tokens.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub task_tokens: Option<u64>,
+    /// Seconds of wall time.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub task_seconds: Option<f64>,
+    /// Seconds that devices are held.
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub task_gpu_seconds: Option<f64>,
+}
+
+impl LimitArgs {
+    /// Overrules the settings.
+    pub(crate) fn apply(&self, layers: &mut Layers) {
+        layers.flag("limits.usd", self.usd, |config, usd| config.limits.usd = usd);
+        layers.flag("limits.tokens", self.tokens, |config, tokens| config.limits.tokens = tokens);
+        layers.flag("limits.seconds", self.seconds, |config, seconds| config.limits.seconds = seconds);
+        layers.flag("limits.gpu_seconds", self.gpu_seconds, |config, seconds| config.limits.gpu_seconds = seconds);
+        layers.flag("limits.task_usd", self.task_usd, |config, usd| config.limits.task_usd = usd);
+        layers.flag("limits.task_tokens", self.task_tokens, |config, tokens| config.limits.task_tokens = tokens);
+        layers.flag("limits.task_seconds", self.task_seconds, |config, seconds| config.limits.task_seconds = seconds);
+        let seconds = self.task_gpu_seconds;
+        layers.flag("limits.task_gpu_seconds", seconds, |config, seconds| config.limits.task_gpu_seconds = seconds);
+    }
+}
+
+/// Which of the tasks.
+#[derive(Debug, Args)]
+pub struct ChoiceArgs {
+    /// Of these levels: 1,2 or 1-3.
+    #[arg(long, value_name = "LIST")]
+    pub level: Option<Numbers>,
+    /// With these numbers in their level: 1-10,23.
+    #[arg(long, value_name = "LIST")]
+    pub ids: Option<Numbers>,
+    /// Whose file or folder is named with this word; may be given again.
+    #[arg(long, value_name = "WORD")]
+    pub r#match: Vec<String>,
+    /// Whose file or folder is not named with this word; may be given again.
+    #[arg(long, value_name = "WORD")]
+    pub exclude: Vec<String>,
+    /// In this suite: smoke, level1 to level4, kb250, dstar, sound, or a file.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub suite: Option<String>,
+    /// The folder of KernelBench, where a suite is named in the place of one.
+    #[arg(long, value_name = "DIR")]
+    pub problems: Option<String>,
+    /// At most so many.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// One part of all, to share them among machines: 2/5 is the second of five.
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+}
+
+/// Who chooses the shapes.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ShapesArg {
+    /// The task's own.
+    Task,
+    /// A model is asked for ten, once.
+    Model,
+}
+
+/// Who decides on the next step.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum PlannerArg {
+    /// The policy's rule.
+    Rule,
+    /// A model proposes, the policy checks.
+    Model,
+}
