@@ -143,7 +143,7 @@ where
 {
     A::supervise_with(boss, make)
         .restart_policy(RestartPolicy::Permanent)
-        .restart_limit(RESTARTS, Duration::from_secs(60))
+        .restart_limit(RESTARTS, Duration::from_mins(1))
         .spawn()
         .await
 }

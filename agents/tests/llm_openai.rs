@@ -197,7 +197,7 @@ async fn an_address_that_is_none_is_refused_before_anything_is_sent() {
 async fn the_wait_that_the_endpoint_asks_for_is_kept() {
     for header in ["Retry-After: 0.02", "retry-after-ms: 20", "Retry-After: Wed, 21 Oct 2015 07:28:00 GMT"] {
         let endpoint = Endpoint::acting([Act::error(429, "rate_limit_exceeded", "").header(header), say("hi")]);
-        let first_wait = Duration::from_secs(3600);
+        let first_wait = Duration::from_hours(1);
         let llm = OpenAi::new(Options { first_wait, ..options(&endpoint.url()) }).unwrap();
         assert_eq!(llm.ask(call(Role::Coder)).await.unwrap().requests, 2, "{header}");
     }

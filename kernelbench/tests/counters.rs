@@ -66,7 +66,7 @@ fn under(workshop: &Torch, tool: &str) -> Vec<i32> {
 
 fn wait_for(what: impl Fn() -> bool) -> bool {
     let start = Instant::now();
-    while !what() && start.elapsed() < Duration::from_secs(60) {
+    while !what() && start.elapsed() < Duration::from_mins(1) {
         std::thread::sleep(Duration::from_millis(20));
     }
     what()

@@ -303,7 +303,7 @@ fn load(object: &Path) -> Result<(libloading::Library, Call), String> {
 }
 
 /// How long a process under a profiler waits to be told what to call.
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Makes a context, waits until the folder says what to call, and calls it with a profiler looking at the last call. Each
 /// array has an allocation of its own, so that a sanitizer knows where it ends.

@@ -33,7 +33,7 @@ use std::{
 };
 
 /// What a profile may take.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 /// How long it is waited for a profiler to be ready, before something is timed.
 const SETTLE: Duration = Duration::from_secs(8);
 /// What a profiler may print, in bytes.

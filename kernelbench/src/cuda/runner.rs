@@ -31,7 +31,7 @@ use std::{
 };
 
 /// How long a process may take to make its context.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 /// How long loading may take, constructors included, and small requests.
 const LOADING: Duration = Duration::from_secs(20);
 /// Variables of ours that a child keeps: which GPU, and where libraries are.

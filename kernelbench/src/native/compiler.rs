@@ -28,7 +28,7 @@ use std::{
 };
 
 /// How long one compilation may take.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 /// What one file of it may hold, in bytes.
 const LARGEST_FILE: u64 = 256 << 20;
 /// Its address space, in bytes.

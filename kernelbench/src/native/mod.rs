@@ -52,7 +52,7 @@ use trouble::{Attempt, outcome};
 use worker::{Launch, Worker};
 
 /// How long a profile may take.
-const PROFILING: Duration = Duration::from_secs(60);
+const PROFILING: Duration = Duration::from_mins(1);
 
 /// How a native workshop is set up.
 #[derive(Clone, Debug)]

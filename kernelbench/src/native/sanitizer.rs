@@ -29,7 +29,7 @@ use std::{
 };
 
 /// How long one run may take.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 /// What a case's arrays may take, in bytes: instrumented code is slow.
 pub(crate) const LARGEST_CASE: u64 = 64 << 20;
 

@@ -18,7 +18,7 @@ use rand::{Rng, rngs::StdRng};
 use std::{path::Path, time::Duration};
 
 /// The reference's own deadline.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Contents of all inputs of a case.
 pub(crate) struct Draw(Vec<Vec<u8>>);

@@ -22,7 +22,7 @@ use serde_json::json;
 use std::{fs, path::PathBuf, time::Duration};
 
 /// How long torch may compile.
-const COMPILING: Duration = Duration::from_secs(900);
+const COMPILING: Duration = Duration::from_mins(15);
 
 /// A way of `torch.compile`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

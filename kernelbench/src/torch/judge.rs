@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::{os::fd::OwnedFd, time::Duration};
 
 /// How long the judge may take for one thing.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Asks the judge; what breaks there is no candidate's doing.
 pub(crate) fn ask(judge: &mut Peer, message: Value) -> Attempt<Value> {

@@ -78,7 +78,7 @@ impl Options {
             cache: None,
             spares: if on_cpu { 1 } else { 2 },
             headers: Headers::Slim,
-            build_deadline: Duration::from_secs(300),
+            build_deadline: Duration::from_mins(5),
             deadline_floor: Duration::from_secs(5),
             profiler: Profiler::default(),
             metrics: Some(MetricSet::cudaforge24()),

@@ -48,7 +48,7 @@ use std::{
 pub(crate) type Ready = Result<Waiting, String>;
 
 /// How long it is remembered that the counters could not be read.
-const REMEMBERED: Duration = Duration::from_secs(120);
+const REMEMBERED: Duration = Duration::from_mins(2);
 
 /// The highest rung of the ladder that is tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

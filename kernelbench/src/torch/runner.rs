@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::{os::fd::OwnedFd, path::Path, time::Duration};
 
 /// How long a constructor may take, and small requests.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// Lines of a build's log that are kept.
 const LOG_LINES: usize = 150;
 

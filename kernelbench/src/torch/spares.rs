@@ -23,7 +23,7 @@ use std::{
 };
 
 /// How long a process may take to import torch and find its device, and to stand still meanwhile.
-const START: Duration = Duration::from_secs(300);
+const START: Duration = Duration::from_mins(5);
 /// How often it is looked whether a process stands still.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long a process that was stopped may take to stand still: a driver finishes its call first.

@@ -19,7 +19,7 @@ pub(super) const MOST: usize = 12;
 /// Launches that are read in a process that knows which kernels dominate.
 const OF_THESE: usize = 24;
 /// What a profile may take.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 /// How long it is waited until nobody else reads counters.
 const PATIENCE: Duration = Duration::from_secs(2);
 

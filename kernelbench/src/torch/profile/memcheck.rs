@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
 
 /// What it may take: the tool slows a kernel down up to a hundredfold.
-const DEADLINE: Duration = Duration::from_secs(60);
-const START: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
+const START: Duration = Duration::from_mins(1);
 /// What begins a line of the tool's.
 const MARK: &str = "========= ";
 /// What its lines begin with that tell a finding.

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 /// What it may take.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A row of `tracing.py`.
 #[derive(Deserialize)]
