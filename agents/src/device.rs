@@ -3,8 +3,8 @@
 use crate::lease::{Clock, Lease, Leased};
 use kameo::prelude::*;
 use kernelbench::{
-    Baseline, Built, Candidate, CandidateId, Certificate, Evaluation, Failure, Fault, Hash, Suite, Task, TimingPlan,
-    Verified, Workshop,
+    Baseline, Built, CandidateId, Certificate, Evaluation, Failure, Fault, Hash, Suite, Task, TimingPlan, Verified,
+    Workshop,
 };
 use metrics::Profile;
 use std::{collections::HashMap, sync::Arc};
@@ -47,13 +47,12 @@ pub struct PrepareReference {
     pub plan: TimingPlan,
 }
 
-/// Examine a candidate anew, from its source alone.
-#[derive(Clone, Debug)]
-pub struct CertifyCandidate {
+/// Examine a candidate that was built anew from its source alone.
+pub struct CertifyCandidate<W: Workshop> {
     /// For which task.
     pub task: Arc<Task>,
-    /// Which.
-    pub candidate: Candidate,
+    /// What was built.
+    pub rebuilt: W::Rebuilt,
     /// How.
     pub plan: TimingPlan,
 }
@@ -140,12 +139,12 @@ impl<W: Workshop> Message<PrepareReference> for Device<W> {
     }
 }
 
-impl<W: Workshop> Message<CertifyCandidate> for Device<W> {
+impl<W: Workshop> Message<CertifyCandidate<W>> for Device<W> {
     type Reply = Result<Leased<Certificate>, Fault>;
 
-    async fn handle(&mut self, job: CertifyCandidate, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
+    async fn handle(&mut self, job: CertifyCandidate<W>, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
         let from_us = self.clock.now_us();
-        let certificate = self.workshop.certify(&job.task, &job.candidate, &job.plan).await?;
+        let certificate = self.workshop.certify(&job.task, job.rebuilt, &job.plan).await?;
         Ok(self.leased(from_us, certificate))
     }
 }

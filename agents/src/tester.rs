@@ -155,10 +155,15 @@ impl<W: Workshop> Message<Certify> for Tester<W> {
     type Reply = DelegatedReply<Result<Worked<Certificate>, Fault>>;
 
     async fn handle(&mut self, ask: Certify, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        let device = self.device.clone();
+        let (workshop, device, builds) = (self.workshop.clone(), self.device.clone(), self.builds.clone());
         let Certify { task, candidate, plan } = ask;
         ctx.spawn(async move {
-            device.ask(CertifyCandidate { task, candidate, plan }).await.map(Worked::from).map_err(fault)
+            let _turn = builds.acquire().await;
+            let began = Instant::now();
+            let rebuilt = workshop.rebuild(&task, &candidate).await?;
+            let build_ms = Some(began.elapsed().as_millis() as u64);
+            let leased = device.ask(CertifyCandidate { task, rebuilt, plan }).await.map_err(fault)?;
+            Ok(Worked { build_ms, ..leased.into() })
         })
     }
 }

@@ -147,6 +147,8 @@ struct Panicking {
 }
 
 impl Workshop for Panicking {
+    type Rebuilt = <Simulated as Workshop>::Rebuilt;
+
     fn machine(&self) -> &Machine {
         self.inner.machine()
     }
@@ -173,8 +175,12 @@ impl Workshop for Panicking {
     async fn profile(&self, task: &Task, verified: &Verified, suite: &Suite) -> Result<Profile, Fault> {
         self.inner.profile(task, verified, suite).await
     }
-    async fn certify(&self, task: &Task, candidate: &Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {
-        self.inner.certify(task, candidate, plan).await
+    async fn rebuild(&self, task: &Task, candidate: &Candidate) -> Result<Self::Rebuilt, Fault> {
+        self.inner.rebuild(task, candidate).await
+    }
+
+    async fn certify(&self, task: &Task, rebuilt: Self::Rebuilt, plan: &TimingPlan) -> Result<Certificate, Fault> {
+        self.inner.certify(task, rebuilt, plan).await
     }
 }
 

@@ -35,6 +35,8 @@ impl Absent {
 }
 
 impl Workshop for Absent {
+    type Rebuilt = std::convert::Infallible;
+
     fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -63,7 +65,11 @@ impl Workshop for Absent {
         Err(Self::fault())
     }
 
-    async fn certify(&self, _: &Task, _: &Candidate, _: &TimingPlan) -> Result<Certificate, Fault> {
+    async fn rebuild(&self, _: &Task, _: &Candidate) -> Result<Self::Rebuilt, Fault> {
         Err(Self::fault())
+    }
+
+    async fn certify(&self, _: &Task, none: Self::Rebuilt, _: &TimingPlan) -> Result<Certificate, Fault> {
+        match none {}
     }
 }

@@ -67,6 +67,8 @@ impl Recorded {
 }
 
 impl Workshop for Recorded {
+    type Rebuilt = CandidateId;
+
     fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -119,8 +121,12 @@ impl Workshop for Recorded {
         take(&self.profiles, &verified.candidate().id()).ok_or_else(|| missing("no profile"))
     }
 
-    async fn certify(&self, _: &Task, candidate: &Candidate, _: &TimingPlan) -> Result<Certificate, Fault> {
-        take(&self.certificates, &candidate.id()).ok_or_else(|| missing("no certificate"))
+    async fn rebuild(&self, _: &Task, candidate: &Candidate) -> Result<CandidateId, Fault> {
+        Ok(candidate.id())
+    }
+
+    async fn certify(&self, _: &Task, rebuilt: CandidateId, _: &TimingPlan) -> Result<Certificate, Fault> {
+        take(&self.certificates, &rebuilt).ok_or_else(|| missing("no certificate"))
     }
 }
 

@@ -73,6 +73,8 @@ impl Simulated {
 }
 
 impl Workshop for Simulated {
+    type Rebuilt = Candidate;
+
     fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -128,9 +130,14 @@ impl Workshop for Simulated {
         Ok(survey::survey(case, &verified.candidate().id(), directive.us))
     }
 
-    async fn certify(&self, task: &Task, candidate: &Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {
+    async fn rebuild(&self, _: &Task, candidate: &Candidate) -> Result<Candidate, Fault> {
+        self.building.during(Directive::of(candidate).build).await;
+        Ok(candidate.clone())
+    }
+
+    async fn certify(&self, task: &Task, candidate: Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {
+        let candidate = &candidate;
         let directive = Directive::of(candidate);
-        self.building.during(directive.build).await;
         self.running.during(directive.run).await;
         let suite = Suite::of_task(task);
         let last = task.final_cases.last().or(task.cases.last()).map_or("", |case| &case.name);

@@ -76,6 +76,9 @@ impl Variant {
 ///
 /// Every method's outer error is a [`Fault`]: the machine's doing. Deadlines are the workshop's own.
 pub trait Workshop: Send + Sync + 'static {
+    /// A candidate that was built anew, from its text alone, to be certified; or the failure to, which its certificate says.
+    type Rebuilt: Send + 'static;
+
     /// The machine that candidates run on.
     fn machine(&self) -> &Machine;
 
@@ -125,11 +128,14 @@ pub trait Workshop: Send + Sync + 'static {
         async { Ok(Err("no profiler of this workshop reads everything: only kernels in CUDA are surveyed".to_owned())) }
     }
 
-    /// Rebuilds, checks and times a candidate anew, on the task's own cases and its final ones.
+    /// Builds a candidate from its text alone, by the stock toolchain, in an empty folder. Needs no lease.
+    fn rebuild(&self, task: &Task, candidate: &Candidate) -> impl Future<Output = Result<Self::Rebuilt, Fault>> + Send;
+
+    /// Checks and times what was built anew, on the task's own cases and its final ones.
     fn certify(
         &self,
         task: &Task,
-        candidate: &Candidate,
+        rebuilt: Self::Rebuilt,
         plan: &TimingPlan,
     ) -> impl Future<Output = Result<Certificate, Fault>> + Send;
 }

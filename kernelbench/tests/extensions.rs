@@ -61,7 +61,10 @@ fn what_is_certified_is_torchs_own_build() {
     let (task, source) = (problem("1_Softplus"), candidate("softplus_two_faced.py"));
     evaluate(&workshop, &task, &source).unwrap().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let certificate = runtime.block_on(workshop.certify(&task, &Candidate::new(source), &PLAN)).unwrap();
+    let certificate = runtime.block_on(async {
+        let rebuilt = workshop.rebuild(&task, &Candidate::new(source)).await.unwrap();
+        workshop.certify(&task, rebuilt, &PLAN).await.unwrap()
+    });
     match certificate.verdict {
         CertificateVerdict::Refused(Failure::Mismatch { .. }) => {}
         CertificateVerdict::Refused(Failure::Build { log }) => {

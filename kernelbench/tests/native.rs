@@ -456,7 +456,11 @@ fn a_verified_candidate_is_profiled_as_deep_as_this_machine_allows() {
 
 fn certify(source: &str) -> Certificate {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(workshop().certify(&task(), &Candidate::new(source), &PLAN)).unwrap()
+    runtime.block_on(async {
+        let (workshop, task) = (workshop(), task());
+        let rebuilt = workshop.rebuild(&task, &Candidate::new(source)).await.unwrap();
+        workshop.certify(&task, rebuilt, &PLAN).await.unwrap()
+    })
 }
 
 #[test]

@@ -168,7 +168,8 @@ impl<W: Workshop> Bench<'_, W> {
                 seconds.note("profile");
             }
             if arguments.certify {
-                found.certificate = Some(workshop.certify(task, &candidate, plan).await?);
+                let rebuilt = workshop.rebuild(task, &candidate).await?;
+                found.certificate = Some(workshop.certify(task, rebuilt, plan).await?);
                 seconds.note("certify");
             }
         }

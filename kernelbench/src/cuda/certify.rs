@@ -13,10 +13,10 @@ use super::{
     time::{self, Around},
 };
 use crate::{
-    candidate::Candidate,
+    candidate::{Candidate, CandidateId},
     certificate::{Certificate, Checked, Verdict},
     evaluation::Timed,
-    failure::Fault,
+    failure::{Failure, Fault},
     native::{
         compiler::private_folder,
         trial::{self, trusted},
@@ -26,7 +26,8 @@ use crate::{
     task::{Case, Task},
     workshop::TimingPlan,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
 /// What this workshop cannot exclude on any machine.
 const NOT_EXCLUDED: [(&str, &str); 5] = [
@@ -43,41 +44,63 @@ const NOT_EXCLUDED: [(&str, &str); 5] = [
     ("another machine's times", "one process on this GPU was measured, with the data out of the cache"),
 ];
 
-pub(super) fn certify(
-    inner: &Inner,
-    task: &Task,
-    candidate: &Candidate,
-    plan: &TimingPlan,
-) -> Result<Certificate, Fault> {
+/// Both sides, built anew.
+pub struct Rebuilt {
+    candidate: CandidateId,
+    objects: Result<Objects, Failure>,
+}
+
+/// The shared objects, and the folders that they lie in.
+struct Objects {
+    reference: PathBuf,
+    candidate: PathBuf,
+    _folders: [TempDir; 2],
+}
+
+/// Builds both sides from their texts alone, in empty folders and without the cache of builds.
+pub(super) fn rebuild(inner: &Inner, task: &Task, candidate: &Candidate) -> Result<Rebuilt, Fault> {
+    Ok(Rebuilt { candidate: candidate.id(), objects: outcome(objects(inner, task, candidate))? })
+}
+
+fn objects(inner: &Inner, task: &Task, candidate: &Candidate) -> Attempt<Objects> {
+    let place = std::env::temp_dir();
+    let folders = [private_folder(&place)?, private_folder(&place)?];
+    let context = context(task);
+    let reference = inner.nvcc.compile(context, &context.reference, folders[0].path());
+    let reference = trusted(reference, "while it was built")?;
+    let candidate = inner.nvcc.compile(context, candidate.source(), folders[1].path())?;
+    Ok(Objects { reference, candidate, _folders: folders })
+}
+
+pub(super) fn certify(inner: &Inner, task: &Task, rebuilt: Rebuilt, plan: &TimingPlan) -> Result<Certificate, Fault> {
     let mut checked = vec![];
-    let verdict = match outcome(examine(inner, task, candidate, plan, &mut checked))? {
+    let verdict = match rebuilt.objects.map_or_else(
+        |failure| Ok(Err(failure)),
+        |objects| outcome(examine(inner, task, &objects, plan, &mut checked)),
+    )? {
         Ok(timed) => Verdict::Certified(timed),
         Err(failure) => Verdict::Refused(failure),
     };
     let build = inner.nvcc.command_line(context(task))?;
-    Ok(Certificate { candidate: candidate.id(), verdict, checked, build, machine: inner.machine.name.clone() })
+    Ok(Certificate { candidate: rebuilt.candidate, verdict, checked, build, machine: inner.machine.name.clone() })
 }
 
 fn examine(
     inner: &Inner,
     task: &Task,
-    candidate: &Candidate,
+    objects: &Objects,
     plan: &TimingPlan,
     checked: &mut Vec<Checked>,
 ) -> Attempt<Timed> {
-    let place = std::env::temp_dir();
-    let (ours, theirs) = (private_folder(&place)?, private_folder(&place)?);
     let context = context(task);
-    let reference = trusted(inner.nvcc.compile(context, &context.reference, ours.path()), "while it was built")?;
-    let object = inner.nvcc.compile(context, candidate.source(), theirs.path())?;
     checked.push(Checked::done("rebuilt from its source alone", "in an empty folder, without the cache of builds"));
     let mut bench = inner.bench();
     bench.reference = None;
     inner.spare.settle();
     let mut one = inner.launcher.start(bench.judge.handle(Side::Reference).map_err(broken)?)?;
-    trusted(one.load(&reference), "while it was loaded")?;
+    trusted(one.load(&objects.reference), "while it was loaded")?;
     let mut two = inner.launcher.start(bench.judge.handle(Side::Candidate).map_err(broken)?)?;
-    two.load(&object)?;
+    two.load(&objects.candidate)?;
     let mut pair = Pair {
         judge: &bench.judge,
         reference: &mut one,
@@ -110,7 +133,7 @@ fn examine(
     checked.push(Checked::undisturbed(inner.gpu.is_some(), &disturbed));
     checked.extend(two.peer.layers.iter().map(Checked::layer));
     drop((one, two));
-    sanitize(inner, &bench, task, &object, checked)?;
+    sanitize(inner, &bench, task, &objects.candidate, checked)?;
     checked.extend(NOT_EXCLUDED.map(|(what, why)| Checked::not_done(what, why)));
     Ok(timed)
 }

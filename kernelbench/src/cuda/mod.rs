@@ -195,6 +195,8 @@ fn context(task: &Task) -> &KernelContext {
 }
 
 impl Workshop for Cuda {
+    type Rebuilt = certify::Rebuilt;
+
     fn machine(&self) -> &Machine {
         &self.0.machine
     }
@@ -233,8 +235,13 @@ impl Workshop for Cuda {
         self.off_the_runtime(move |inner| inner.survey(&task, &verified, &suite)).await?
     }
 
-    async fn certify(&self, task: &Task, candidate: &Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {
-        let (task, candidate, plan) = (task.clone(), candidate.clone(), *plan);
-        self.off_the_runtime(move |inner| certify::certify(inner, &task, &candidate, &plan)).await?
+    async fn rebuild(&self, task: &Task, candidate: &Candidate) -> Result<certify::Rebuilt, Fault> {
+        let (task, candidate) = (task.clone(), candidate.clone());
+        self.off_the_runtime(move |inner| certify::rebuild(inner, &task, &candidate)).await?
+    }
+
+    async fn certify(&self, task: &Task, rebuilt: certify::Rebuilt, plan: &TimingPlan) -> Result<Certificate, Fault> {
+        let (task, plan) = (task.clone(), *plan);
+        self.off_the_runtime(move |inner| certify::certify(inner, &task, rebuilt, &plan)).await?
     }
 }

@@ -13,21 +13,55 @@ use crate::{
     candidate::Candidate,
     certificate::{Certificate, Checked, Verdict},
     evaluation::Timed,
-    failure::Fault,
+    failure::{Failure, Fault},
     suite::Suite,
     task::{Case, Task},
     workshop::TimingPlan,
 };
+use std::path::PathBuf;
+use tempfile::TempDir;
 
-/// Rebuilds, checks, times and sanitizes one candidate.
+/// Both sides, built anew.
+pub struct Rebuilt {
+    candidate: Candidate,
+    objects: Result<Objects, Failure>,
+}
+
+/// The shared objects, and the folders that they lie in.
+struct Objects {
+    reference: PathBuf,
+    candidate: PathBuf,
+    _folders: [TempDir; 2],
+}
+
+/// Builds both sides from their texts alone, in empty folders and without the cache of builds.
+pub(crate) fn rebuild(workshop: &Inner, task: &Task, candidate: &Candidate) -> Result<Rebuilt, Fault> {
+    Ok(Rebuilt { candidate: candidate.clone(), objects: outcome(objects(workshop, task, candidate))? })
+}
+
+fn objects(workshop: &Inner, task: &Task, candidate: &Candidate) -> Attempt<Objects> {
+    let place = std::env::temp_dir();
+    let folders = [compiler::private_folder(&place)?, compiler::private_folder(&place)?];
+    let context = context(task);
+    let reference = workshop.compiler.build_anew(context, &context.reference, folders[0].path());
+    let reference = trial::trusted(reference, "while it was built")?;
+    let candidate = workshop.compiler.build_anew(context, candidate.source(), folders[1].path())?;
+    Ok(Objects { reference, candidate, _folders: folders })
+}
+
+/// Checks, times and sanitizes what was built anew.
 pub(crate) fn certify(
     workshop: &Inner,
     task: &Task,
-    candidate: &Candidate,
+    rebuilt: Rebuilt,
     plan: &TimingPlan,
 ) -> Result<Certificate, Fault> {
+    let Rebuilt { candidate, objects } = rebuilt;
     let mut checked = vec![];
-    let verdict = match outcome(examine(workshop, task, candidate, plan, &mut checked))? {
+    let verdict = match objects.map_or_else(
+        |failure| Ok(Err(failure)),
+        |objects| outcome(examine(workshop, task, (&candidate, &objects), plan, &mut checked)),
+    )? {
         Ok(timed) => Verdict::Certified(timed),
         Err(failure) => Verdict::Refused(failure),
     };
@@ -43,20 +77,12 @@ pub(crate) fn certify(
 fn examine(
     workshop: &Inner,
     task: &Task,
-    candidate: &Candidate,
+    (candidate, objects): (&Candidate, &Objects),
     plan: &TimingPlan,
     checked: &mut Vec<Checked>,
 ) -> Attempt<Timed> {
-    let place = std::env::temp_dir();
-    let folders =
-        [compiler::private_folder(&place)?, compiler::private_folder(&place)?, compiler::private_folder(&place)?];
-    let reference = trial::trusted(
-        workshop.compiler.build_anew(context(task), &context(task).reference, folders[0].path()),
-        "while it was built",
-    )?;
     checked.push(Checked::done("rebuilt from its source alone", "in an empty folder, without the cache of builds"));
-    let object = workshop.compiler.build_anew(context(task), candidate.source(), folders[1].path())?;
-    let bench = workshop.bench(task, [&reference, &object]);
+    let bench = workshop.bench(task, [&objects.reference, &objects.candidate]);
     let mut rng = workshop.rng(Purpose::Certify);
 
     let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
@@ -82,7 +108,7 @@ fn examine(
         done: floor,
         how: if floor { "the best bandwidth measured here" } else { "no bandwidth was measured here" }.to_owned(),
     });
-    sanitize(workshop, task, candidate, &folders[2], checked)?;
+    sanitize(workshop, task, candidate, checked)?;
     checked.extend(NOT_EXCLUDED.map(|(what, why)| Checked::not_done(what, why)));
     Ok(timed)
 }
@@ -96,14 +122,9 @@ const NOT_EXCLUDED: [(&str, &str); 2] = [
     ("another machine's times", "one core of this one was measured, alone"),
 ];
 
-fn sanitize(
-    workshop: &Inner,
-    task: &Task,
-    candidate: &Candidate,
-    folder: &tempfile::TempDir,
-    checked: &mut Vec<Checked>,
-) -> Attempt<()> {
+fn sanitize(workshop: &Inner, task: &Task, candidate: &Candidate, checked: &mut Vec<Checked>) -> Attempt<()> {
     const WHAT: &str = "address and undefined-behaviour sanitizer";
+    let folder = compiler::private_folder(&std::env::temp_dir())?;
     let built =
         Sanitized::build(&workshop.compiler, &workshop.launch, context(task), candidate.source(), folder.path())?;
     let sanitized = match built {

@@ -4,13 +4,14 @@
 //! could not be looked at stands in the certificate too.
 
 use super::{
-    CASE, Inner, Parked, check, headers::Headers, open::OPEN, profile, session::Session, steps::problem, time,
+    CASE, Inner, Parked, check, headers::Headers, open::OPEN, profile, runner::Runner, session::Session,
+    steps::problem, time,
 };
 use crate::{
-    candidate::Candidate,
+    candidate::{Candidate, CandidateId},
     certificate::{Certificate, Checked, Verdict},
     evaluation::Timed,
-    failure::Fault,
+    failure::{Failure, Fault},
     native::trouble::{Attempt, outcome},
     task::Task,
     workshop::TimingPlan,
@@ -24,35 +25,42 @@ const NOT_LOOKED_AT: [(&str, &str); 3] = [
     ("another machine's times", "one process on this device was measured; it differs from process to process"),
 ];
 
-pub(super) fn certify(
-    inner: &Inner,
-    task: &Task,
-    candidate: &Candidate,
-    plan: &TimingPlan,
-) -> Result<Certificate, Fault> {
+/// A candidate in a process of its own that loaded it and built it, from its text alone, with torch's own headers.
+pub struct Rebuilt {
+    candidate: CandidateId,
+    runner: Result<Runner, Failure>,
+}
+
+pub(super) fn rebuild(inner: &Inner, candidate: &Candidate) -> Result<Rebuilt, Fault> {
+    Ok(Rebuilt { candidate: candidate.id(), runner: outcome(inner.load_with(candidate, Headers::Stock))? })
+}
+
+pub(super) fn certify(inner: &Inner, task: &Task, rebuilt: Rebuilt, plan: &TimingPlan) -> Result<Certificate, Fault> {
+    let Rebuilt { candidate, runner } = rebuilt;
+    // The loop is over: what it kept open makes room.
+    drop(inner.built().remove(&candidate));
     let mut checked = vec![];
-    let verdict = match outcome(examine(inner, task, candidate, plan, &mut checked))? {
+    let verdict = match runner.map_or_else(
+        |failure| Ok(Err(failure)),
+        |runner| outcome(examine(inner, task, Parked::new(runner), plan, &mut checked)),
+    )? {
         Ok(timed) => Verdict::Certified(timed),
         Err(failure) => Verdict::Refused(failure),
     };
     let build = inner.described();
-    Ok(Certificate { candidate: candidate.id(), verdict, checked, build, machine: inner.machine.name.clone() })
+    Ok(Certificate { candidate, verdict, checked, build, machine: inner.machine.name.clone() })
 }
 
 fn examine(
     inner: &Inner,
     task: &Task,
-    candidate: &Candidate,
+    mut parked: Parked,
     plan: &TimingPlan,
     checked: &mut Vec<Checked>,
 ) -> Attempt<Timed> {
-    // The loop is over: what it kept open makes room.
     inner.close(task)?;
-    drop(inner.built().remove(&candidate.id()));
     let mut session = inner.open(problem(task)?)?;
     session.audit(&task.tolerance, &mut inner.rng())?;
-    let runner = inner.load_with(candidate, Headers::Stock)?;
-    let mut parked = Parked::new(runner);
     checked.push(Checked::done(
         "rebuilt from its source alone",
         "in an empty folder, by new processes, with torch's own headers",

@@ -259,6 +259,8 @@ pub(crate) fn launch(json: &str) -> ! {
 }
 
 impl Workshop for Torch {
+    type Rebuilt = certify::Rebuilt;
+
     fn machine(&self) -> &Machine {
         &self.0.machine
     }
@@ -296,8 +298,13 @@ impl Workshop for Torch {
         self.off_the_runtime(move |inner| inner.profile(&task, &verified)).await?
     }
 
-    async fn certify(&self, task: &Task, candidate: &Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {
-        let (task, candidate, plan) = (task.clone(), candidate.clone(), *plan);
-        self.off_the_runtime(move |inner| certify::certify(inner, &task, &candidate, &plan)).await?
+    async fn rebuild(&self, _: &Task, candidate: &Candidate) -> Result<certify::Rebuilt, Fault> {
+        let candidate = candidate.clone();
+        self.off_the_runtime(move |inner| certify::rebuild(inner, &candidate)).await?
+    }
+
+    async fn certify(&self, task: &Task, rebuilt: certify::Rebuilt, plan: &TimingPlan) -> Result<Certificate, Fault> {
+        let (task, plan) = (task.clone(), *plan);
+        self.off_the_runtime(move |inner| certify::certify(inner, &task, rebuilt, &plan)).await?
     }
 }
