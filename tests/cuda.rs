@@ -128,6 +128,49 @@ fn another_entry_is_no_answer() {
     assert!(told.unwrap().ended(1).out.contains("\"kind\": \"interface\""));
 }
 
+/// The task with its entry in a binding, and a header that the binding and candidates include; and what comes of a
+/// candidate of this text.
+fn bound(candidate: &str) -> (Told, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir_all(at("task/include/deep")).unwrap();
+    let own = "reference = \"reference.cu\"\nbinding = \"binding.cu\"\ninclude = \"include\"";
+    let text = fs::read_to_string(Path::new(&task()).join("task.toml")).unwrap();
+    let text = text.replace("reference = \"reference.cu\"", own) + ORIGIN;
+    fs::write(at("task/task.toml"), text).unwrap();
+    fs::write(at("task/include/deep/view.h"), "#pragma once\nstruct View { float *data; int64_t size; };\n").unwrap();
+    fs::write(at("task/reference.cu"), OFFERS).unwrap();
+    let entry = "extern \"C\" void twice(float *y, const float *x, int64_t n, cudaStream_t)";
+    fs::write(at("task/binding.cu"), format!("{entry} {{ Twice::run({{y, n}}, x); }}\n")).unwrap();
+    fs::write(at("candidate.cu"), candidate).unwrap();
+    let [task, candidate] = ["task", "candidate.cu"].map(|name| at(name).display().to_string());
+    let arguments = ["evaluate", &task, &candidate, "--warmup", "1", "--repetitions", "3", "--json"];
+    let told = warpsmith(&arguments).output().map(Told::of).unwrap();
+    let found = serde_json::from_str(&told.out).unwrap_or_else(|_| panic!("{told:?}"));
+    (told, found)
+}
+
+const ORIGIN: &str = "[origin]\nframework = \"sglang\"\nversion = \"1\"\noperator = \"twice\"\nlevel = \"J\"\n\
+                      file = \"twice.cuh\"\nsha256 = \"0\"\ndtype = \"f32\"\n";
+const OFFERS: &str = "#include <deep/view.h>\nstruct Twice {\n    static void run(View y, const float *x) {\n        \
+                      for (int64_t i = 0; i < y.size; ++i) y.data[i] = 2 * x[i];\n    }\n};\n";
+
+#[test]
+fn a_binding_defines_the_entry_with_what_the_candidate_offers() {
+    let (told, found) = bound(&OFFERS.replace("2 * x[i]", "x[i] + x[i]"));
+    assert_eq!(told.code, Some(0), "{found}");
+    assert!(found["evaluation"]["passed"].is_object(), "{found}");
+    for (candidate, kind) in [
+        (OFFERS.replace("struct Twice", "struct Thrice"), "interface"),
+        (OFFERS.replace("2 * x[i];", "2 * x[i]"), "build"),
+        (OFFERS.replace("deep/view.h", "deep/other.h"), "build"),
+        (OFFERS.replace("2 * x", "3 * x"), "mismatch"),
+    ] {
+        let (told, found) = bound(&candidate);
+        assert_eq!((told.code, &found["evaluation"]["failed"]["kind"]), (Some(1), &kind.into()), "{found}");
+    }
+}
+
 #[test]
 fn a_launcher_that_starts_processes_or_opens_connections_is_stopped() {
     for (before, body, what) in [

@@ -14,12 +14,20 @@ pub(crate) const CUDA_DEFAULT: [&str; 1] = ["-O3"];
 
 /// What is allowed in CUDA, for people.
 pub(crate) const CUDA_EXPECTED: &str = "expected flags of nvcc that steer optimization or macros: -O…, -D…, -U…, --use_fast_math, --maxrregcount=…, \
-     --fmad=…, --ftz=…, --prec-div=…, --prec-sqrt=…, --extended-lambda, --expt-relaxed-constexpr or -lineinfo (the \
-     workshop sets -std and -arch)";
+     --fmad=…, --ftz=…, --prec-div=…, --prec-sqrt=…, --extended-lambda, --expt-extended-lambda, \
+     --expt-relaxed-constexpr, -lineinfo or -std=c++20 (the workshop sets -arch, and -std=c++17 where no other is given)";
 
 const CUDA_ALLOWED: [&str; 8] =
     ["-O", "-D", "-U", "--maxrregcount=", "--fmad=", "--ftz=", "--prec-div=", "--prec-sqrt="];
-const CUDA_WORDS: [&str; 4] = ["--use_fast_math", "--extended-lambda", "--expt-relaxed-constexpr", "-lineinfo"];
+const CUDA_WORDS: [&str; 7] = [
+    "--use_fast_math",
+    "--extended-lambda",
+    "--expt-extended-lambda",
+    "--expt-relaxed-constexpr",
+    "-lineinfo",
+    "-std=c++17",
+    "-std=c++20",
+];
 
 const ALLOWED: [&str; 7] = ["-O", "-m", "-f", "-W", "-g", "-D", "-U"];
 
@@ -92,10 +100,19 @@ mod tests {
 
     #[test]
     fn nor_can_a_task_in_cuda() {
-        for flag in ["-Xcompiler=-fplugin=x.so", "-ccbin=x", "--dryrun", "-O3,-x", "-I.", "-odir", "--options-file=x"] {
+        for flag in [
+            "-Xcompiler=-fplugin=x.so",
+            "-ccbin=x",
+            "--dryrun",
+            "-O3,-x",
+            "-I.",
+            "-odir",
+            "--options-file=x",
+            "-std=c++20 -x",
+        ] {
             assert!(!is_harmless_in_cuda(flag), "{flag}");
         }
-        for flag in ["-O3", "--use_fast_math", "--maxrregcount=64", "-DN=4", "--fmad=false"] {
+        for flag in ["-O3", "--use_fast_math", "--maxrregcount=64", "-DN=4", "--fmad=false", "-std=c++20"] {
             assert!(is_harmless_in_cuda(flag), "{flag}");
         }
     }

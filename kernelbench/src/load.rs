@@ -8,11 +8,13 @@ mod cases;
 mod error;
 mod family;
 mod file;
+mod include;
 mod problem;
 mod reference;
 
 pub use error::TaskError;
 pub use family::family;
+pub(crate) use include::stays;
 pub use problem::problem;
 
 use crate::{
@@ -80,10 +82,22 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
     let (cases, final_cases) = cases::check(document, &file, &arguments)?;
     let timed = cases::timed(document, file.timing.as_ref(), &cases)?;
     let tolerance = tolerance(document, &file.tolerance)?;
+    let language = *file.language.get_ref();
+    let entry = file.entry.get_ref();
+    let binding = binding(document, file.binding.as_ref(), language, entry)?;
     let context = KernelContext {
-        language: *file.language.get_ref(),
-        flags: flags(document, file.flags.as_deref(), *file.language.get_ref())?,
-        reference: reference::beside(document, &file.reference, file.entry.get_ref())?,
+        language,
+        flags: flags(document, file.flags.as_deref(), language)?,
+        reference: match &binding {
+            Some(_) => reference::text(document, &file.reference)?,
+            None => reference::beside(document, &file.reference, entry)?,
+        },
+        include: file
+            .include
+            .as_ref()
+            .map_or(Ok(BTreeMap::new()), |name| include::headers(document, name, language))?,
+        origin: file.origin.map(Box::new),
+        binding,
         tuning: tuning(document, file.tuning)?,
         entry: file.entry.into_inner(),
         arguments,
@@ -170,6 +184,23 @@ fn flags(
         }
     }
     Ok(flags.iter().map(|flag| flag.get_ref().clone()).collect())
+}
+
+/// The text that defines the entry in the candidate's place.
+fn binding(
+    document: &Document<'_>,
+    name: Option<&Spanned<String>>,
+    language: Language,
+    entry: &str,
+) -> Result<Option<String>, TaskError> {
+    match name {
+        Some(name) if language != Language::Cuda => {
+            let help = "take the key away: a candidate in this language defines the entry point itself";
+            document.error(name, "only a task in \"cuda\" can have a binding", help)
+        }
+        Some(name) => reference::beside(document, name, entry).map(Some),
+        None => Ok(None),
+    }
 }
 
 type Tuning = BTreeMap<Spanned<String>, Spanned<Vec<i64>>>;

@@ -156,6 +156,36 @@ pub struct KernelContext {
     pub reference: String,
     /// Numbers that a candidate may leave open, by name, with the values they may take.
     pub tuning: BTreeMap<String, Vec<i64>>,
+    /// What stands behind every candidate in one translation unit and defines the entry in terms of what the candidate
+    /// offers; none where the candidate defines the entry itself. In CUDA alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binding: Option<String>,
+    /// The headers that lie in a folder which is searched for includes, by their path in it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub include: BTreeMap<String, String>,
+    /// Where the reference was taken from, where it is a part of something larger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Box<Origin>>,
+}
+
+/// Where a kernel was taken from: enough to find the same file again, and to see whether it is still the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// What it is a part of: `sglang`.
+    pub framework: String,
+    /// That one's version.
+    pub version: String,
+    /// The operator's name.
+    pub operator: String,
+    /// How it was taken out: `J`, compiled at run time by the framework, or `A`, ahead of time.
+    pub level: String,
+    /// The file, as the framework names it.
+    pub file: String,
+    /// The unchanged file's SHA-256.
+    pub sha256: String,
+    /// The type of its elements.
+    pub dtype: String,
 }
 
 impl KernelContext {

@@ -71,6 +71,49 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name)
 }
 
+/// The good task in CUDA, with a binding and a folder of headers; and what is changed in its folder.
+fn bound(change: impl FnOnce(&Path)) -> Result<warpsmith_kernelbench::Task, String> {
+    let own = "reference = \"reference.cpp\"\nbinding = \"binding.cu\"\ninclude = \"include\"";
+    let text = GOOD.replace("c++17", "cuda").replace("\"-ffast-math\"", "\"-std=c++20\"");
+    let folder = folder(&text.replace("reference = \"reference.cpp\"", own));
+    let at = folder.path();
+    fs::create_dir_all(at.join("include/a/b")).unwrap();
+    fs::write(at.join("include/a/b/c.cuh"), "// c").unwrap();
+    fs::write(at.join("include/d.h"), "// d").unwrap();
+    fs::write(at.join("reference.cpp"), "struct Offers {};").unwrap();
+    fs::write(at.join("binding.cu"), "extern \"C\" void twice() {}").unwrap();
+    change(at);
+    load::task(at).map_err(|error| error.to_string().replace(&format!("{}/", at.display()), ""))
+}
+
+#[test]
+fn a_binding_and_headers_are_in_the_task_and_the_reference_need_not_name_the_entry() {
+    let task = bound(|_| {}).unwrap();
+    let context = task.context().unwrap();
+    assert_eq!(context.binding.as_deref(), Some("extern \"C\" void twice() {}"));
+    let headers: Vec<_> = context.include.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    assert_eq!(headers, [("a/b/c.cuh", "// c"), ("d.h", "// d")]);
+    let again: warpsmith_kernelbench::Task = serde_json::from_str(&serde_json::to_string(&task).unwrap()).unwrap();
+    assert_eq!(again, task);
+}
+
+#[test]
+fn headers_that_lead_out_or_are_no_text_are_refused() {
+    let error = |change: fn(&Path)| bound(change).unwrap_err();
+    let linked = error(|at| std::os::unix::fs::symlink("/etc/passwd", at.join("include/x.h")).unwrap());
+    assert!(linked.contains("task.toml:8:") && linked.contains("x.h is a link"), "{linked}");
+    let folder = error(|at| {
+        fs::remove_dir_all(at.join("include")).unwrap();
+        std::os::unix::fs::symlink("/usr/include", at.join("include")).unwrap();
+    });
+    assert!(folder.contains("leads out of the task's folder"), "{folder}");
+    assert!(error(|at| fs::write(at.join("include/x.h"), [0xff]).unwrap()).contains("x.h: it is not UTF-8"));
+    assert!(error(|at| fs::write(at.join("include/a b.h"), "").unwrap()).contains("is no header's name"));
+    assert!(error(|at| fs::write(at.join("binding.cu"), "void thrice();").unwrap()).contains("`twice`"));
+    let cpp = error_after("language = \"c++17\"", "language = \"c++17\"\nbinding = \"reference.cpp\"");
+    assert!(cpp.contains("only a task in \"cuda\" can have a binding"), "{cpp}");
+}
+
 #[test]
 fn a_task_file_becomes_a_task() {
     let folder = folder(GOOD);

@@ -70,6 +70,9 @@ fn task() -> Task {
         flags: vec!["-O3".into(), "-march=native".into()],
         reference: kernel("for (int64_t i = 0; i < n; ++i) { out[i] = x[i] * by + 1; sum[i] += x[i]; }"),
         tuning: BTreeMap::new(),
+        binding: None,
+        include: BTreeMap::new(),
+        origin: None,
     };
     Task {
         name: "scale".into(),

@@ -64,8 +64,28 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("plan", plan::values(task, &[], &["restart".into()])),
         ("shapes", shapes::values(task, 10, 1 << 30)),
         ("seed", seed::values(&problem(), machine)),
+        ("seed", seed::values(&bound(), machine)),
         ("fix", fix::values(&problem(), candidate, &raised(), None)),
     ]
+}
+
+/// A kernel in CUDA whose entry is defined by a binding.
+fn bound() -> Task {
+    let Source::Context(kernel) = task().source else { return task() };
+    let kernel = KernelContext {
+        language: Language::Cuda,
+        flags: vec!["-std=c++20".into(), "-O3".into()],
+        reference: "#include <pack.h>\n\nstruct Scale {\n    static void run(pack::View out, pack::View input, float factor);\n};\n".into(),
+        binding: Some("extern \"C\" void scale(float* out, const float* input, int64_t rows, int64_t columns, float factor, \
+                       cudaStream_t stream) {\n    Scale::run({out, rows, columns}, {input, rows, columns}, factor);\n}\n".into()),
+        include: [
+            ("pack.h".into(), "namespace pack { struct View { const void* data; int64_t rows, columns; }; }\n".into()),
+            ("pack/inside.h".into(), "// not for others\n".into()),
+        ]
+        .into(),
+        ..kernel
+    };
+    Task { source: Source::Context(kernel), ..task() }
 }
 
 /// A problem in KernelBench's format.
@@ -115,6 +135,9 @@ pub(crate) fn task() -> Task {
         flags: vec!["-O3".into(), "-march=native".into()],
         reference: REFERENCE.into(),
         tuning: [].into(),
+        binding: None,
+        include: [].into(),
+        origin: None,
     };
     Task {
         name: "scale".into(),

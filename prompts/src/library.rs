@@ -19,8 +19,11 @@ pub(crate) const PAGES: [(&str, &str); 11] = [
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 16] = [
+pub(crate) const BLOCKS: [(&str, &str); 19] = [
     ("again", include_str!("../templates/again.md")),
+    ("bound/kernel", include_str!("../templates/bound/kernel.md")),
+    ("bound/reference", include_str!("../templates/context/reference.md")),
+    ("bound/rules", include_str!("../templates/bound/rules.md")),
     ("code", include_str!("../templates/code.md")),
     ("coder", include_str!("../templates/coder.md")),
     ("context/kernel", include_str!("../templates/context/kernel.md")),

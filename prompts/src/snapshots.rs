@@ -28,6 +28,7 @@ fn each_page_reads_like_this() {
             insta::assert_snapshot!(*page, shown(page, &faces[0]));
         }
         insta::assert_snapshot!("seed_of_a_problem", shown("seed", &faces["seed"][2]));
+        insta::assert_snapshot!("seed_with_a_binding", shown("seed", &faces["seed"][3]));
     });
 }
 

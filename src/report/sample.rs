@@ -192,6 +192,9 @@ impl Sample {
             flags: vec!["-O3".into()],
             reference: self.dirty(&source(0)),
             tuning: BTreeMap::new(),
+            binding: None,
+            include: BTreeMap::new(),
+            origin: None,
         };
         Task {
             name: self.dirty("silu_and_mul"),

@@ -104,16 +104,16 @@ impl Nvcc {
     /// Builds a source, or finds it built, and returns its shared object.
     pub(crate) fn build(&self, context: &KernelContext, source: &str) -> Attempt<PathBuf> {
         let flags = Self::flags(context)?;
-        let texts = [unit::candidate(context, source), unit::caller(context)];
-        self.cached(&[&texts[0], &texts[1], &flags.join("\n")], "so", |folder| {
-            self.compile_side_by_side(context, source, folder)
-        })
+        let texts = [unit::candidate(context, source), unit::caller(context), flags.join("\n")];
+        let headers = context.include.iter().flat_map(|(path, text)| [path, text]);
+        let parts: Vec<&str> = texts.iter().chain(headers).map(String::as_str).collect();
+        self.cached(&parts, "so", |folder| self.compile_side_by_side(context, source, folder))
     }
 
     /// As `compile`, with the steps of nvcc that need not wait for one another side by side. Where that comes to nothing, nvcc
     /// does it alone, and says why not if it cannot either.
     fn compile_side_by_side(&self, context: &KernelContext, source: &str, folder: &Path) -> Attempt<PathBuf> {
-        fs::write(folder.join(unit::FILE), unit::candidate(context, source)).map_err(fault(WRITING))?;
+        unit::lay(context, source, folder)?;
         let Some(script) = self.script(Self::flags(context)?, folder)? else {
             return self.compile(context, source, folder);
         };
@@ -146,7 +146,7 @@ impl Nvcc {
 
     /// Builds a source in a folder of the caller's, whatever the cache holds.
     pub(crate) fn compile(&self, context: &KernelContext, source: &str, folder: &Path) -> Attempt<PathBuf> {
-        fs::write(folder.join(unit::FILE), unit::candidate(context, source)).map_err(fault(WRITING))?;
+        unit::lay(context, source, folder)?;
         if let Some(log) = compiler::run(&mut self.compiler(folder, &Self::flags(context)?), folder)? {
             return Err(blame(&context.entry, log).into());
         }
@@ -226,7 +226,14 @@ impl Nvcc {
         if let Some(flag) = context.flags.iter().find(|flag| !flag::is_harmless_in_cuda(flag)) {
             return Err(Fault(format!("flag `{flag}` is not allowed in a task: {}", flag::CUDA_EXPECTED)));
         }
-        Ok([&["-std=c++17".to_owned()], &context.flags[..]].concat())
+        let mut flags = context.flags.clone();
+        if !flags.iter().any(|flag| flag.starts_with("-std=")) {
+            flags.insert(0, "-std=c++17".to_owned());
+        }
+        if !context.include.is_empty() {
+            flags.push(format!("-I{}", unit::INCLUDE));
+        }
+        Ok(flags)
     }
 
     fn cached(
@@ -285,13 +292,15 @@ fn architecture(capability: &str) -> String {
     capability.replace('.', "") + if own { "a" } else { "" }
 }
 
-/// Whether the text does not compile, or is not what was asked for.
+/// Whether the text does not compile, or is not what was asked for: another signature, or not what the binding needs.
 fn blame(entry: &str, log: String) -> Failure {
+    let first = log.lines().find(|line| line.contains("error: ") || line.contains(" error "));
+    let bound = first.is_some_and(|line| line.starts_with(unit::BINDING));
     let other = |line: &str| {
         let said = ["incompatible with previous", "undefined reference", "has \"C\" linkage", "undefined symbol"];
         line.contains(entry) && said.iter().any(|said| line.contains(said))
     };
-    if log.lines().any(other) { Failure::Interface { log } } else { Failure::Build { log } }
+    if bound || log.lines().any(other) { Failure::Interface { log } } else { Failure::Build { log } }
 }
 
 #[cfg(test)]
@@ -302,5 +311,16 @@ mod tests {
     fn from_hopper_on_the_architecture_s_own_instructions_are_allowed() {
         assert_eq!((architecture("9.0"), architecture("8.9")), ("90a".to_owned(), "89".to_owned()));
         assert_eq!(architecture("10.0"), "100a");
+    }
+
+    #[test]
+    fn a_candidate_that_lacks_what_the_binding_needs_has_another_interface() {
+        let interface = |log: &str| matches!(blame("go", log.to_owned()), Failure::Interface { .. });
+        assert!(interface("binding.cu(3): error: name \"K\" is undefined\n"));
+        assert!(!interface(
+            "candidate.cu(9): error: expected a \";\"\nbinding.cu(3): error: name \"K\" is undefined\n"
+        ));
+        assert!(!interface("candidate.cu(9): warning: x\ncandidate.cu(10): error: y\n"));
+        assert!(interface("ld: candidate.o: undefined reference to `go'\n"));
     }
 }

@@ -1,17 +1,40 @@
 //! What texts does nvcc get?
 //!
-//! The candidate's after a declaration of the entry, so that another signature does not compile; and a file of ours that
-//! calls the entry and asks whether its launches were accepted. Ours needs no header of CUDA's, so it compiles at once.
+//! The candidate's after a declaration of the entry, so that another signature does not compile, and before the task's
+//! binding, where it has one; and a file of ours that calls the entry and asks whether its launches were accepted. Ours
+//! needs no header of CUDA's, so it compiles at once.
 
 use crate::{
-    native::unit::prototype,
+    failure::Fault,
+    load,
+    native::{trouble::fault, unit::prototype},
     task::{Argument, ArgumentKind, Dtype, KernelContext},
 };
+use std::{fs, path::Path};
 
 /// The candidate's file, as its author sees it in messages.
 pub(crate) const FILE: &str = "candidate.cu";
+/// The task's binding, as messages name it.
+pub(crate) const BINDING: &str = "binding.cu";
+/// The folder of the task's headers, beside the candidate.
+pub(crate) const INCLUDE: &str = "include";
 /// Ours.
 pub(crate) const CALLER: &str = "caller.cpp";
+
+/// Lays the candidate's translation unit and the task's headers into a folder.
+pub(crate) fn lay(context: &KernelContext, source: &str, folder: &Path) -> Result<(), Fault> {
+    const WRITING: &str = "cannot write what is to be built";
+    fs::write(folder.join(FILE), candidate(context, source)).map_err(fault(WRITING))?;
+    for (path, text) in &context.include {
+        if !load::stays(path) {
+            return Err(Fault(format!("`{path}` is no path of a header: expected one inside the task's folder")));
+        }
+        let file = folder.join(INCLUDE).join(path);
+        fs::create_dir_all(file.parent().unwrap_or(folder)).map_err(fault(WRITING))?;
+        fs::write(file, text).map_err(fault(WRITING))?;
+    }
+    Ok(())
+}
 
 /// The candidate's translation unit.
 pub(crate) fn candidate(context: &KernelContext, source: &str) -> String {
@@ -19,9 +42,10 @@ pub(crate) fn candidate(context: &KernelContext, source: &str) -> String {
     let half = if has(Dtype::F16) { "#include <cuda_fp16.h>\n" } else { "" };
     let brain = if has(Dtype::Bf16) { "#include <cuda_bf16.h>\n" } else { "" };
     let prototype = prototype(context);
+    let binding = context.binding.as_ref().map(|text| format!("#line 1 \"{BINDING}\"\n{text}\n")).unwrap_or_default();
     format!(
         "#include <stddef.h>\n#include <stdint.h>\n#include <cuda_runtime.h>\n{half}{brain}\
-         #line 1 \"signature\"\n{prototype}\n#line 1 \"{FILE}\"\n{source}\n"
+         #line 1 \"signature\"\n{prototype}\n#line 1 \"{FILE}\"\n{source}\n{binding}"
     )
 }
 

@@ -1,6 +1,6 @@
 //! What does a `task.toml` look like?
 
-use crate::task::{Dtype, Fill, Language, Transfer};
+use crate::task::{Dtype, Fill, Language, Origin, Transfer};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -17,6 +17,9 @@ pub(super) struct TaskFile {
     pub(super) entry: Spanned<String>,
     pub(super) reference: Spanned<String>,
     pub(super) flags: Option<Vec<Spanned<String>>>,
+    pub(super) binding: Option<Spanned<String>>,
+    pub(super) include: Option<Spanned<String>>,
+    pub(super) origin: Option<Origin>,
     #[serde(default)]
     pub(super) argument: Vec<ArgumentFile>,
     pub(super) tolerance: ToleranceFile,

@@ -1,10 +1,10 @@
-//! Is the reference a text file inside the task's folder?
+//! Is what a task names a text file inside the task's folder?
 
 use super::{Document, LARGEST_FILE, TaskError};
 use std::{
     fs::File,
     io::Read,
-    path::{Component, Path},
+    path::{Component, Path, PathBuf},
 };
 use toml::Spanned;
 
@@ -31,8 +31,25 @@ pub(super) fn read_text(path: &Path) -> Result<String, Unreadable> {
     })
 }
 
-/// The text of the reference, or of a template, that a task's file names.
+/// The text of the reference, of a binding or of a template that a task's file names, which defines the entry point.
 pub(super) fn beside(document: &Document<'_>, name: &Spanned<String>, entry: &str) -> Result<String, TaskError> {
+    let text = text(document, name)?;
+    if !text.contains(entry) {
+        let help = "expected its source to define the entry point as an extern \"C\" function";
+        return document.error(name, format!("this file does not mention the entry point `{entry}`"), help);
+    }
+    Ok(text)
+}
+
+/// The text of a file that a task's file names.
+pub(super) fn text(document: &Document<'_>, name: &Spanned<String>) -> Result<String, TaskError> {
+    let path = inside(document, name)?;
+    read_text(&path)
+        .or_else(|Unreadable(what, help)| document.error(name, format!("this file is unusable: {what}"), help))
+}
+
+/// Where what a task's file names lies, in its folder and nowhere else.
+pub(super) fn inside(document: &Document<'_>, name: &Spanned<String>) -> Result<PathBuf, TaskError> {
     let folder = document.path.parent().unwrap_or(Path::new(""));
     let relative = Path::new(name.get_ref());
     let stays = relative.components().all(|part| matches!(part, Component::Normal(_)));
@@ -43,21 +60,14 @@ pub(super) fn beside(document: &Document<'_>, name: &Spanned<String>, entry: &st
     let path = folder.join(relative);
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     match (folder.canonicalize(), path.canonicalize()) {
-        (Ok(folder), Ok(real)) if real.starts_with(&folder) => {}
+        (Ok(folder), Ok(real)) if real.starts_with(&folder) => Ok(path),
         (_, Err(error)) => {
             let help = "expected a file that holds a kernel's source, beside task.toml";
-            return document.error(name, format!("this file cannot be opened: {error}"), help);
+            document.error(name, format!("this file cannot be opened: {error}"), help)
         }
         _ => {
             let help = "copy the file into the folder instead of linking to it";
-            return document.error(name, "this is a link that leads out of the task's folder", help);
+            document.error(name, "this is a link that leads out of the task's folder", help)
         }
     }
-    let text = read_text(&path)
-        .or_else(|Unreadable(what, help)| document.error(name, format!("this file is unusable: {what}"), help))?;
-    if !text.contains(entry) {
-        let help = "expected its source to define the entry point as an extern \"C\" function";
-        return document.error(name, format!("this file does not mention the entry point `{entry}`"), help);
-    }
-    Ok(text)
 }

@@ -14,10 +14,10 @@ pub(crate) fn task(task: &Task) -> Value {
         Source::Problem(problem) => return self::problem(task, problem),
     };
     context! {
-        kind => if task.is_cuda() { "cuda" } else { "context" },
+        kind => kind(task, kernel),
         name => one_line(&task.name),
         summary => clean(task.summary.trim()),
-        language => language_name(kernel.language),
+        language => standard(kernel),
         fence => fence(kernel.language),
         cpp => kernel.language.is_cpp(),
         entry => kernel.entry.as_str(),
@@ -30,9 +30,41 @@ pub(crate) fn task(task: &Task) -> Value {
         flags => one_line(&kernel.flags.join(" ")),
         omp_simd => kernel.flags.iter().any(|flag| flag.starts_with("-fopenmp")),
         reference => kernel.reference.as_str(),
+        binding => kernel.binding.as_deref(),
+        headers => headers(kernel),
         scalars => kernel.arguments.iter().filter(|a| is_scalar(a)).map(|a| scalar(task, a)).collect::<Vec<_>>(),
     }
 }
+
+/// The folder of the blocks: where a binding defines the entry, the file's author is told of it.
+fn kind(task: &Task, kernel: &KernelContext) -> &'static str {
+    match kernel.binding {
+        Some(_) => "bound",
+        None if task.is_cuda() => "cuda",
+        None => "context",
+    }
+}
+
+/// The language, of another year where a flag says so.
+fn standard(kernel: &KernelContext) -> &'static str {
+    let later = kernel.flags.iter().any(|flag| flag == "-std=c++20");
+    if later { "CUDA C++20" } else { language_name(kernel.language) }
+}
+
+/// The headers that a file may include: the paths of all, and the text of the small ones that the reference itself names.
+fn headers(kernel: &KernelContext) -> Vec<Value> {
+    let named =
+        |path: &str| [format!("<{path}>"), format!("\"{path}\"")].iter().any(|name| kernel.reference.contains(name));
+    let shown = |path: &str, text: &str| named(path) && text.len() <= LARGEST_SHOWN;
+    let header = |(path, text): (&String, &String)| {
+        let text = shown(path, text).then(|| clean(text.trim()));
+        context! { path => one_line(path), text => text }
+    };
+    kernel.include.iter().map(header).collect()
+}
+
+/// What a header may weigh to be shown, in bytes.
+const LARGEST_SHOWN: usize = 4096;
 
 fn problem(task: &Task, problem: &Problem) -> Value {
     context! {
