@@ -1,6 +1,6 @@
 """The untrusted side: loads one module, and calls its model on inputs in shared memory as often as it is asked to.
 
-It holds neither the reference nor its outputs nor the clock that counts. Nothing that it says is believed: the judge reads
+It holds neither the reference nor its outputs nor the clock that bounds its own. Nothing that it says is believed: the judge reads
 the outputs where they lie, while this process stands still.
 """
 
@@ -155,6 +155,14 @@ class Runner:
     def release(self, _):
         self.kept = []
         return {}
+
+    def rest(self, message):
+        """Gives back what it holds of the device beside its model, and where nobody asks it to run soon, that and the inputs
+        too; how much torch had at most."""
+        self.kept, self.slots, self.places = [], [], None
+        if message["all"]:
+            self.model, self.inputs, self.arena = None, [], None
+        return {"most": memory.given_back(self.device, message["all"])}
 
     def seed_everything(self):
         torch.manual_seed(self.seed)

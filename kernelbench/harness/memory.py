@@ -7,6 +7,7 @@ are CUDA allocations that are opened by their interprocess handles; a handle is 
 import base64
 import ctypes
 import functools
+import gc
 import mmap
 
 import torch
@@ -14,6 +15,8 @@ import torch
 import wire
 
 ALIGNMENT = 512
+OUT_OF_MEMORY = 2
+CYCLES = 64 << 20  # from so many bytes on that nobody let go of, they are looked for among what refers to itself
 
 
 class Arena:
@@ -106,6 +109,10 @@ class Handle(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_ubyte * 64)]
 
 
+class Full(RuntimeError):
+    """The device has no memory left."""
+
+
 class Cuda:
     """The calls of the driver that share memory between processes."""
 
@@ -155,9 +162,24 @@ class Cuda:
         if status != 0:
             text = ctypes.c_char_p()
             self.driver.cuGetErrorString(status, ctypes.byref(text))
-            raise RuntimeError(f"{call}: {(text.value or b'unknown error').decode()} ({status})")
+            kind = Full if status == OUT_OF_MEMORY else RuntimeError
+            raise kind(f"{call}: {(text.value or b'unknown error').decode()} ({status})")
 
 
 @functools.lru_cache(maxsize=None)
 def cuda():
     return Cuda()
+
+
+def given_back(device, opened):
+    """Gives the device what torch keeps of its memory for later, and what was opened of another process's where that is
+    meant too; how many bytes torch had of it at most."""
+    if device.type != "cuda":
+        return 0
+    if torch.cuda.memory_allocated() > CYCLES:
+        gc.collect()
+    torch.cuda.synchronize()
+    if opened:
+        cuda().close_all()
+    torch.cuda.empty_cache()
+    return torch.cuda.max_memory_reserved()

@@ -76,6 +76,8 @@ class Outputs:
                 found.append((path, strided(flat, spec)))
                 continue
             if not spec["bytes"]:
+                if 0 not in spec["shape"]:
+                    raise ValueError("an output without bytes has elements")
                 found.append((path, torch.empty(spec["shape"], dtype=wire.dtype_of(spec["dtype"]), device=self.device)))
                 continue
             base = memory.cuda().open(spec["handle"])

@@ -169,13 +169,9 @@ class Judge(outputs.Outputs):
         return result
 
     def forget(self, _):
-        """Lets go of a candidate's memory."""
+        """Lets go of a candidate's memory, and of what is kept for later; how much torch had of the device at most."""
         self.seen = []
-        if self.device.type == "cuda":
-            self.synchronize()
-            memory.cuda().close_all()
-            torch.cuda.empty_cache()
-        return {}
+        return {"most": memory.given_back(self.device, True)}
 
     def flush(self, _):
         """Empties the second-level cache of what a timed call could find there."""
@@ -201,8 +197,10 @@ class Judge(outputs.Outputs):
                 oracle = [t for t in tensors(self.oracle(*inputs))]
         except Exception as error:
             self.no_oracle = f"{type(error).__name__}: {error}"[:300]
-            self.oracle = None
+            # Where only the memory was short, there may be some the next time.
+            self.oracle = self.oracle if isinstance(error, torch.cuda.OutOfMemoryError) else None
             return None
+        self.no_oracle = None
         pairs = [(o, a, b) for o, (_, a), (_, b) in zip(oracle, ours, theirs) if isinstance(a, torch.Tensor)]
         found = [(compare.relative_error(o, a), compare.relative_error(o, b)) for o, a, b in pairs if o.is_floating_point()]
         if not found:
@@ -254,7 +252,8 @@ def answer(judge, message):
         return getattr(judge, message["do"])(message)
     except Exception as error:  # goes to the program as the problem's or the machine's fault
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        return {"broken": f"{type(error).__name__}: {error}"[:2000], "traceback": text[-8000:]}
+        said = {"broken": f"{type(error).__name__}: {error}"[:2000], "traceback": text[-8000:]}
+        return {**said, "memory": isinstance(error, (torch.cuda.OutOfMemoryError, memory.Full))}
 
 
 def close_own_memory():

@@ -4,7 +4,7 @@ use crate::{config::Config, exit::Trouble};
 use kernelbench::{
     cpu,
     cuda::{self, Cuda},
-    load,
+    gpu, load,
     native::{Native, NativeOptions},
     torch::{Headers, Mode, Options, Profiler, Torch},
 };
@@ -60,8 +60,7 @@ pub fn cuda(config: &Config) -> Result<Cuda, Trouble> {
     let program =
         std::env::current_exe().map_err(|e| Trouble::machine(format!("cannot find this program's own file: {e}")))?;
     let device = config.workshop.device.as_str();
-    let ordinal = device.strip_prefix("cuda:").and_then(|number| number.parse().ok());
-    let ordinal = ordinal.or(["", "cuda"].contains(&device).then_some(0)).ok_or_else(|| {
+    let ordinal = gpu::ordinal(if device.is_empty() { "cuda" } else { device }).ok_or_else(|| {
         Trouble::usage(format!("kernels in CUDA run on a GPU: expected --device cuda:0 or the like, found {device:?}"))
     })?;
     let usual = cuda::Options::new(program, vec![CHILD.into()], cache.join("builds"));

@@ -48,6 +48,15 @@ fn nvml() -> Result<&'static Nvml, String> {
     NVML.get_or_init(|| Nvml::init().map_err(|e| format!("NVML cannot be used: {e}"))).as_ref().map_err(Clone::clone)
 }
 
+/// Which GPU a device of torch's is: the first for `cuda` and `cuda:0`, the second for `cuda:1`, none for `cpu`.
+#[must_use]
+pub fn ordinal(device: &str) -> Option<u32> {
+    match device.strip_prefix("cuda")? {
+        "" => Some(0),
+        rest => rest.strip_prefix(':')?.parse().ok(),
+    }
+}
+
 impl Gpu {
     /// The GPU that CUDA counts as this one, where it counts by PCI bus (`CUDA_DEVICE_ORDER=PCI_BUS_ID`) and sees what
     /// `CUDA_VISIBLE_DEVICES` names.
@@ -88,11 +97,10 @@ impl Gpu {
         self.device()?.name().ok()
     }
 
-    /// The share of its memory that is taken, 0 to 1.
+    /// The bytes of its memory that nobody holds.
     #[must_use]
-    pub fn memory_taken(&self) -> Option<f64> {
-        let memory = self.device()?.memory_info().ok()?;
-        (memory.total > 0).then(|| memory.used as f64 / memory.total as f64)
+    pub fn memory_free(&self) -> Option<u64> {
+        self.device()?.memory_info().ok().map(|memory| memory.free)
     }
 
     /// Its compute capability: `9.0`.
@@ -206,6 +214,12 @@ mod tests {
         assert_eq!(nth("3, 5", 1), Ok(Name::Index(5)));
         assert_eq!(nth("GPU-8f2c", 0), Ok(Name::Uuid("GPU-8f2c")));
         assert!(nth("3", 1).unwrap_err().contains("shows no GPU 1"));
+    }
+
+    #[test]
+    fn a_device_names_its_gpu_and_the_processor_none() {
+        assert_eq!(["cuda", "cuda:0", "cuda:3"].map(ordinal), [Some(0), Some(0), Some(3)]);
+        assert_eq!(["cpu", "cuda:", "cuda3", "cuda:-1", ""].map(ordinal), [None; 5]);
     }
 
     #[test]

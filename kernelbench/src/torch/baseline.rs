@@ -5,10 +5,11 @@
 
 use super::{
     Inner,
+    crowd::is_full,
     headers::Headers,
     runner::{Module, Runner},
     session::{Session, source_of},
-    steps::problem,
+    steps::{key, problem},
     time::{Bench, time},
 };
 use crate::{
@@ -62,7 +63,8 @@ impl Inner {
             return Ok(variant);
         }
         let name = format!("torch.compile ({})", mode.word());
-        let compiled = self.compiled(session, problem, mode).and_then(|mut runner| {
+        let compiled = self.with_room(Some(&key(problem)), session.wanted_bytes(), is_full, || {
+            let mut runner = self.compiled(session, problem, mode)?;
             let _quiet = self.spares.quiet();
             // A graph that is replayed overwrites its outputs: one call to a request.
             let most_calls = if mode == Mode::MaxAutotune { 1 } else { usize::MAX };

@@ -4,11 +4,11 @@
 //! could not be looked at stands in the certificate too.
 
 use super::{
-    CASE, Inner, Parked, check, headers::Headers, open::OPEN, profile, runner::Runner, session::Session,
+    CASE, Inner, check, crowd::is_full, headers::Headers, open::OPEN, profile, runner::Runner, session::Session,
     steps::problem, time,
 };
 use crate::{
-    candidate::{Candidate, CandidateId},
+    candidate::Candidate,
     certificate::{Certificate, Checked, Verdict},
     evaluation::Timed,
     failure::{Failure, Fault},
@@ -27,48 +27,54 @@ const NOT_LOOKED_AT: [(&str, &str); 3] = [
 
 /// A candidate in a process of its own that loaded it and built it, from its text alone, with torch's own headers.
 pub struct Rebuilt {
-    candidate: CandidateId,
+    candidate: Candidate,
     runner: Result<Runner, Failure>,
 }
 
 pub(super) fn rebuild(inner: &Inner, candidate: &Candidate) -> Result<Rebuilt, Fault> {
-    Ok(Rebuilt { candidate: candidate.id(), runner: outcome(inner.load_with(candidate, Headers::Stock))? })
+    let loaded = inner.with_room(None, 0, is_full, || inner.load_with(candidate, Headers::Stock));
+    Ok(Rebuilt { candidate: candidate.clone(), runner: outcome(loaded)? })
 }
 
 pub(super) fn certify(inner: &Inner, task: &Task, rebuilt: Rebuilt, plan: &TimingPlan) -> Result<Certificate, Fault> {
     let Rebuilt { candidate, runner } = rebuilt;
     // The loop is over: what it kept open makes room.
-    drop(inner.built().remove(&candidate));
-    let mut checked = vec![];
-    let verdict = match runner.map_or_else(
-        |failure| Ok(Err(failure)),
-        |runner| outcome(examine(inner, task, Parked::new(runner), plan, &mut checked)),
-    )? {
+    drop(inner.built().remove(&candidate.id()));
+    inner.close(task)?;
+    let (mut checked, mut built) = (vec![], Some(runner));
+    let examined = inner.with_room(None, inner.of_a_problem(), is_full, || {
+        checked.clear();
+        let runner = match built.take() {
+            Some(built) => built?,
+            None => inner.load_with(&candidate, Headers::Stock)?,
+        };
+        examine(inner, task, runner, plan, &mut checked)
+    });
+    let verdict = match outcome(examined)? {
         Ok(timed) => Verdict::Certified(timed),
         Err(failure) => Verdict::Refused(failure),
     };
     let build = inner.described();
-    Ok(Certificate { candidate, verdict, checked, build, machine: inner.machine.name.clone() })
+    Ok(Certificate { candidate: candidate.id(), verdict, checked, build, machine: inner.machine.name.clone() })
 }
 
 fn examine(
     inner: &Inner,
     task: &Task,
-    mut parked: Parked,
+    mut runner: Runner,
     plan: &TimingPlan,
     checked: &mut Vec<Checked>,
 ) -> Attempt<Timed> {
-    inner.close(task)?;
     let mut session = inner.open(problem(task)?)?;
     session.audit(&task.tolerance, &mut inner.rng())?;
     checked.push(Checked::done(
         "rebuilt from its source alone",
         "in an empty folder, by new processes, with torch's own headers",
     ));
-    session.introduce(&mut parked.runner)?;
+    session.introduce(&mut runner)?;
     let (trials, floor) = (inner.options.trials, inner.options.deadline_floor);
     let rng = &mut inner.rng();
-    let labels = check::check(&mut session, &mut parked.runner, &task.tolerance, trials, floor, rng)?;
+    let labels = check::check(&mut session, &mut runner, &task.tolerance, trials, floor, rng)?;
     checked.push(Checked::done(
         &format!("outputs in {trials} trials, and one on inputs of both signs"),
         "new secret seeds; every element beside the reference's; inputs unchanged",
@@ -76,7 +82,7 @@ fn examine(
     let machine = &inner.machine;
     let bench = time::Bench { tolerance: &task.tolerance, plan, machine, floor, most_calls: usize::MAX };
     let quiet = inner.spares.quiet();
-    let (timed, clocks) = time::time(&mut session, &mut parked.runner, &bench, rng)?;
+    let (timed, clocks) = time::time(&mut session, &mut runner, &bench, rng)?;
     drop(quiet);
     let how = format!("{} pairs in random order, new inputs each, outputs compared", clocks.readings.len());
     checked.push(Checked::done("times beside the reference's", &how));
@@ -84,11 +90,11 @@ fn examine(
     if session.on_gpu {
         checked.push(Checked::undisturbed(clocks.watched, &clocks.disturbed));
     }
-    checked.push(memory(inner, &mut session, &parked, rng)?);
+    checked.push(memory(inner, &mut session, &runner, rng)?);
     let floor = timed.cases.iter().any(|case| case.case == CASE && case.floor_ns.is_some());
     let how = if floor { "the best bandwidth measured here" } else { "no bandwidth was measured here" };
     checked.push(Checked { what: "no faster than the machine moves the data".into(), done: floor, how: how.into() });
-    checked.extend(parked.runner.peer.layers.iter().map(Checked::layer));
+    checked.extend(runner.peer.layers.iter().map(Checked::layer));
     checked.extend(session.labels.iter().chain(&labels).map(|label| Checked::not_done("no label", label)));
     let open = OPEN.iter().map(|open| (open.what, open.how));
     checked.extend(open.chain(NOT_LOOKED_AT).map(|(what, why)| Checked::not_done(what, why)));
@@ -96,11 +102,11 @@ fn examine(
 }
 
 /// Whether it stays within its memory, as far as the GPU's sanitizer can be had; a finding is a failure.
-fn memory(inner: &Inner, session: &mut Session, parked: &Parked, rng: &mut StdRng) -> Attempt<Checked> {
+fn memory(inner: &Inner, session: &mut Session, runner: &Runner, rng: &mut StdRng) -> Attempt<Checked> {
     let looked = if session.on_gpu {
         session.draw(1, false, rng)?;
-        let job = profile::job(&inner.python, session, &parked.runner);
-        let owner = parked.runner.peer.company().user;
+        let job = profile::job(&inner.python, session, runner);
+        let owner = runner.peer.company().user;
         profile::memcheck(&inner.room(), parked.runner.folder(), owner, &job)?
     } else {
         Err("compute-sanitizer looks at GPUs alone".to_owned())

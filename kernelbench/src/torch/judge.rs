@@ -32,10 +32,13 @@ pub(crate) fn ask_with(judge: &mut Peer, message: Value, files: &[&OwnedFd]) -> 
     }
 }
 
-/// Asks the judge about something that a candidate said: where the judge cannot make sense of it, nobody can.
+/// Asks the judge about something that a candidate said: where the judge cannot make sense of it, nobody can. That there is
+/// no memory for it is not the candidate's doing.
 pub(crate) fn ask_about(judge: &mut Peer, message: Value) -> Attempt<Value> {
+    let what = message["do"].to_string();
     let said = judge.ask(message, PATIENCE)?.said;
     match said["broken"].as_str() {
+        Some(why) if said["memory"] == true => Err(Fault(format!("the harness broke at {what}: {why}")).into()),
         Some(why) => Err(Failure::Interface { log: format!("its output cannot be read: {why}") }.into()),
         None => Ok(said),
     }

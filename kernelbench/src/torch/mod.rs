@@ -2,12 +2,13 @@
 //!
 //! Three Python processes work on a problem. The judge draws inputs from secret seeds, and compares; it never loads a
 //! stranger's code. The reference and the candidate run in processes alike, confined, that hold one module each and stand
-//! still unless they are asked. The clock that counts is this program's.
+//! still unless they are asked. The clock of this program bounds the one in a process, which counts (`clock`).
 
 mod baseline;
 mod certify;
 mod check;
 pub(crate) mod company;
+mod crowd;
 pub mod dominant;
 mod harness;
 mod headers;
@@ -45,6 +46,7 @@ use crate::{
     certificate::Certificate,
     evaluation::{CaseTiming, Timed},
     failure::{Fault, Outcome},
+    gpu::{self, Gpu},
     hash::Hash,
     native::{Layer, trouble::outcome},
     suite::Suite,
@@ -69,6 +71,8 @@ const ENTRY: &str = "ModelNew";
 const OPEN_PROBLEMS: usize = 12;
 /// Candidates that are kept between two steps at once.
 const PARKED: usize = 24;
+/// Candidates of which it is remembered what was learned.
+const NOTED: usize = 1000;
 
 /// A workshop for problems. Clones share what is open.
 #[derive(Clone)]
@@ -82,25 +86,26 @@ struct Inner {
     harness: Arc<harness::Harness>,
     spares: spares::Spares,
     ladder: Arc<profile::Ladder>,
-    sessions: Mutex<Shelf<Hash, Arc<Mutex<Session>>>>,
-    built: Mutex<Shelf<CandidateId, Parked>>,
+    sessions: Mutex<crowd::Sessions>,
+    /// The candidates' processes between two steps.
+    built: Mutex<Shelf<CandidateId, Runner>>,
+    /// What was learned of candidates, whether or not their processes are there.
+    notes: Mutex<Shelf<CandidateId, Notes>>,
+    /// Bytes of the GPU that were free when this workshop began.
+    free_at_first: Option<u64>,
     _folder: tempfile::TempDir,
 }
 
-/// A candidate's process between two steps.
-struct Parked {
-    runner: Runner,
+/// What was learned of a candidate.
+#[derive(Default)]
+struct Notes {
     labels: Vec<String>,
     clocks: Option<Clocks>,
     /// How it was timed last.
     timing: Option<(CaseTiming, Statistic)>,
 }
 
-impl Parked {
-    fn new(runner: Runner) -> Self {
-        Self { runner, labels: vec![], clocks: None, timing: None }
-    }
-
+impl Notes {
     fn told(&self) -> Vec<String> {
         let disturbed = self.clocks.iter().flat_map(|clocks| &clocks.disturbed);
         self.labels.iter().chain(disturbed).cloned().collect()
@@ -114,6 +119,7 @@ impl Torch {
     /// Where that Python has no torch, or torch no such device.
     pub fn new(options: Options) -> Result<Self, Fault> {
         crate::native::process::close_own_memory();
+        let free_at_first = gpu::ordinal(&options.device).and_then(|ordinal| Gpu::at(ordinal).ok()?.memory_free());
         let folders = Python::folders(&options.python)?;
         let python = Arc::new(Python {
             executable: options.python.clone(),
@@ -144,10 +150,20 @@ impl Torch {
             Err(trouble) => python.facts(Err(trouble))?,
         };
         let machine = machine::machine(&options, &facts);
-        let (sessions, built) = (Mutex::new(Shelf::new(OPEN_PROBLEMS)), Mutex::new(Shelf::new(PARKED)));
-        let inner =
-            Inner { options, python, facts, machine, harness, spares, ladder, sessions, built, _folder: folder };
-        Ok(Self(Arc::new(inner)))
+        Ok(Self(Arc::new(Inner {
+            options,
+            python,
+            facts,
+            machine,
+            harness,
+            spares,
+            ladder,
+            sessions: Mutex::new(Shelf::new(OPEN_PROBLEMS)),
+            built: Mutex::new(Shelf::new(PARKED)),
+            notes: Mutex::new(Shelf::new(NOTED)),
+            free_at_first,
+            _folder: folder,
+        })))
     }
 
     /// What Python found.
@@ -172,13 +188,13 @@ impl Torch {
     /// timing.
     #[must_use]
     pub fn labels(&self, candidate: &CandidateId) -> Vec<String> {
-        self.0.built().get(candidate).map(Parked::told).unwrap_or_default()
+        lock(&self.0.notes).get(candidate).map(Notes::told).unwrap_or_default()
     }
 
     /// How a candidate's time came about, where it was timed.
     #[must_use]
     pub fn clocks(&self, candidate: &CandidateId) -> Option<Clocks> {
-        self.0.built().get(candidate)?.clocks.clone()
+        lock(&self.0.notes).get(candidate)?.clocks.clone()
     }
 
     /// What is known against a problem: its task's labels, and what its reference was measured to let pass.
@@ -207,7 +223,7 @@ impl Torch {
 
     /// Ends a candidate's process, which is otherwise kept for the next step.
     pub fn let_go(&self, candidate: &CandidateId) {
-        self.0.built().remove(candidate);
+        drop(self.0.built().remove(candidate));
     }
 
     /// Closes a problem: its processes end and give their memory back. It is opened again when it is next asked about.

@@ -66,6 +66,10 @@ pub(crate) struct Runner {
     /// Where its inputs lie, as it was told last.
     inputs: Value,
     places: Places,
+    /// Whether it has made a model: from then on it may hold the device's memory.
+    pub(crate) has_run: bool,
+    /// Bytes of the device that torch had in it at most, as it says.
+    pub(crate) most_bytes: u64,
     /// Whether it failed in a way that leaves it of no use.
     broken: bool,
 }
@@ -73,7 +77,17 @@ pub(crate) struct Runner {
 impl Runner {
     pub(crate) fn new(peer: Peer, folder: tempfile::TempDir) -> Self {
         let (inputs, places) = (Value::Null, Places::default());
-        Self { peer, folder, headers: Headers::Stock, extensions: vec![], inputs, places, broken: false }
+        Self {
+            peer,
+            folder,
+            headers: Headers::Stock,
+            extensions: vec![],
+            inputs,
+            places,
+            has_run: false,
+            most_bytes: 0,
+            broken: false,
+        }
     }
 
     /// Whether it can do no more work: it has ended, or its device refuses it.
@@ -106,6 +120,7 @@ impl Runner {
 
     /// The same; its forward is compiled by torch, in this mode, when it is first called.
     pub(crate) fn construct_compiled(&mut self, init: &Value, dtype: &str, compile: Option<&str>) -> Attempt<()> {
+        self.has_run = true;
         let message = json!({"do": "construct", "init": init, "dtype": dtype, "compile": compile});
         self.ask(message, "constructor", PATIENCE)?;
         self.peer.be_alone()
@@ -176,6 +191,18 @@ impl Runner {
     /// Lets go of what the last run put out.
     pub(crate) fn release(&mut self) -> Attempt<()> {
         self.ask(json!({"do": "release"}), "release of its outputs", PATIENCE)?;
+        self.peer.be_alone()
+    }
+
+    /// Gives memory back: what it keeps beside its model, or with `all` the model and the inputs too, so that it must be
+    /// introduced anew. Nobody may have its outputs open.
+    pub(crate) fn rest(&mut self, all: bool) -> Attempt<()> {
+        self.places = Places::default();
+        if all {
+            self.inputs = Value::Null;
+        }
+        let reply = self.ask(json!({"do": "rest", "all": all}), "release of its outputs", PATIENCE)?;
+        self.most_bytes = self.most_bytes.max(reply.said["most"].as_u64().unwrap_or(0));
         self.peer.be_alone()
     }
 
@@ -251,6 +278,7 @@ pub(crate) fn trusted<T>(attempt: Attempt<T>) -> Attempt<T> {
                 Failure::Raised { ref traceback, .. } => format!("\n{traceback}"),
                 Failure::Build { ref log } | Failure::Interface { ref log } => format!("\n{log}"),
                 Failure::Exit { ref stderr, .. } | Failure::Crash { ref stderr, .. } => format!("\n{stderr}"),
+                Failure::Memory { .. } => ": out of memory".to_owned(),
                 _ => String::new(),
             };
             Fault(format!("the problem's reference failed: {failure}{more}")).into()

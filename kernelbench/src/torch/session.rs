@@ -4,7 +4,7 @@
 //! request costs beside the model is the same for both.
 
 use super::{
-    ENTRY, Options, SEED,
+    ENTRY, Options, SEED, crowd,
     headers::Headers,
     judge::{PATIENCE, ask, ask_about, ask_with},
     launch,
@@ -15,9 +15,9 @@ use super::{
     spares::Spares,
 };
 use crate::{
-    failure::Fault,
-    gpu::Gpu,
-    native::trouble::{Attempt, fault},
+    failure::{Failure, Fault},
+    gpu::{self, Gpu},
+    native::trouble::{Attempt, Trouble, fault},
     task::{Problem, Tolerance},
 };
 use rand::{Rng, rngs::StdRng};
@@ -53,6 +53,10 @@ pub(crate) struct Session {
     /// The GPU, where it can be asked how it is doing.
     pub(crate) gpu: Option<Gpu>,
     pub(crate) labels: Vec<String>,
+    /// Why there is no model in double precision.
+    pub(crate) no_oracle: Option<String>,
+    /// Bytes of the device that torch had in the judge at most.
+    most_bytes: u64,
     /// What all inputs of one side may take, and all of its outputs, in bytes.
     budget: u64,
     pub(crate) inputs: Value,
@@ -100,8 +104,10 @@ impl Session {
             input_bytes: number("input_bytes"),
             output_bytes: 0,
             output_sizes: vec![],
-            gpu: ordinal(&options.device).and_then(|ordinal| Gpu::at(ordinal).ok()),
+            gpu: gpu::ordinal(&options.device).and_then(|ordinal| Gpu::at(ordinal).ok()),
             labels: problem.labels.clone(),
+            no_oracle: said["no_oracle"].as_str().map(str::to_owned),
+            most_bytes: 0,
             budget,
             inputs: Value::Null,
             _problem: folder,
@@ -110,7 +116,7 @@ impl Session {
 
     /// A process for a candidate, with its text in its folder.
     pub(crate) fn begin(spares: &Spares, source: &str) -> Attempt<Runner> {
-        let runner = spares.runner()?;
+        let runner = started(spares.runner())?;
         written(&runner, source)?;
         Ok(runner)
     }
@@ -201,7 +207,7 @@ impl Session {
         let tensors = said["tensors"].as_u64().unwrap_or(1).max(1) as usize;
         let fit = usize::try_from(self.budget / self.output_bytes.max(1)).unwrap_or(usize::MAX);
         self.slots = self.slots.min(MOST_TENSORS / tensors).min(fit).max(1);
-        trusted(self.reference.release())
+        self.forget()
     }
 
     /// On a GPU, has outputs of so many calls lie elsewhere in every request from here on, those of both sides.
@@ -219,15 +225,31 @@ impl Session {
         if self.on_gpu { ask(&mut self.judge, json!({"do": "flush"})).map(|_| ()) } else { Ok(()) }
     }
 
-    /// Lets go of a candidate's memory.
+    /// Lets go of a candidate's memory, and of what the judge and the reference keep for later.
     pub(crate) fn forget(&mut self) -> Attempt<()> {
-        ask(&mut self.judge, json!({"do": "forget"})).map(|_| ())
+        let said = ask(&mut self.judge, json!({"do": "forget"}))?;
+        self.most_bytes = self.most_bytes.max(said["most"].as_u64().unwrap_or(0));
+        trusted(self.reference.rest(false))
+    }
+
+    /// What a step of a candidate takes on the device beside what this problem holds, in bytes, as far as is known.
+    pub(crate) fn wanted_bytes(&self) -> u64 {
+        crowd::of_a_step(self.most_bytes, self.reference.most_bytes)
     }
 }
 
-/// Which GPU a device of torch's is: the second for `cuda:1`, none for `cpu`.
-fn ordinal(device: &str) -> Option<u32> {
-    device.strip_prefix("cuda").map(|rest| rest.trim_start_matches(':').parse().unwrap_or(0))
+/// A process that was started, with nobody's code in it yet: where it was not, that is the machine's doing.
+fn started(runner: Attempt<Runner>) -> Attempt<Runner> {
+    runner.map_err(|trouble| match trouble {
+        Trouble::Failure(failure) => {
+            let words = match *failure {
+                Failure::Exit { ref stderr, .. } | Failure::Crash { ref stderr, .. } => format!("\n{stderr}"),
+                _ => String::new(),
+            };
+            Fault(format!("a process for candidates does not start: {failure}{words}")).into()
+        }
+        fault @ Trouble::Fault(_) => fault,
+    })
 }
 
 const SOURCE: &str = "module.py";

@@ -44,8 +44,14 @@ impl<K: Eq + Hash, V> Shelf<K, V> {
     }
 
     /// Takes out what was used longest ago.
-    pub(super) fn take_oldest(&mut self) -> Option<V> {
-        (!self.kept.is_empty()).then(|| self.kept.remove(0).1)
+    fn take_oldest(&mut self) -> Option<V> {
+        self.take_oldest_that(|_, _| true)
+    }
+
+    /// Takes out what was used longest ago of those that may go.
+    pub(super) fn take_oldest_that(&mut self, may_go: impl Fn(&K, &V) -> bool) -> Option<V> {
+        let at = self.kept.iter().position(|(key, value)| may_go(key, value))?;
+        Some(self.kept.remove(at).1)
     }
 }
 
@@ -63,5 +69,7 @@ mod tests {
         assert_eq!((shelf.remove(&"a"), shelf.take_oldest()), (Some(1), Some(3)));
         assert_eq!(shelf.insert("c", 4), [0; 0]);
         assert_eq!(shelf.insert("c", 5), [4]);
+        assert!(shelf.insert("d", 6).is_empty());
+        assert_eq!((shelf.take_oldest_that(|key, _| *key != "c"), shelf.take_oldest()), (Some(6), Some(5)));
     }
 }

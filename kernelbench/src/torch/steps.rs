@@ -1,7 +1,8 @@
 //! What does a workshop do in each step of a candidate, from its text to its time?
 
 use super::{
-    CASE, Inner, Parked, check,
+    CASE, Inner, Notes, check,
+    crowd::{self, is_full},
     headers::{self, Headers},
     lock,
     options::Options,
@@ -16,7 +17,6 @@ use crate::{
     candidate::{Built, Candidate, CandidateId, Verified},
     evaluation::Timed,
     failure::{Failure, Fault},
-    gpu::Gpu,
     hash::Hash,
     native::trouble::{Attempt, Trouble},
     task::{Problem, Task},
@@ -50,30 +50,45 @@ impl Inner {
         if let Some(session) = sessions.get(&key) {
             return Ok(Arc::clone(session));
         }
-        while self.is_crowded() {
-            let Some(oldest) = sessions.take_oldest() else { break };
-            drop(oldest);
+        self.make_room(&mut sessions, None, self.of_a_problem());
+        let mut opened = self.audited(task, problem);
+        if is_short(&opened) && self.make_room(&mut sessions, None, u64::MAX) > 0 {
+            opened = self.audited(task, problem);
         }
-        let opened = self.open(problem).and_then(|mut session| {
-            session.audit(&task.tolerance, &mut self.rng())?;
-            Ok(session)
-        });
         let session = Arc::new(Mutex::new(settled(opened)?));
         drop(sessions.insert(key, Arc::clone(&session)));
         Ok(session)
     }
 
-    /// Whether half of the device's memory is taken, so that one more problem might not fit.
-    fn is_crowded(&self) -> bool {
-        let ordinal = self.options.device.strip_prefix("cuda:").and_then(|number| number.parse().ok());
-        let taken = ordinal.and_then(|ordinal| Gpu::at(ordinal).ok()?.memory_taken());
-        taken.is_some_and(|share| share > 0.5)
+    fn audited(&self, task: &Task, problem: &Problem) -> Attempt<Session> {
+        let mut session = self.open(problem)?;
+        session.audit(&task.tolerance, &mut self.rng())?;
+        Ok(session)
     }
 
-    fn park(&self, candidate: CandidateId, parked: Parked) {
-        let old = self.built().insert(candidate, parked);
+    /// Keeps a candidate's process for the next step, without the memory that it can give back. One that cannot is not kept,
+    /// and one that breaks out meanwhile fails.
+    fn park(&self, candidate: CandidateId, mut runner: Runner) -> Attempt<()> {
+        let rested = if runner.has_run { runner.rest(true) } else { Ok(()) };
+        match rested {
+            Err(Trouble::Failure(failure)) if matches!(*failure, Failure::Forbidden { .. }) => {
+                return Err(Trouble::Failure(failure));
+            }
+            Err(_) => return Ok(()),
+            Ok(()) => {}
+        }
+        let old = self.built().insert(candidate, runner);
         // Ending a process takes a while; nobody waits for the shelf meanwhile.
         drop(old);
+        Ok(())
+    }
+
+    /// Changes what is noted of a candidate.
+    fn note(&self, candidate: CandidateId, change: impl FnOnce(&mut Notes)) {
+        let mut notes = lock(&self.notes);
+        let mut noted = notes.remove(&candidate).unwrap_or_default();
+        change(&mut noted);
+        drop(notes.insert(candidate, noted));
     }
 
     /// A new session. A driver that does not start behind landlock is given a second try without it; the layers say so.
@@ -100,11 +115,13 @@ impl Inner {
     }
 
     pub(super) fn prepare(&self, task: &Task, plan: &TimingPlan) -> Result<Baseline, Fault> {
-        let session = self.session(task)?;
+        let (session, mine) = (self.session(task)?, key(problem(task)?));
         let mut session = lock(&session);
-        let quiet = self.spares.quiet();
-        let timing = settled(time::time_reference(&mut session, plan, &mut self.rng()))?;
-        drop(quiet);
+        let wanted = session.wanted_bytes();
+        let timing = settled(self.with_room(Some(&mine), wanted, is_full, || {
+            let _quiet = self.spares.quiet();
+            time::time_reference(&mut session, plan, &mut self.rng())
+        }))?;
         let labels = session.labels.clone();
         let variants = self.options.baselines.iter().map(|mode| self.variant(&mut session, task, *mode, plan));
         let variants = variants.collect::<Result<Vec<_>, Fault>>()?;
@@ -112,12 +129,12 @@ impl Inner {
     }
 
     /// Builds a candidate.
-    fn load(&self, candidate: &Candidate) -> Attempt<Parked> {
+    fn load(&self, candidate: &Candidate) -> Attempt<Runner> {
         let mut runner = Session::begin(&self.spares, candidate.source())?;
         self.spares.prepare_profile(Some(runner.folder()));
         let loaded = session::load(&mut runner, self.options.headers, self.options.build_deadline);
         self.spares.refill();
-        loaded.map(|()| Parked::new(runner))
+        loaded.map(|()| runner)
     }
 
     /// As `load`, with these headers.
@@ -135,40 +152,53 @@ impl Inner {
 
     pub(super) fn build(&self, task: &Task, candidate: Candidate) -> Attempt<Built> {
         problem(task)?;
-        let parked = self.load(&candidate)?;
-        let artifact = session::source_of(parked.runner.folder());
-        self.park(candidate.id(), parked);
+        let runner = self.with_room(None, 0, is_full, || self.load(&candidate))?;
+        let artifact = session::source_of(runner.folder());
+        self.park(candidate.id(), runner)?;
         Ok(Built { candidate, artifact })
     }
 
     /// The candidate's process, started anew where it is gone.
-    pub(super) fn unpark(&self, candidate: &Candidate) -> Attempt<Parked> {
+    pub(super) fn unpark(&self, candidate: &Candidate) -> Attempt<Runner> {
         let parked = self.built().remove(&candidate.id());
-        match parked {
-            Some(parked) => Ok(parked),
-            None => self.load(candidate),
-        }
+        parked.map_or_else(|| self.load(candidate), Ok)
     }
 
     pub(super) fn check(&self, task: &Task, built: Built) -> Attempt<Verified> {
-        let mut parked = self.unpark(&built.candidate)?;
-        let session = self.session(task)?;
+        let mut parked = Some(self.unpark(&built.candidate)?);
+        let (session, mine) = (self.session(task)?, key(problem(task)?));
         let mut session = lock(&session);
-        let mut checked = self.examine(&mut session, task, &mut parked.runner);
-        let mut of_build: Vec<String> = parked.runner.extensions.iter().map(headers::label).collect();
-        if let Some(why) = headers::in_doubt(&parked.runner.extensions, checked.as_ref().err()) {
-            parked = Parked::new(self.load_with(&built.candidate, Headers::Stock)?);
-            checked = self.examine(&mut session, task, &mut parked.runner);
+        let wanted = session.wanted_bytes();
+        let labels = self.with_room(Some(&mine), wanted, no_room_for_labels, || {
+            let runner = parked.take().map_or_else(|| self.unpark(&built.candidate), Ok)?;
+            self.check_once(&mut session, task, &built.candidate, runner)
+        })?;
+        self.note(built.candidate.id(), |notes| notes.labels = labels);
+        Ok(Verified { built })
+    }
+
+    /// Checks a candidate and parks it; what is worth a label.
+    fn check_once(
+        &self,
+        session: &mut Session,
+        task: &Task,
+        candidate: &Candidate,
+        mut runner: Runner,
+    ) -> Attempt<Vec<String>> {
+        let mut checked = self.examine(session, task, &mut runner);
+        let mut of_build: Vec<String> = runner.extensions.iter().map(headers::label).collect();
+        if let Some(why) = headers::in_doubt(&runner.extensions, checked.as_ref().err()) {
+            runner = self.load_with(candidate, Headers::Stock)?;
+            checked = self.examine(session, task, &mut runner);
             of_build = vec![why];
         }
-        let labels = checked?;
-        if parked.runner.is_broken() {
-            parked = Parked::new(self.load_with(&built.candidate, parked.runner.headers)?);
+        let mut labels = checked?;
+        if runner.is_broken() {
+            runner = self.load_with(candidate, runner.headers)?;
         }
-        parked.labels = labels;
-        parked.labels.append(&mut of_build);
-        self.park(built.candidate.id(), parked);
-        Ok(Verified { built })
+        labels.append(&mut of_build);
+        self.park(candidate.id(), runner)?;
+        Ok(labels)
     }
 
     fn examine(&self, session: &mut Session, task: &Task, runner: &mut Runner) -> Attempt<Vec<String>> {
@@ -181,36 +211,76 @@ impl Inner {
     }
 
     pub(super) fn profile(&self, task: &Task, verified: &Verified) -> Result<Profile, Fault> {
-        let mut parked = settled(self.unpark(verified.candidate()))?;
-        let session = self.session(task)?;
+        let mut runner = settled(self.unpark(verified.candidate()))?;
+        let (session, mine) = (self.session(task)?, key(problem(task)?));
         let mut session = lock(&session);
-        let waiting = self.spares.waiting(parked.runner.folder());
+        let id = verified.candidate().id();
+        let timing = lock(&self.notes).get(&id).and_then(|notes| notes.timing.clone());
+        self.make_room(&mut lock(&self.sessions), Some(&mine), session.wanted_bytes());
+        let waiting = self.spares.waiting(runner.folder());
         let quiet = self.spares.quiet();
-        let bench = profile::Bench { room: self.room(), ladder: &self.ladder, timing: parked.timing.as_ref() };
-        let profile = profile::profile(&bench, &mut session, &mut parked.runner, waiting, &mut self.rng());
+        let bench = profile::Bench { room: self.room(), ladder: &self.ladder, timing: timing.as_ref() };
+        let profile = profile::profile(&bench, &mut session, &mut runner, waiting, &mut self.rng());
         drop(quiet);
         self.spares.prepare_profile(None);
-        self.park(verified.candidate().id(), parked);
-        settled(profile)
+        let parked = self.park(id, runner);
+        settled(profile.and_then(|profile| parked.map(|()| profile)))
     }
 
     pub(super) fn time(&self, task: &Task, verified: &Verified, plan: &TimingPlan) -> Attempt<Timed> {
-        let mut parked = self.unpark(verified.candidate())?;
-        let session = self.session(task)?;
+        let candidate = verified.candidate();
+        let mut parked = Some(self.unpark(candidate)?);
+        let (session, mine) = (self.session(task)?, key(problem(task)?));
         let mut session = lock(&session);
+        let wanted = session.wanted_bytes();
+        self.with_room(Some(&mine), wanted, is_full, || {
+            let runner = parked.take().map_or_else(|| self.unpark(candidate), Ok)?;
+            self.time_once(&mut session, task, candidate, runner, plan)
+        })
+    }
+
+    /// Times a candidate and parks it.
+    fn time_once(
+        &self,
+        session: &mut Session,
+        task: &Task,
+        candidate: &Candidate,
+        mut runner: Runner,
+        plan: &TimingPlan,
+    ) -> Attempt<Timed> {
         let _quiet = self.spares.quiet();
-        let floor = self.options.deadline_floor;
-        let machine = &self.machine;
+        let (floor, machine) = (self.options.deadline_floor, &self.machine);
         let bench = time::Bench { tolerance: &task.tolerance, plan, machine, floor, most_calls: usize::MAX };
         let timed = session
-            .introduce(&mut parked.runner)
-            .and_then(|()| time::time(&mut session, &mut parked.runner, &bench, &mut self.rng()));
+            .introduce(&mut runner)
+            .and_then(|()| time::time(session, &mut runner, &bench, &mut self.rng()));
         session.forget()?;
         let (timed, clocks) = timed?;
-        parked.clocks = Some(clocks);
-        parked.timing = timed.cases.first().cloned().map(|case| (case, timed.statistic));
-        self.park(verified.candidate().id(), parked);
+        self.note(candidate.id(), |notes| {
+            notes.clocks = Some(clocks);
+            notes.timing = timed.cases.first().cloned().map(|case| (case, timed.statistic));
+        });
+        self.park(candidate.id(), runner)?;
         Ok(timed)
+    }
+}
+
+/// Whether memory was short while a problem was opened, if only for its model in double precision.
+pub(super) fn is_short(opened: &Attempt<Session>) -> bool {
+    match opened {
+        Ok(session) => session.no_oracle.as_deref().is_some_and(crowd::says_so),
+        failed => is_full(failed),
+    }
+}
+
+/// How a failure for want of memory begins.
+const ASKED_FOR_MORE: &str = "it asked for more than";
+
+/// Whether memory was short in a check, if only for what is worth a label.
+fn no_room_for_labels(checked: &Attempt<Vec<String>>) -> bool {
+    match checked {
+        Ok(labels) => labels.iter().any(|label| crowd::says_so(label) || label.contains(ASKED_FOR_MORE)),
+        failed => is_full(failed),
     }
 }
 
@@ -227,6 +297,24 @@ pub(super) fn problem(task: &Task) -> Result<&Problem, Fault> {
 }
 
 /// What names a problem's session.
-fn key(problem: &Problem) -> Hash {
+pub(super) fn key(problem: &Problem) -> Hash {
     Hash::of(format!("{}\n{}", problem.precision.torch_name(), problem.source).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_memory_left_a_label_on_was_short_of_it_and_one_with_other_labels_was_not() {
+        let failure = Failure::Memory { case: CASE.to_owned(), limit_mib: 81_000 };
+        for label in [
+            format!("beyond what get_inputs() draws: {failure}"),
+            "its error could not be measured in double precision: OutOfMemoryError: CUDA out of memory.".to_owned(),
+        ] {
+            assert!(no_room_for_labels(&Ok(vec![label])));
+        }
+        assert!(no_room_for_labels(&Err(failure.into())));
+        assert!(!no_room_for_labels(&Ok(vec!["lower precision: its error is 1e-2".to_owned()])));
+    }
 }
