@@ -45,6 +45,15 @@ impl Checked {
         }
     }
 
+    /// Whether every block of samples stood as it was taken first, or some were taken anew because they would have been refused.
+    pub(crate) fn at_once(anew: &[String]) -> Self {
+        let what = "no times taken anew on suspicion";
+        match anew {
+            [] => Self::done(what, "in every block the clocks agreed, and the time was possible"),
+            told => Self::not_done(what, &told.join("; ")),
+        }
+    }
+
     /// How one layer of the confinement came out.
     pub(crate) fn layer(layer: &Layer) -> Self {
         Self { what: format!("confined: {}", layer.name), done: layer.in_force, how: layer.why.clone() }
@@ -64,4 +73,18 @@ pub struct Certificate {
     pub build: String,
     /// The machine's name.
     pub machine: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suspicion_is_told_whether_or_not_the_gpu_could_be_asked() {
+        let refused = "timed once more, for the time before would have been refused: its clock says 1 ns".to_owned();
+        let row = Checked::at_once(std::slice::from_ref(&refused));
+        assert!(!row.done && row.how == refused);
+        assert!(Checked::at_once(&[]).done);
+        assert!(!Checked::undisturbed(false, &[]).done && Checked::undisturbed(true, &[]).done);
+    }
 }

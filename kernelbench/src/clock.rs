@@ -10,10 +10,10 @@ use crate::{
 };
 use metrics::Statistic;
 
-/// What the clock inside may fall short of ours beyond the cost of reaching the process, as a part of ours.
+/// What the clock inside may fall short of ours without the cost of reaching the process, as a part of that.
 const SHARE: f64 = 0.01;
 /// By so many nanoseconds a request processes alike were seen to differ in that cost, on an H200: for a short request it may
-/// be that, where it is no more than the second part of ours.
+/// be that, where it is no more than the second part of the same.
 const ALIKE: (f64, f64) = (50_000.0, 0.05);
 /// How much more than a request that calls nothing the reference's may cost beside its calls, in times and in nanoseconds.
 const MORE_THAN_EMPTY: [f64; 2] = [3.0, 100_000.0];
@@ -68,9 +68,8 @@ impl Reach {
     pub(crate) fn counted_ns(&self, reading: &Reading) -> f64 {
         let outside = reading.outside_ns;
         if self.sees_all {
-            let slack = (SHARE * outside).max(ALIKE.0.min(ALIKE.1 * outside));
-            let least = outside - self.cost_ns - slack;
-            reading.inside_ns.max(least).min(outside)
+            let beyond = (outside - self.cost_ns).max(0.0);
+            reading.inside_ns.max(beyond - slack_ns(beyond)).min(outside)
         } else {
             (outside - self.cost_ns).max(outside / 2.0)
         }
@@ -82,6 +81,12 @@ impl Reach {
         let more = |ran: &Reading| ran.outside_ns - self.cost_ns - self.counted_ns(ran);
         Statistic::Median.of(&pairs.iter().map(|pair| more(&pair[1])).collect::<Vec<_>>()).max(0.0)
     }
+}
+
+/// What a clock inside may fall short of a request's own part of ours: never more than a few percent of that, however much
+/// it costs to reach the process beside it.
+fn slack_ns(beyond: f64) -> f64 {
+    (SHARE * beyond).max(ALIKE.0.min(ALIKE.1 * beyond))
 }
 
 /// By how much ours is ahead of the one inside, in nanoseconds a request, as a rule.
@@ -180,6 +185,17 @@ mod tests {
             let (time, doubt) = times(&pairs(|n| ran(3300 + n, tells)));
             assert!(time < honest && time + doubt > honest - 20_000.0, "{tells}: {time} and {doubt}");
             assert!(time > 0.98 * honest, "{tells}: {time}");
+        }
+    }
+
+    #[test]
+    fn in_a_short_request_that_costs_much_to_reach_a_slow_clock_gains_no_more_either() {
+        let short = |tells: u32| (0..20).map(|n| [ran(800 + n % 2, 100 + n % 2), ran(800, tells)]).collect::<Vec<_>>();
+        let (honest, _) = times(&short(100));
+        assert!((honest - 100_000.0).abs() < 1.0, "{honest}");
+        for tells in [99, 60, 1] {
+            let (time, doubt) = times(&short(tells));
+            assert!(time >= 0.95 * honest && time + doubt >= honest - 1.0, "{tells}: {time} and {doubt}");
         }
     }
 

@@ -129,6 +129,57 @@ fn an_error_far_above_the_references_own_is_labelled() {
 }
 
 #[test]
+fn what_was_learned_of_a_candidate_outlives_its_process() {
+    let Some(workshop) = workshop() else { return };
+    let source = with_forward("return nn.functional.softplus(x) * (1 + 2e-5)\n");
+    evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().unwrap();
+    let id = Candidate::new(source).id();
+    workshop.let_go(&id);
+    assert!(workshop.labels(&id).iter().any(|label| label.starts_with("lower precision")));
+    assert!(workshop.clocks(&id).is_some());
+}
+
+#[test]
+fn a_candidate_that_waits_for_its_next_step_has_let_go_of_its_model_and_goes_on_from_there() {
+    let Some(workshop) = workshop() else { return };
+    let source = "
+import torch, torch.nn as nn, weakref
+before = None
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        global before
+        assert before is None or before() is None, 'the model of the step before is still there'
+        before = weakref.ref(self)
+
+    def forward(self, x):
+        return nn.functional.softplus(x)
+";
+    let timed = evaluate(&workshop, &problem("1_Softplus"), source).unwrap();
+    assert!(timed.is_ok(), "{timed:?}");
+}
+
+#[test]
+fn a_candidate_that_breaks_out_when_its_model_is_dropped_is_told() {
+    let Some(workshop) = workshop() else { return };
+    let source = "
+import os, time, torch, torch.nn as nn
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return nn.functional.softplus(x)
+
+    def __del__(self):
+        if os.fork() == 0:
+            time.sleep(30)
+            os._exit(0)
+";
+    let failure = evaluate(&workshop, &problem("1_Softplus"), source).unwrap().unwrap_err();
+    assert!(matches!(&failure, Failure::Forbidden { what, .. } if what.contains("another process")), "{failure:?}");
+}
+
+#[test]
 fn a_candidate_may_name_its_threads_as_the_driver_of_a_gpu_does() {
     let Some(workshop) = workshop() else { return };
     let source = with_forward(

@@ -122,15 +122,17 @@ fn examine(
     let suite = Suite::of_task(task);
     let around =
         Around { timing: plan, machine: &inner.machine, gpu: inner.gpu.as_ref(), trusted: false, brief: false };
-    let (timed, disturbed) = time::time(&mut pair, &suite, &around, &mut rng)?;
+    let (timed, remarks) = time::time(&mut pair, &suite, &around, &mut rng)?;
     let how = format!(
         "{} pairs of requests a shape in random order, new inputs each; outputs compared too",
         plan.repetitions
     );
     checked.push(Checked::done(&format!("times beside the reference's, on {} shapes", suite.timed.len()), &how));
-    checked.push(Checked::done("two clocks agree", "events in its process and the clock outside, which counts"));
+    checked.push(Checked::done("two clocks agree", "events in its process, and the clock outside, which bounds them"));
     checked.push(Checked::done("no faster than the GPU moves the data", "the best bandwidth measured here"));
-    checked.push(Checked::undisturbed(inner.gpu.is_some(), &disturbed));
+    checked.push(Checked::undisturbed(inner.gpu.is_some(), &remarks.disturbed));
+    checked.push(Checked::at_once(&remarks.anew));
+    checked.extend(remarks.issued.iter().map(|told| Checked::not_done("launches back to back, from a graph", told)));
     checked.extend(two.peer.layers.iter().map(Checked::layer));
     drop((one, two));
     sanitize(inner, &bench, task, &objects.candidate, checked)?;

@@ -2,7 +2,8 @@
 //!
 //! A candidate is a host function that launches kernels. It is a stranger here: it is built from its text alone and runs in
 //! a confined process of its own, as the reference does in another. Both compute in memory of ours; inputs are drawn there,
-//! and outputs are looked at there, by kernels of ours. The clock that counts is this program's.
+//! and outputs are looked at there, by kernels of ours. This program's clock
+//! bounds the one in the process, which counts (`clock`).
 
 mod calls;
 mod certify;

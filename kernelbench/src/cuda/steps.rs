@@ -8,7 +8,7 @@ use super::{
     lock,
     profile::{self, Called, Waiting},
     survey,
-    time::{self, Around},
+    time::{self, Around, Remarks},
 };
 use crate::{
     candidate::{Built, Candidate, Verified},
@@ -91,7 +91,7 @@ impl Inner {
         object: &Path,
         suite: &Suite,
         plan: &TimingPlan,
-    ) -> Attempt<(Timed, Vec<String>)> {
+    ) -> Attempt<(Timed, Remarks)> {
         let rng = &mut self.rng();
         let mut pair = bench.pair(self, task, [object, object])?;
         check::check(&mut pair, &suite.cases, rng)?;
@@ -143,8 +143,8 @@ impl Inner {
             bench.candidate = None;
         }
         self.spare.prepare();
-        let (timed, disturbed) = timed?;
-        lock(&self.notes).insert(verified.candidate().id(), disturbed);
+        let (timed, remarks) = timed?;
+        lock(&self.notes).insert(verified.candidate().id(), remarks.all());
         Ok(timed)
     }
 

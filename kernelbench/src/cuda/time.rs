@@ -54,28 +54,46 @@ pub(crate) struct Around<'a> {
     pub(crate) brief: bool,
 }
 
-/// Times both on every timed case of a suite, and says what disturbed it.
+/// What is to be known of how times came about, each with its case, in words.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Remarks {
+    /// What disturbed the GPU.
+    pub(crate) disturbed: Disturbances,
+    /// Why a shape was timed anew: its time would have been refused.
+    pub(crate) anew: Vec<String>,
+    /// Where launches were timed as the processor issues them.
+    pub(crate) issued: Vec<String>,
+}
+
+impl Remarks {
+    /// All of them.
+    pub(crate) fn all(self) -> Vec<String> {
+        [self.disturbed, self.anew, self.issued].concat()
+    }
+}
+
+/// Times both on every timed case of a suite, and says what is to be known of that.
 pub(crate) fn time(
     pair: &mut Pair<'_>,
     suite: &Suite,
     around: &Around<'_>,
     rng: &mut StdRng,
-) -> Attempt<(Timed, Disturbances)> {
-    let (mut cases, mut doubts, mut disturbed) = (vec![], vec![], vec![]);
+) -> Attempt<(Timed, Remarks)> {
+    let (mut cases, mut doubts, mut remarks) = (vec![], vec![], Remarks::default());
     for name in &suite.timed {
         let case = suite.cases.iter().find(|case| case.name == *name);
         let case = case.ok_or_else(|| Fault(format!("the suite times a case `{name}` that it does not hold")))?;
         let budget = BUDGET / u32::try_from(suite.timed.len()).unwrap_or(u32::MAX).max(1);
         let once = || settled(|| time_case(pair, case, around, budget, rng));
-        let ((((timed, doubt), recorded), anew), mut told) = watched(around.gpu, once)?;
-        told.extend(anew);
+        let ((((timed, doubt), recorded), anew), disturbed) = watched(around.gpu, once)?;
         cases.push(timed);
         doubts.push(doubt);
-        if !recorded {
-            disturbed
-                .push(format!("case {name}: timed as the processor issues the launches, for they cannot be recorded"));
-        }
-        disturbed.extend(told.into_iter().map(|what| format!("case {name}: {what}")));
+        let issued =
+            (!recorded).then(|| "timed as the processor issues the launches, for they cannot be recorded".to_owned());
+        let of_case = |told: String| format!("case {name}: {told}");
+        remarks.disturbed.extend(disturbed.into_iter().map(of_case));
+        remarks.anew.extend(anew.into_iter().map(of_case));
+        remarks.issued.extend(issued.into_iter().map(of_case));
     }
     pair.candidate.be_alone()?;
     let pairs: Vec<(&Timing, &Timing)> = cases.iter().map(|case| (&case.reference, &case.candidate)).collect();
@@ -83,7 +101,7 @@ pub(crate) fn time(
     let speedup = Speedup::over(&pairs, statistic)
         .ok_or_else(|| Fault("nothing was timed: the suite times no case, or the plan takes no samples".to_owned()))?;
     let speedup = speedup.doubted(doubts.iter().sum::<f64>() / doubts.len().max(1) as f64);
-    Ok((Timed { cases, speedup, statistic }, disturbed))
+    Ok((Timed { cases, speedup, statistic }, remarks))
 }
 
 fn time_case(

@@ -90,6 +90,7 @@ fn examine(
     if session.on_gpu {
         checked.push(Checked::undisturbed(clocks.watched, &clocks.disturbed));
     }
+    checked.push(Checked::at_once(&clocks.anew));
     checked.push(memory(inner, &mut session, &runner, rng)?);
     let floor = timed.cases.iter().any(|case| case.case == CASE && case.floor_ns.is_some());
     let how = if floor { "the best bandwidth measured here" } else { "no bandwidth was measured here" };
@@ -107,7 +108,7 @@ fn memory(inner: &Inner, session: &mut Session, runner: &Runner, rng: &mut StdRn
         session.draw(1, false, rng)?;
         let job = profile::job(&inner.python, session, runner);
         let owner = runner.peer.company().user;
-        profile::memcheck(&inner.room(), parked.runner.folder(), owner, &job)?
+        profile::memcheck(&inner.room(), runner.folder(), owner, &job)?
     } else {
         Err("compute-sanitizer looks at GPUs alone".to_owned())
     };

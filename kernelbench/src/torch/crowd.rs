@@ -122,9 +122,9 @@ impl Inner {
         let gone = match kind {
             Waiting::Ran => self.built().take_oldest_that(|_, runner| runner.has_run).map(drop),
             Waiting::Built => self.built().take_oldest_that(|_, _| true).map(drop),
-            Waiting::Open => sessions
-                .take_oldest_that(|key, session| Some(key) != mine && Arc::strong_count(session) == 1)
-                .map(drop),
+            Waiting::Open => {
+                sessions.take_oldest_that(|key, session| Some(key) != mine && Arc::strong_count(session) == 1).map(drop)
+            }
         };
         let start = Instant::now();
         while gone.is_some() && free() <= before && start.elapsed() < FREED {

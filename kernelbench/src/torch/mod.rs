@@ -107,8 +107,8 @@ struct Notes {
 
 impl Notes {
     fn told(&self) -> Vec<String> {
-        let disturbed = self.clocks.iter().flat_map(|clocks| &clocks.disturbed);
-        self.labels.iter().chain(disturbed).cloned().collect()
+        let of_clocks = self.clocks.iter().flat_map(|clocks| clocks.disturbed.iter().chain(&clocks.anew));
+        self.labels.iter().chain(of_clocks).cloned().collect()
     }
 }
 

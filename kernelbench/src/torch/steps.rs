@@ -31,7 +31,7 @@ impl Inner {
         self.options.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64)
     }
 
-    pub(super) fn built(&self) -> MutexGuard<'_, Shelf<CandidateId, Parked>> {
+    pub(super) fn built(&self) -> MutexGuard<'_, Shelf<CandidateId, Runner>> {
         lock(&self.built)
     }
 
@@ -251,9 +251,8 @@ impl Inner {
         let _quiet = self.spares.quiet();
         let (floor, machine) = (self.options.deadline_floor, &self.machine);
         let bench = time::Bench { tolerance: &task.tolerance, plan, machine, floor, most_calls: usize::MAX };
-        let timed = session
-            .introduce(&mut runner)
-            .and_then(|()| time::time(session, &mut runner, &bench, &mut self.rng()));
+        let timed =
+            session.introduce(&mut runner).and_then(|()| time::time(session, &mut runner, &bench, &mut self.rng()));
         session.forget()?;
         let (timed, clocks) = timed?;
         self.note(candidate.id(), |notes| {

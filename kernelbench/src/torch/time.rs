@@ -52,8 +52,10 @@ pub struct Clocks {
     pub lost: usize,
     /// Whether the GPU was asked, before and after, how it is doing.
     pub watched: bool,
-    /// What disturbed the timing, and why a block was taken anew, in words.
+    /// What disturbed the GPU meanwhile, in words.
     pub disturbed: Disturbances,
+    /// Why a block was taken anew: its time would have been refused.
+    pub anew: Vec<String>,
     /// Every pair of requests by both clocks, the reference's first.
     pub readings: Vec<[Reading; 2]>,
 }
@@ -87,9 +89,8 @@ pub(crate) fn time(
         both.pair(rng)?;
     }
     let block = || settled(|| block(&mut both, bench, rng)?.judged(calls, floors, bench.plan.statistic));
-    let (((timed, mut clocks), told), mut disturbed) = watched(gpu.as_ref(), block)?;
-    disturbed.extend(told);
-    (clocks.lost, clocks.watched, clocks.disturbed) = (both.lost, gpu.is_some(), disturbed);
+    let (((timed, mut clocks), anew), disturbed) = watched(gpu.as_ref(), block)?;
+    (clocks.lost, clocks.watched, clocks.disturbed, clocks.anew) = (both.lost, gpu.is_some(), disturbed, anew);
     Ok((timed, clocks))
 }
 
@@ -141,8 +142,8 @@ impl Block {
             .doubted(doubt);
         let case = CaseTiming { case: CASE.to_owned(), reference, candidate, speedup, floor_ns: floor };
         let gaps_ns = [0, 1].map(|side: usize| clock::gap_ns(pairs.iter().map(|pair| &pair[side])));
-        let (overhead_ns, lost, watched, disturbed) = (reach.cost_ns, 0, false, vec![]);
-        let clocks = Clocks { calls, overhead_ns, empty_ns, gaps_ns, lost, watched, disturbed, readings: pairs };
+        let (overhead_ns, lost, watched, disturbed, anew) = (reach.cost_ns, 0, false, vec![], vec![]);
+        let clocks = Clocks { calls, overhead_ns, empty_ns, gaps_ns, lost, watched, disturbed, anew, readings: pairs };
         Ok((Timed { cases: vec![case], speedup, statistic }, clocks))
     }
 }
