@@ -4,6 +4,7 @@
 //! `REPETITIONS` and `TRIALS` set how often; with `PROFILE=1` each is profiled too (with `AHEAD=0`, by no process that waits
 //! for it), and `PAUSE_S` passes before each, as a model would take to write it. With `TIMES` each is evaluated so often, as a
 //! new candidate each time, and the last line has the median, the least and the most of what each stage took, in seconds.
+//! `BASELINES=compile,max-autotune` times the reference as torch compiles it, beside.
 //! `RUST_LOG=warpsmith_kernelbench=trace` tells of every request and of what a process under the profiler did when.
 #![expect(clippy::print_stdout, reason = "a program")]
 
@@ -17,7 +18,7 @@ use warpsmith_kernelbench::{
     Candidate, CandidateId, CaseTiming, Failure, Fault, Suite, Task, Timed, TimingPlan, Workshop,
     cuda::{self, Cuda},
     load, native,
-    torch::{Options, Torch},
+    torch::{Mode, Options, Torch},
 };
 
 /// The stages of an evaluation, in order, and all of them together.
@@ -49,6 +50,9 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         options.trials = trials.parse()?;
     }
     options.own_user = std::env::var_os("SAME_USER").is_none();
+    let beside = std::env::var("BASELINES").unwrap_or_default();
+    options.baselines =
+        Mode::NAMED.iter().filter(|(name, _)| beside.split(',').any(|b| b == *name)).map(|(_, m)| *m).collect();
     let ahead = std::env::var("AHEAD").ok().is_none_or(|ahead| ahead != "0");
     options.profile_ahead = ahead && std::env::var_os("PROFILE").is_some();
     let workshop = Torch::new(options)?;
@@ -76,7 +80,7 @@ fn each<W: Workshop>(
     let baseline = runtime.block_on(workshop.prepare(task, &suite, plan))?;
     let reference = baseline.timings.first().map(|(_, timing)| times(timing));
     let mut head = json!({
-        "problem": task.name, "machine": workshop.machine(), "reference": reference, "build": baseline.build,
+        "problem": task.name, "machine": workshop.machine(), "reference": reference, "build": baseline.build, "baselines": baseline.variants,
         "seconds": {"start": up.as_secs_f64(), "prepare": start.elapsed().as_secs_f64()},
     });
     for (name, value) in known.as_object().into_iter().flatten() {

@@ -4,7 +4,8 @@
 //! `verdicts PYTHON DEVICE FOLDER-OF-PROBLEMS... -- CANDIDATE.py|FOLDER...`, with these variables: `TRIALS`, `WARMUP`,
 //! `REPETITIONS`, `FLOOR_S` (what deadlines have beside the reference's time), `BUILD_S` (what a build may take), `AHEAD`
 //! (how many builds are begun ahead; those that run a compiler are begun at once), `GATE` (a file that is waited for before
-//! the first candidate that is right), `PROFILE`.
+//! the first candidate that is right), `PROFILE`, `KEEP` (candidates and problems stay open, as in a batch, until others
+//! need their memory).
 #![expect(clippy::print_stdout, reason = "a program")]
 
 #[path = "../tests/file/mod.rs"]
@@ -91,6 +92,9 @@ async fn all(workshop: &Torch, jobs: Vec<Job>) -> Result<bool, Box<dyn Error>> {
         let said = one(workshop, job, build).await?;
         all_as_said &= said["as said"] == true;
         println!("{said}");
+        if std::env::var_os("KEEP").is_some() {
+            continue;
+        }
         workshop.let_go(&job.candidate.id());
         if jobs[at + 1..].iter().all(|next| next.task.name != job.task.name) {
             workshop.close(&job.task)?;

@@ -7,7 +7,7 @@ mod python;
 
 use file::File;
 use python::{problem, workshop};
-use std::path::Path;
+use std::{io::Write, path::Path};
 
 /// Those that an evaluation on a GPU is judged by.
 const PROBLEMS: [(&str, &[u32]); 3] =
@@ -33,7 +33,8 @@ fn every_problem_has_a_right_candidate_and_a_wrong_one() {
     assert!(candidates().iter().all(expected));
 }
 
-/// `WARPSMITH_KERNELBENCH` names a checkout of the public KernelBench, `WARPSMITH_DEVICE` a GPU such as `cuda:0`.
+/// `WARPSMITH_KERNELBENCH` names a checkout of the public KernelBench, `WARPSMITH_DEVICE` a GPU such as `cuda:0`,
+/// `WARPSMITH_PYTHON` a Python with torch and Triton. With `--nocapture` it says what came of each.
 #[test]
 #[ignore = "needs a checkout of KernelBench and a GPU"]
 fn right_ones_pass_and_wrong_ones_fail_for_their_true_cause() {
@@ -41,6 +42,8 @@ fn right_ones_pass_and_wrong_ones_fail_for_their_true_cause() {
     for file in candidates() {
         let task = problem(file.problem());
         let outcome = again::evaluate(&workshop, &task, &file).unwrap();
+        let said = outcome.as_ref().map_or_else(ToString::to_string, |timed| timed.speedup.to_string());
+        writeln!(std::io::stderr(), "{}: {said}", file.path.display()).unwrap();
         assert!(file.as_said(&outcome, &[]), "{}: {outcome:?}", file.path.display());
         workshop.close(&task).unwrap();
     }

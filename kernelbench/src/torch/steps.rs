@@ -86,9 +86,9 @@ impl Inner {
     /// Changes what is noted of a candidate.
     fn note(&self, candidate: CandidateId, change: impl FnOnce(&mut Notes)) {
         let mut notes = lock(&self.notes);
-        let mut noted = notes.remove(&candidate).unwrap_or_default();
-        change(&mut noted);
-        drop(notes.insert(candidate, noted));
+        let mut known = notes.remove(&candidate).unwrap_or_default();
+        change(&mut known);
+        drop(notes.insert(candidate, known));
     }
 
     /// A new session. A driver that does not start behind landlock is given a second try without it; the layers say so.
