@@ -203,26 +203,24 @@ def implied_headers(text, is_cuda):
 
 
 def run(commands, folder):
-    """Runs them side by side in a folder; what one prints is why all fail."""
-    failed = []
+    """Runs them side by side in a folder; what the first of them prints that fails is why all fail."""
+    said = [""] * len(commands)
 
-    def one(command):
+    def one(at, command):
         try:
             apart = os.path.basename(command[0]) == "nvcc" and nvcc_apart.compile_apart(command, folder, PATIENCE)
-            said = "" if apart else nvcc_apart.complaint(command, folder, PATIENCE)
+            said[at] = "" if apart else nvcc_apart.complaint(command, folder, PATIENCE)
         except nvcc_apart.Fails as fails:
-            said = str(fails)
+            said[at] = str(fails)
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-        if said:
-            failed.append(said)
+            said[at] = f"{type(error).__name__}: {error}"
 
-    running = [threading.Thread(target=one, args=(command,)) for command in commands]
+    running = [threading.Thread(target=one, args=numbered) for numbered in enumerate(commands)]
     for thread in running:
         thread.start()
     for thread in running:
         thread.join()
-    if failed:
+    if failed := [complaint for complaint in said if complaint]:
         raise Fails(first_errors(failed[0]))
 
 

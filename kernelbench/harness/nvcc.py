@@ -1,7 +1,8 @@
 """How is one CUDA source compiled on two cores?
 
 nvcc reads a source for the host, then for the device, then compiles the host's half. It says itself which commands it would
-run; here the first two parts go side by side. Where what it says looks different from that, nvcc does it alone.
+run; here the first two parts go side by side. Where what it says looks different from that, or one of them fails, nvcc does
+it alone: what it then says of a source that is wrong is its own.
 """
 
 import hashlib
@@ -12,6 +13,8 @@ import threading
 
 # What nvcc runs for one source and one architecture, each command by what it holds.
 STEPS = [r" -E ", r"cudafe\+\+", r" -E ", r"/cicc\"? ", r"ptxas", r"fatbinary", r" -c -x c\+\+ "]
+REDIRECTED = re.compile(r'\s+>\s*"?/[^\s"]+"?(\s+2>\s*"?/[^\s"]+"?)?\s*$')
+TOO_LONG = "the compiler took too long"
 MODULE = re.compile(r'--gen_module_id_file --module_id_file_name "([^"]+)"')
 
 
@@ -22,7 +25,10 @@ class Fails(Exception):
 def plan(line, folder):
     """The commands for this command line of nvcc, and their environment; None where they are not those known here."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    asked = subprocess.run([*line, "--dryrun"], cwd=folder, timeout=20, check=False, **pipes)
+    try:
+        asked = subprocess.run([*line, "--dryrun"], cwd=folder, timeout=20, check=False, **pipes)
+    except subprocess.TimeoutExpired:
+        return None
     environment, commands = dict(os.environ), []
     for told in asked.stderr.decode(errors="replace").splitlines():
         if not told.startswith("#$ "):
@@ -31,7 +37,8 @@ def plan(line, folder):
         if equals and re.fullmatch(r"\w+", name):
             environment[name] = value
         elif not told.startswith("#$ rm "):
-            commands.append(told[3:])
+            # Into files of its own, which others may not write, and where nobody would read what went wrong.
+            commands.append(REDIRECTED.sub("", told[3:]))
     known = not asked.returncode and len(commands) == len(STEPS)
     return (commands, environment) if known and all(map(re.search, STEPS, commands)) else None
 
@@ -61,9 +68,9 @@ def compile_apart(line, folder, patience):
     device.join()
     if not failed:
         chain(commands[6:])
-    if failed:
-        raise Fails(failed[0])
-    return True
+    if TOO_LONG in failed:
+        raise Fails(TOO_LONG)
+    return not failed
 
 
 def complaint(command, folder, patience, environment=None):
@@ -72,7 +79,7 @@ def complaint(command, folder, patience, environment=None):
     try:
         done = subprocess.run(command, cwd=folder, env=environment, timeout=patience, check=False, **pipes)
     except subprocess.TimeoutExpired:
-        return "the compiler took too long"
+        return TOO_LONG
     if not done.returncode:
         return ""
     return done.stdout.decode(errors="replace").strip() or f"the compiler ended with {done.returncode}"

@@ -120,6 +120,50 @@ fn nvccs_halves_are_compiled_side_by_side_and_agree_on_what_is_local() {
     );
 }
 
+/// Has the harness compile with an nvcc that tells these steps; whether it took them side by side.
+fn taken_apart(steps: &[&str]) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let nvcc = folder.path().join("nvcc");
+    let told: String = steps.iter().map(|step| format!("#$ {step}\n")).collect();
+    fs::write(&nvcc, format!("#!/bin/sh\ncat >&2 <<'END'\n{told}END\n")).unwrap();
+    let harness = Path::new(env!("CARGO_MANIFEST_DIR")).join("harness");
+    let script = "import sys, nvcc; print(nvcc.compile_apart(['/bin/sh', sys.argv[1]], '.', 60))";
+    let mut python = Command::new("python3");
+    python.args(["-c", script]).arg(&nvcc).current_dir(folder.path()).env("PYTHONPATH", harness);
+    let done = python.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).trim() == "True"
+}
+
+#[test]
+fn what_nvcc_writes_into_files_of_its_own_is_not_and_where_a_step_fails_nvcc_does_it_alone() {
+    let mut steps = [
+        "true -E x",
+        "true cudafe++ --gen_module_id_file --module_id_file_name \"id\"",
+        "true -E x",
+        "true \"/cuda/cicc\" x",
+        "true ptxas -o x > /no/such/folder/out 2>/no/such/folder/err",
+        "true fatbinary x",
+        "true -c -x c++ x",
+    ];
+    assert!(taken_apart(&steps));
+    steps[5] = "false fatbinary x";
+    assert!(!taken_apart(&steps));
+    assert!(!taken_apart(&steps[1..]));
+}
+
+#[test]
+fn of_sources_that_fail_the_first_in_order_is_told_whichever_failed_first() {
+    let Some(workshop) = workshop() else { return };
+    let harness = Path::new(env!("CARGO_MANIFEST_DIR")).join("harness");
+    let script = "import extension\nslow = ['sh', '-c', 'sleep 0.5; echo error: one; exit 1']\n\
+                  fast = ['sh', '-c', 'echo error: two; exit 1']\n\
+                  try:\n    extension.run([slow, fast], '.')\nexcept extension.Fails as fails:\n    print(fails)\n";
+    let mut python = Command::new(workshop.python());
+    let done = python.args(["-c", script]).env("PYTHONPATH", harness).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "error: one", "{}", String::from_utf8_lossy(&done.stderr));
+}
+
 /// The workshop, where `NVCC` names a compiler of CUDA, whose toolkit candidates then find.
 fn workshop_with_nvcc() -> Option<Torch> {
     if std::env::var_os("NVCC").is_none() {
