@@ -8,6 +8,9 @@ use half::{bf16, f16};
 
 /// Elements that are looked at in one go.
 const STRETCH: usize = 1024;
+/// What a core looks at at least, in bytes, and how many do at most.
+const LEAST_BYTES: usize = 256 << 10;
+const MOST_CORES: usize = 8;
 
 /// What a comparison found.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,6 +51,58 @@ pub fn compare(
     tolerance: &Tolerance,
     poison: Option<&[u8]>,
 ) -> Comparison {
+    part(dtype, reference, candidate, tolerance, poison).found
+}
+
+/// The same, on several cores at once where there is much to look at.
+///
+/// # Panics
+/// As `compare`.
+pub(crate) fn compare_on_cores(
+    dtype: Dtype,
+    reference: &[u8],
+    candidate: &[u8],
+    tolerance: &Tolerance,
+    poison: Option<&[u8]>,
+) -> Comparison {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(MOST_CORES);
+    let bytes = reference.len().div_ceil(cores).max(LEAST_BYTES).next_multiple_of(STRETCH * dtype.bytes());
+    if bytes >= reference.len() {
+        return compare(dtype, reference, candidate, tolerance, poison);
+    }
+    assert_eq!(reference.len(), candidate.len(), "both arrays were laid out by the same plan");
+    let parts = reference.chunks(bytes).zip(candidate.chunks(bytes));
+    let found = std::thread::scope(|scope| {
+        let begun: Vec<_> = parts.map(|(r, c)| scope.spawn(move || part(dtype, r, c, tolerance, poison))).collect();
+        begun.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    joined(found)
+}
+
+/// What was found in a part of an array, and how far its worst element is outside.
+struct Part {
+    found: Comparison,
+    worst: f64,
+}
+
+/// What was found in all parts, in their order.
+fn joined(parts: Vec<Part>) -> Comparison {
+    let mut all = Part { found: Comparison::default(), worst: 0.0 };
+    for Part { found, worst } in parts {
+        if worst > all.worst {
+            all.worst = worst;
+            all.found.worst_at = all.found.total + found.worst_at;
+            (all.found.expected, all.found.got) = (found.expected, found.got);
+        }
+        all.found.total += found.total;
+        all.found.wrong += found.wrong;
+        all.found.nan += found.nan;
+        all.found.unwritten += found.unwritten;
+    }
+    all.found
+}
+
+fn part(dtype: Dtype, reference: &[u8], candidate: &[u8], tolerance: &Tolerance, poison: Option<&[u8]>) -> Part {
     assert_eq!(reference.len(), candidate.len(), "both arrays were laid out by the same plan");
     let size = dtype.bytes();
     let mut found = Comparison { total: (reference.len() / size) as u64, ..Comparison::default() };
@@ -82,7 +137,7 @@ pub fn compare(
             }
         }
     }
-    found
+    Part { found, worst }
 }
 
 /// The plain case without branches: a NaN or an infinity on either side makes it false.
@@ -171,6 +226,28 @@ mod tests {
         let poison = poison.to_ne_bytes();
         let found = compare(Dtype::F32, &bytes(&vec![1.0; 3000]), &bytes(&candidate), &EXACT, Some(&poison));
         assert_eq!((found.wrong, found.nan, found.unwritten, found.worst_at), (5, 2, 1, 7));
+    }
+
+    #[test]
+    fn on_several_cores_the_same_is_found() {
+        let right = vec![1.0_f32; 3 * LEAST_BYTES / 4 + 7];
+        let mut got = right.clone();
+        let (last, poison) = (got.len() - 1, f32::from_bits(0x7fc1_2345));
+        (got[3], got[LEAST_BYTES / 4 - 1], got[LEAST_BYTES / 4], got[last]) = (2.0, 9.0, 9.0, 3.0);
+        for also in [3.5, f32::NAN, poison] {
+            got[LEAST_BYTES / 3] = also;
+            let [right, got] = [bytes(&right), bytes(&got)];
+            let poison = Some(poison.to_ne_bytes());
+            let poison = poison.as_ref().map(<[u8; 4]>::as_slice);
+            let found = compare_on_cores(Dtype::F32, &right, &got, &EXACT, poison);
+            assert_eq!(found.wrong, 5);
+            let one = compare(Dtype::F32, &right, &got, &EXACT, poison);
+            // A NaN is not equal to itself.
+            assert_eq!(format!("{found:?}"), format!("{one:?}"));
+        }
+        let parts = [0..2000, 2000..4048]
+            .map(|range| part(Dtype::F32, &bytes(&right[range.clone()]), &bytes(&got[range]), &EXACT, None));
+        assert_eq!((joined(parts.into()).total, joined(vec![]).total), (4048, 0));
     }
 
     #[test]

@@ -160,7 +160,8 @@ fn of_sources_that_fail_the_first_in_order_is_told_whichever_failed_first() {
                   fast = ['sh', '-c', 'echo error: two; exit 1']\n\
                   try:\n    extension.run([slow, fast], '.')\nexcept extension.Fails as fails:\n    print(fails)\n";
     let mut python = Command::new(workshop.python());
-    let done = python.args(["-c", script]).env("PYTHONPATH", harness).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    let done =
+        python.args(["-c", script]).env("PYTHONPATH", harness).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
     assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "error: one", "{}", String::from_utf8_lossy(&done.stderr));
 }
 

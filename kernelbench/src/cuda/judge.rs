@@ -5,7 +5,7 @@
 
 use super::driver::{CudaError, Device, HANDLE, Kernel, Memory};
 use crate::{
-    compare::{Comparison, compare},
+    compare::{Comparison, compare_on_cores},
     failure::{Failure, Fault},
     native::{
         plan::{Array, PAGE, Plan},
@@ -263,7 +263,7 @@ impl Judge {
         self.device.read(self.array(Side::Candidate, slot, plan, array), &mut got)?;
         let element = poison(array.dtype, draw.poisons[Side::Candidate as usize]);
         let element = (!array.is_input()).then(|| &element[..array.dtype.bytes()]);
-        Ok(compare(array.dtype, &right, &got, tolerance, element))
+        Ok(compare_on_cores(array.dtype, &right, &got, tolerance, element))
     }
 
     /// The content of one slot, newly drawn.

@@ -14,11 +14,10 @@ use crate::{
         process::{self, Process},
         trouble::fault,
     },
-    ncu::{self, Launched},
+    ncu::{self, Capture, Permit},
     torch::{
         company::Company,
         launch::{self, ARGUMENT},
-        ncu as asked,
         python::{give, own_user},
     },
 };
@@ -38,6 +37,8 @@ pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 const SETTLE: Duration = Duration::from_secs(8);
 /// What a profiler may print, in bytes.
 const MOST_PRINTED: u64 = 32 << 20;
+/// How long it is waited until nobody else reads counters.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Launches that are looked at, at most.
 const LAUNCHES: usize = 64;
 /// Calls before the one that is looked at.
@@ -49,16 +50,18 @@ pub(crate) struct Waiting {
     printed: mpsc::Receiver<String>,
     folder: tempfile::TempDir,
     user: Option<u32>,
+    _permit: Option<Permit>,
 }
 
 impl Waiting {
-    /// Starts it. A tool that does not start says so in what it prints.
-    pub(crate) fn start(launcher: &Launcher, set: &MetricSet) -> Result<Self, Fault> {
-        Self::under(launcher, &asked::command(set, LAUNCHES, &[]), true)
+    /// Starts it, where nobody else reads this GPU's counters. A tool that does not start says so in what it prints.
+    pub(crate) fn start(launcher: &Launcher, set: &MetricSet) -> Option<Self> {
+        let permit = Permit::for_gpu(launcher.ordinal, Duration::ZERO).ok()?;
+        Self::under(launcher, &ncu::command(set, LAUNCHES, &[]), true, Some(permit)).ok()
     }
 
     /// Starts a process under this tool, perhaps without landlock.
-    fn under(launcher: &Launcher, tool: &[String], landlock: bool) -> Result<Self, Fault> {
+    fn under(launcher: &Launcher, tool: &[String], landlock: bool, permit: Option<Permit>) -> Result<Self, Fault> {
         let folder = private_folder()?;
         // The process runs as a user who may not reach where this program lies: it gets a copy.
         let program = folder.path().join("warpsmith");
@@ -89,7 +92,7 @@ impl Waiting {
             let _ = output.take(MOST_PRINTED).read_to_end(&mut text);
             let _ = done.send(String::from_utf8_lossy(&text).into_owned());
         });
-        Ok(Self { process, printed, folder, user })
+        Ok(Self { process, printed, folder, user, _permit: permit })
     }
 
     /// Has it call a built object on one slot's content; what it printed, or in words why not.
@@ -149,6 +152,12 @@ pub(crate) struct Called<'a> {
 }
 
 impl Called<'_> {
+    /// The permit that a tool needs, if it needs one; in words why it cannot be had.
+    fn permit(&self, tool: &[String]) -> Result<Option<Permit>, String> {
+        let reads_counters = tool.first().is_some_and(|program| program == "ncu");
+        reads_counters.then(|| Permit::for_gpu(self.launcher.ordinal, PATIENCE)).transpose()
+    }
+
     /// What is read of a tool's words, and where it had to do without landlock, what it said behind it. A second try is made
     /// without landlock where the first reads nothing.
     pub(crate) fn under<T>(
@@ -158,7 +167,13 @@ impl Called<'_> {
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Result<(T, Option<String>), String>, Fault> {
         let look = |waiting: Option<Waiting>, landlock: bool| -> Result<Result<T, String>, Fault> {
-            let mut waiting = waiting.map_or_else(|| Waiting::under(self.launcher, tool, landlock), Ok)?;
+            let mut waiting = match waiting {
+                Some(waiting) => waiting,
+                None => match self.permit(tool) {
+                    Ok(permit) => Waiting::under(self.launcher, tool, landlock, permit)?,
+                    Err(why) => return Ok(Err(why)),
+                },
+            };
             Ok(waiting.call(self)?.and_then(|printed| read(&printed)))
         };
         let first = match look(waiting, true)? {
@@ -172,11 +187,11 @@ impl Called<'_> {
     }
 }
 
-/// The launches of a call, in what Nsight Compute printed.
-fn read(printed: &str) -> Result<Vec<Launched>, String> {
-    let mut launches = ncu::read(printed)?;
-    launches.retain(|launched| !launched.kernel.starts_with(NOTHING));
-    if launches.is_empty() { Err("the call launched no kernel".to_owned()) } else { Ok(launches) }
+/// The candidate's own launches, in what Nsight Compute printed of a call.
+pub(crate) fn read(printed: &str) -> Result<Capture, String> {
+    let mut capture = Capture::read(printed).map_err(|unread| unread.to_string())?;
+    capture.launches.retain(|launched| !launched.kernel.starts_with(NOTHING));
+    if capture.launches.is_empty() { Err("the call launched no kernel".to_owned()) } else { Ok(capture) }
 }
 
 /// What Nsight Compute reads of one call: the metrics of this set.
@@ -189,9 +204,9 @@ pub(crate) fn profile(
     let without =
         |notes| Profile { rung: Rung::TimingOnly, case: case.clone(), readings: vec![], kernels: vec![], notes };
     let Some(set) = set else { return Ok(without(vec!["the settings ask for no metrics".to_owned()])) };
-    Ok(match called.under(waiting, &asked::command(set, LAUNCHES, &[]), read)? {
-        Ok((launches, behind)) => {
-            let mut profile = asked::profile(set, case, &launches);
+    Ok(match called.under(waiting, &ncu::command(set, LAUNCHES, &[]), read)? {
+        Ok((capture, behind)) => {
+            let mut profile = ncu::profile(set, case, &capture.launches);
             profile.notes.extend(behind.map(|why| format!("the profiler ran without landlock; behind it: {why}")));
             profile
         }

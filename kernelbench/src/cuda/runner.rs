@@ -21,6 +21,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{
+    collections::HashMap,
     ffi::OsString,
     fs,
     os::unix::fs::PermissionsExt,
@@ -66,6 +67,8 @@ pub(crate) struct Runner {
     folder: tempfile::TempDir,
     case: String,
     memory_mib: u64,
+    /// How many calls make a request, by case and bytes of a slot, where that was found out: it is the reference's alone.
+    pub(crate) calls: HashMap<(String, usize), usize>,
 }
 
 impl Launcher {
@@ -107,7 +110,7 @@ impl Launcher {
         peer.memory_mib = self.memory_mib;
         let setup = Setup { ordinal: self.ordinal, arena: arena.to_vec() };
         peer.greet(&json!(setup), START)?;
-        Ok(Runner { peer, folder, case: String::new(), memory_mib: self.memory_mib })
+        Ok(Runner { peer, folder, case: String::new(), memory_mib: self.memory_mib, calls: HashMap::new() })
     }
 
     /// What a process of this kind may reach.

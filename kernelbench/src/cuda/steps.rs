@@ -105,7 +105,7 @@ impl Inner {
         self.spare.prepare();
         let mut profiler = lock(&self.profiler);
         if profiler.is_none() {
-            *profiler = self.options.metrics.as_ref().and_then(|set| Waiting::start(&self.launcher, set).ok());
+            *profiler = self.options.metrics.as_ref().and_then(|set| Waiting::start(&self.launcher, set));
         }
     }
 

@@ -139,8 +139,12 @@ fn fewest(around: &Around<'_>, calls: usize) -> usize {
     if around.brief { asked.min(stand_for_all) } else { asked }
 }
 
-/// How many calls make the reference's request long enough.
+/// How many calls make the reference's request long enough: found out once for a process of it.
 fn calls_in_a_request(pair: &mut Pair<'_>, plan: &Plan, most: usize, rng: &mut StdRng) -> Attempt<usize> {
+    let key = (plan.case.clone(), plan.slot_bytes);
+    if let Some(known) = pair.reference.calls.get(&key) {
+        return Ok((*known).min(most));
+    }
     let count = ESTIMATE.min(most);
     pair.count(count, true)?;
     let mut least = u64::MAX;
@@ -149,7 +153,9 @@ fn calls_in_a_request(pair: &mut Pair<'_>, plan: &Plan, most: usize, rng: &mut S
         pair.fill(plan, count, &draw)?;
         least = least.min(pair.call_reference()?.inside_ns / count as u64);
     }
-    Ok((REQUEST_NS / least.max(1) + 1).clamp(1, most as u64) as usize)
+    let calls = (REQUEST_NS / least.max(1) + 1).clamp(1, most as u64) as usize;
+    pair.reference.calls.insert(key, calls);
+    Ok(calls)
 }
 
 /// Has both called on fresh contents, in random order, and compares all outputs: the reference's and the candidate's times.

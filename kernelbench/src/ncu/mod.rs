@@ -3,11 +3,18 @@
 //! Reads what `ncu --csv --page raw` prints: a row of names, a row of units, a row a launch, and around these the words of
 //! ncu and of the program under it, which are no CSV.
 
+mod asked;
+mod dominant;
+mod permit;
 mod table;
 
+pub use asked::{command, profile, readings};
+pub use dominant::{Dominant, Launches, base, dominant};
 pub use table::Unread;
 
-use crate::torch::dominant::Launches;
+pub(crate) use asked::{everything, is_called, kernels};
+pub(crate) use permit::Permit;
+
 use metrics::Reading;
 use std::{collections::HashMap, sync::Arc};
 use table::Table;

@@ -8,7 +8,6 @@ mod ahead;
 mod compiled;
 mod counted;
 mod memcheck;
-mod permit;
 mod roofline;
 mod tool;
 mod traced;
@@ -19,19 +18,20 @@ pub(crate) use tool::Room;
 pub(crate) use waiting::Waiting;
 
 use ahead::Ahead;
-use permit::Permit;
 use waiting::Plan;
 
 use super::{
     CASE,
-    dominant::Launches,
-    ncu,
     options::Options,
     python::Python,
     runner::Runner,
     session::{Session, candidate_module, source_of},
 };
-use crate::{evaluation::CaseTiming, native::trouble::Attempt};
+use crate::{
+    evaluation::CaseTiming,
+    native::trouble::Attempt,
+    ncu::{self, Launches, Permit},
+};
 use metrics::{MetricSet, Profile, Rung, Statistic};
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};

@@ -1,15 +1,10 @@
 //! What do hardware counters say of the kernels that the time goes to?
 
-use super::{Bench, Permit, Plan, Ready, Room, Waiting, job, trace, traced};
+use super::{Bench, Plan, Ready, Room, Waiting, job, trace, traced};
 use crate::{
     native::trouble::Attempt,
-    ncu::{self, Launched},
-    torch::{
-        dominant::{Dominant, Launches, base, dominant},
-        ncu as asked,
-        runner::Runner,
-        session::Session,
-    },
+    ncu::{self, Launched, Launches, Permit, base, dominant, is_called},
+    torch::{runner::Runner, session::Session},
 };
 use metrics::{Kernel, MetricSet};
 use std::{sync::atomic::Ordering, time::Duration};
@@ -124,7 +119,7 @@ impl Scene<'_> {
         let primed = wanted.is_empty();
         let launches = if primed { MOST + 1 } else { OF_THESE };
         let landlock = !self.bench.ladder.open_files.load(Ordering::Relaxed);
-        let wrapper = self.bench.room.ncu(asked::command(self.set, launches, wanted));
+        let wrapper = self.bench.room.ncu(ncu::command(self.set, launches, wanted));
         let plan = Plan { wrapper, primed, beside: self.candidate.folder(), permit: Some(permit) };
         let mut waiting = Waiting::start(&Room { landlock, ..self.bench.room }, plan)?;
         let ready = waiting.settle(self.bench.ladder.patience).map_err(Unread::Counters);
@@ -141,20 +136,7 @@ impl Scene<'_> {
     }
 
     fn kernels(&self, launched: &[Launched], seen: Option<&[Launches]>, notes: &mut Vec<String>) -> Vec<Kernel> {
-        let alone: Vec<Launches> = launched.iter().map(Launched::alone).collect();
-        let (shown, left_out) = dominant(seen.unwrap_or(&alone));
-        notes.extend(left_out);
-        shown.iter().map(|kernel| self.kernel(kernel, launched, notes)).collect()
-    }
-
-    fn kernel(&self, kernel: &Dominant<'_>, launched: &[Launched], notes: &mut Vec<String>) -> Kernel {
-        let (count, share) = (Some(kernel.launches), Some(kernel.share));
-        let Some(read) = like(kernel.longest, launched) else {
-            let name = kernel.longest.name.clone();
-            notes.push(format!("Nsight Compute read nothing of {name}: its durations are torch.profiler's"));
-            return Kernel { name, launches: count, share, readings: traced::readings(kernel.longest) };
-        };
-        Kernel { name: read.kernel.clone(), launches: count, share, readings: asked::readings(self.set, read, notes) }
+        ncu::kernels(self.set, launched, seen, traced::readings, notes)
     }
 }
 
@@ -176,23 +158,9 @@ fn why_nothing(printed: &str) -> String {
     said.map_or("no kernel was launched".to_owned(), |said| format!("no kernel was launched: {}", said.trim()))
 }
 
-/// Whether profilers mean the same kernel: torch's writes one that is called `kernel` as `Kernel`.
-fn is_called(kernel: &str, name: &str) -> bool {
-    base(kernel).eq_ignore_ascii_case(name)
-}
-
-/// The launch that was read of this kernel: one of the same shape, if there is one, and the longest of these.
-fn like<'a>(kernel: &Launches, launched: &'a [Launched]) -> Option<&'a Launched> {
-    let of_kernel = launched.iter().filter(|read| is_called(&read.kernel, &base(&kernel.name)));
-    of_kernel.max_by(|one, other| {
-        let rank = |read: &Launched| (read.shape == kernel.shape, read.duration_ns());
-        rank(one).partial_cmp(&rank(other)).unwrap_or(std::cmp::Ordering::Equal)
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Unread, is_called, sorted};
+    use super::{Unread, sorted};
 
     const CAPTURE: &str = include_str!("../../../tests/ncu/h200-softplus-softmax.csv");
 
@@ -213,10 +181,5 @@ mod tests {
         assert!(matches!(refused, Err(Unread::Refused(why)) if why.contains("NVGPUCTRPERM")));
         let taken = "==ERROR== An error was reported by the driver:\n==ERROR== Profiling failed because a driver resource was unavailable. Ensure that no other tool (like DCGM) is concurrently collecting profiling data.\n";
         assert!(matches!(sorted(taken, 1, true), Err(Unread::Counters(_))));
-    }
-
-    #[test]
-    fn a_kernel_that_is_called_kernel_is_found_though_torch_writes_it_large() {
-        assert!(is_called("kernel", "Kernel") && !is_called("kernel4", "Kernel"));
     }
 }

@@ -4,10 +4,8 @@
 
 use crate::{
     native::trouble::{Attempt, Trouble},
-    torch::{
-        dominant::{self, Launches},
-        runner::Runner,
-    },
+    ncu::{Dominant, Launches, dominant},
+    torch::runner::Runner,
 };
 use metrics::{Kernel, Reading};
 use serde::Deserialize;
@@ -55,8 +53,8 @@ impl Row {
 
 /// The kernels that the time goes to, with what is known of a launch of each.
 pub(super) fn kernels(launches: &[Launches]) -> (Vec<Kernel>, Vec<String>) {
-    let (shown, notes) = dominant::dominant(launches);
-    let kernel = |kernel: &dominant::Dominant<'_>| Kernel {
+    let (shown, notes) = dominant(launches);
+    let kernel = |kernel: &Dominant<'_>| Kernel {
         name: kernel.longest.name.clone(),
         launches: Some(kernel.launches),
         share: Some(kernel.share),

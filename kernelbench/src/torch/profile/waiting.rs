@@ -3,11 +3,8 @@
 //! It waits for its job on a pipe in its folder; then the candidate's folder is handed over to it, and handed back when it
 //! has ended.
 
-use super::{
-    permit::Permit,
-    tool::{Room, Tool},
-};
-use crate::{failure::Fault, native::trouble::fault, torch::launch};
+use super::tool::{Room, Tool};
+use crate::{failure::Fault, native::trouble::fault, ncu::Permit, torch::launch};
 use serde_json::{Value, json};
 use std::{
     fs::File,

@@ -1,7 +1,9 @@
 //! What is Nsight Compute asked for, and what does this GPU not have of it?
 
-use super::dominant::{Dominant, Launches, dominant};
-use crate::ncu::{DURATION, Launched};
+use super::{
+    DURATION, Launched,
+    dominant::{Dominant, Launches, base, dominant},
+};
 use metrics::{Kernel, MetricSet, Profile, Reading, Rung, catalog};
 use std::collections::HashSet;
 
@@ -16,33 +18,76 @@ pub fn command(set: &MetricSet, launches: usize, kernels: &[String]) -> Vec<Stri
     }
     let mut seen = HashSet::new();
     names.retain(|name| seen.insert(*name));
-    let (names, launches) = (names.join(","), launches.to_string());
-    let asked = if set.is_full() { ["--set", "full"] } else { ["--metrics", &names] };
-    let words = ["ncu", "--csv", "--page", "raw", asked[0], asked[1], "--clock-control", "none"];
-    let more = ["--profile-from-start", "off", "--launch-count", &launches, "--target-processes", "application-only"];
-    let mut command: Vec<String> = words.iter().chain(&more).map(ToString::to_string).collect();
+    let names = names.join(",");
+    let mut command = line(&if set.is_full() { ["--set", "full"] } else { ["--metrics", &names] }, launches);
     if !kernels.is_empty() {
         command.extend(["--kernel-name".to_owned(), format!("regex:^({})$", kernels.join("|"))]);
     }
     command
 }
 
+/// The same for every section, and beside these for what a set names: in the units that all launches have in common.
+pub(crate) fn everything(beside: &MetricSet, launches: usize) -> Vec<String> {
+    let asked = beside.metric.iter().flat_map(|metric| std::iter::once(&metric.name).chain(metric.nearest.values()));
+    let mut names: Vec<&str> = asked.map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    line(&["--set", "full", "--metrics", &names.join(","), "--print-units", "base"], launches)
+}
+
+/// What is asked for, of the launches between a start and a stop of the profiler, with the clocks left alone.
+fn line(asked: &[&str], launches: usize) -> Vec<String> {
+    let launches = launches.to_string();
+    let words = ["ncu", "--csv", "--page", "raw", "--clock-control", "none", "--profile-from-start", "off"];
+    let more = ["--launch-count", &launches, "--target-processes", "application-only"];
+    words.iter().chain(&more).chain(asked).map(ToString::to_string).collect()
+}
+
 /// The profile of a call whose launches were all read.
 #[must_use]
 pub fn profile(set: &MetricSet, case: &str, launches: &[Launched]) -> Profile {
-    let alone: Vec<Launches> = launches.iter().map(Launched::alone).collect();
-    let (shown, mut notes) = dominant(&alone);
-    let longest = |kernel: &Dominant<'_>| {
-        let of_kernel = launches.iter().filter(|read| read.kernel == kernel.longest.name);
-        of_kernel.max_by(|one, other| one.duration_ns().total_cmp(&other.duration_ns()))
-    };
-    let mut kernels = vec![];
-    for kernel in shown {
-        let (count, share) = (Some(kernel.launches), Some(kernel.share));
-        let readings = longest(&kernel).map(|read| readings(set, read, &mut notes)).unwrap_or_default();
-        kernels.push(Kernel { name: kernel.longest.name.clone(), launches: count, share, readings });
-    }
+    let mut notes = vec![];
+    let kernels = kernels(set, launches, None, |_| vec![], &mut notes);
     Profile { rung: Rung::Ncu, case: case.to_owned(), readings: vec![], kernels, notes }
+}
+
+/// The kernels that the time of a call goes to, with what was read of one launch of each. `seen` is the whole call as another
+/// profiler saw it, where not all of it was read; `otherwise` is what that says of a kernel of which nothing was read.
+pub(crate) fn kernels(
+    set: &MetricSet,
+    launched: &[Launched],
+    seen: Option<&[Launches]>,
+    otherwise: impl Fn(&Launches) -> Vec<Reading>,
+    notes: &mut Vec<String>,
+) -> Vec<Kernel> {
+    let alone: Vec<Launches> = launched.iter().map(Launched::alone).collect();
+    let (shown, left_out) = dominant(seen.unwrap_or(&alone));
+    notes.extend(left_out);
+    let mut kernel = |kernel: &Dominant<'_>| {
+        let (launches, share) = (Some(kernel.launches), Some(kernel.share));
+        let Some(read) = like(kernel.longest, launched) else {
+            let name = kernel.longest.name.clone();
+            notes.push(format!("Nsight Compute read nothing of {name}: its durations are torch.profiler's"));
+            return Kernel { name, launches, share, readings: otherwise(kernel.longest) };
+        };
+        Kernel { name: read.kernel.clone(), launches, share, readings: readings(set, read, notes) }
+    };
+    shown.iter().map(&mut kernel).collect()
+}
+
+/// Whether profilers mean the same kernel: torch's writes one that is called `kernel` as `Kernel`.
+pub(crate) fn is_called(kernel: &str, name: &str) -> bool {
+    base(kernel).eq_ignore_ascii_case(name)
+}
+
+/// The launch that was read of this kernel: one of the very same name and of the same shape, if there is one, and the longest
+/// of these.
+fn like<'a>(kernel: &Launches, launched: &'a [Launched]) -> Option<&'a Launched> {
+    let of_kernel = launched.iter().filter(|read| is_called(&read.kernel, &base(&kernel.name)));
+    of_kernel.max_by(|one, other| {
+        let rank = |read: &Launched| (read.kernel == kernel.name, read.shape == kernel.shape, read.duration_ns());
+        rank(one).partial_cmp(&rank(other)).unwrap_or(std::cmp::Ordering::Equal)
+    })
 }
 
 /// What was read of one launch: the set's metrics in order, and behind each that this GPU does not have the nearest that
@@ -51,7 +96,7 @@ pub fn profile(set: &MetricSet, case: &str, launches: &[Launched]) -> Profile {
 pub fn readings(set: &MetricSet, launched: &Launched, notes: &mut Vec<String>) -> Vec<Reading> {
     let mut readings = vec![launched.reading(DURATION, "the kernel's duration")];
     if set.is_full() {
-        readings.extend(everything(launched));
+        readings.extend(all_of(launched));
     }
     for metric in &set.metric {
         let says = metric.says();
@@ -73,7 +118,7 @@ pub fn readings(set: &MetricSet, launched: &Launched, notes: &mut Vec<String>) -
 }
 
 /// Every number that was read of a launch: what the catalogue has in its order, then the rest in the table's.
-fn everything(launched: &Launched) -> Vec<Reading> {
+fn all_of(launched: &Launched) -> Vec<Reading> {
     let listed = catalog::entries().iter().map(|entry| entry.name.as_str());
     let rest = launched.metrics().map(|column| column.name).filter(|name| catalog::find(name).is_none());
     let names = listed.chain(rest).filter(|name| *name != DURATION && launched.value(name).is_some());
@@ -93,6 +138,19 @@ mod tests {
         let mut notes = vec![];
         let readings = super::readings(&MetricSet::cudaforge24(), &read(printed).unwrap()[0], &mut notes);
         (readings, notes)
+    }
+
+    #[test]
+    fn everything_is_asked_for_and_what_the_judge_is_shown_beside_it() {
+        let command = super::everything(&MetricSet::cudaforge24(), 9);
+        let after = |flag: &str| &command[command.iter().position(|word| word == flag).unwrap() + 1];
+        assert_eq!((after("--set").as_str(), after("--launch-count").as_str()), ("full", "9"));
+        assert!(after("--metrics").split(',').any(|name| name == "sm__inst_executed.sum"));
+    }
+
+    #[test]
+    fn a_kernel_that_is_called_kernel_is_found_though_torch_writes_it_large() {
+        assert!(is_called("kernel", "Kernel") && !is_called("kernel4", "Kernel"));
     }
 
     #[test]

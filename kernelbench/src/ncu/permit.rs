@@ -3,6 +3,7 @@
 //! Two processes under Nsight Compute keep each other from the counters, and neither says so. So one may be alive at a time,
 //! of all programs on this machine that ask here: whoever starts one holds a lock on a file as long as it lives.
 
+use crate::gpu;
 use std::{
     fs::{File, OpenOptions},
     io,
@@ -24,6 +25,11 @@ impl Permit {
     /// The permit for a device, such as `cuda:0`, if it can be had within this time; in words why not.
     pub(crate) fn take(device: &str, patience: Duration) -> Result<Self, String> {
         Self::of(&place(device), patience)
+    }
+
+    /// The same for a GPU by its number.
+    pub(crate) fn for_gpu(ordinal: u32, patience: Duration) -> Result<Self, String> {
+        Self::take(&format!("cuda:{ordinal}"), patience)
     }
 
     fn of(path: &Path, patience: Duration) -> Result<Self, String> {
@@ -48,6 +54,7 @@ impl Permit {
 
 /// The file for a device among those that this environment shows.
 fn place(device: &str) -> PathBuf {
+    let device = gpu::ordinal(device).map_or_else(|| device.to_owned(), |ordinal| format!("cuda:{ordinal}"));
     let shown = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
     let name: String =
         format!("{device}-{shown}").chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
@@ -62,8 +69,14 @@ fn open(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use super::Permit;
+    use super::{Permit, place};
     use std::time::Duration;
+
+    #[test]
+    fn one_gpu_by_any_of_its_names_is_one_file() {
+        assert_eq!(place("cuda"), place("cuda:0"));
+        assert_ne!(place("cuda:0"), place("cuda:1"));
+    }
 
     #[test]
     fn one_holds_it_at_a_time_and_the_next_gets_a_word_and_then_the_permit() {
