@@ -124,7 +124,7 @@ fn nvccs_halves_are_compiled_side_by_side_and_agree_on_what_is_local() {
 fn taken_apart(steps: &[&str]) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let nvcc = folder.path().join("nvcc");
-    let told: String = steps.iter().map(|step| format!("#$ {step}\n")).collect();
+    let told = format!("#$ {}\n", steps.join("\n#$ "));
     fs::write(&nvcc, format!("#!/bin/sh\ncat >&2 <<'END'\n{told}END\n")).unwrap();
     let harness = Path::new(env!("CARGO_MANIFEST_DIR")).join("harness");
     let script = "import sys, nvcc; print(nvcc.compile_apart(['/bin/sh', sys.argv[1]], '.', 60))";

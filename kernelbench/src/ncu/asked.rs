@@ -64,13 +64,13 @@ pub(crate) fn kernels(
     let (shown, left_out) = dominant(seen.unwrap_or(&alone));
     notes.extend(left_out);
     let mut kernel = |kernel: &Dominant<'_>| {
-        let (launches, share) = (Some(kernel.launches), Some(kernel.share));
+        let (count, share) = (Some(kernel.launches), Some(kernel.share));
         let Some(read) = like(kernel.longest, launched) else {
             let name = kernel.longest.name.clone();
             notes.push(format!("Nsight Compute read nothing of {name}: its durations are torch.profiler's"));
-            return Kernel { name, launches, share, readings: otherwise(kernel.longest) };
+            return Kernel { name, launches: count, share, readings: otherwise(kernel.longest) };
         };
-        Kernel { name: read.kernel.clone(), launches, share, readings: readings(set, read, notes) }
+        Kernel { name: read.kernel.clone(), launches: count, share, readings: readings(set, read, notes) }
     };
     shown.iter().map(&mut kernel).collect()
 }

@@ -41,11 +41,11 @@ pub(super) fn certify(inner: &Inner, task: &Task, rebuilt: Rebuilt, plan: &Timin
     // The loop is over: what it kept open makes room.
     drop(inner.built().remove(&candidate.id()));
     inner.close(task)?;
-    let (mut checked, mut built) = (vec![], Some(runner));
+    let (mut checked, mut first) = (vec![], Some(runner));
     let examined = inner.with_room(None, inner.of_a_problem(), is_full, || {
         checked.clear();
-        let runner = match built.take() {
-            Some(built) => built?,
+        let runner = match first.take() {
+            Some(runner) => runner?,
             None => inner.load_with(&candidate, Headers::Stock)?,
         };
         examine(inner, task, runner, plan, &mut checked)
