@@ -17,6 +17,7 @@ use crate::{
         compare::{self, CompareArgs},
         export::{self, ExportArgs},
         scores::{self, ScoresArgs},
+        sglang::{self, Sglang},
     },
     exit::Exit,
 };
@@ -98,6 +99,9 @@ pub enum Command {
     /// Which metrics tell a fast kernel from a slow one: choose a set from profiles, score it, show it.
     #[command(subcommand, after_help = "Example:\n  warpsmith metrics show cudaforge24")]
     Metrics(Metrics),
+    /// Take operators out of SGLang as tasks.
+    #[command(subcommand, after_help = sglang::EXAMPLES)]
+    Sglang(Box<Sglang>),
     /// Print the settings in force and where each comes from.
     #[command(after_help = "Examples:\n  warpsmith config\n  warpsmith config --defaults > warpsmith.toml")]
     Config(ConfigArgs),

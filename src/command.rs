@@ -15,6 +15,7 @@ mod report;
 mod resume;
 mod run;
 pub(crate) mod scores;
+pub(crate) mod sglang;
 mod show;
 mod status;
 
@@ -52,6 +53,7 @@ pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Troub
         Command::Policies(arguments) => policies::policies(&arguments),
         Command::Prompts(arguments) => prompts::prompts(&arguments, &layers.config),
         Command::Metrics(what) => metrics::metrics(&what, layers),
+        Command::Sglang(what) => sglang::sglang(&what, &layers),
         Command::Config(arguments) => config::config(&arguments, &layers),
     }
 }

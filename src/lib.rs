@@ -21,6 +21,7 @@ pub mod report;
 pub mod sampling;
 pub mod scores;
 pub mod session;
+pub mod sglang;
 pub mod show;
 pub mod store;
 pub mod wiring;

@@ -174,6 +174,21 @@ impl Cuda {
     }
 }
 
+/// Builds a task's reference for a GPU of this compute capability, which need not be here.
+///
+/// # Errors
+/// Where there is no nvcc, or it cannot be run.
+pub fn build_reference(options: &Options, capability: &str, task: &Task) -> Outcome<PathBuf> {
+    let tool = Launch {
+        program: options.program.clone(),
+        arguments: options.program_args.clone(),
+        memory_mib: 0,
+        cores: Cores::here(),
+    };
+    let nvcc = nvcc::Nvcc::new(tool, options.cache.clone(), capability)?;
+    outcome(nvcc.build(context(task), task.reference()))
+}
+
 impl Inner {
     fn rng(&self) -> StdRng {
         self.options.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64)

@@ -1,0 +1,64 @@
+//! `warpsmith sglang`: operators out of SGLang, and faster kernels back
+
+mod extract;
+mod list;
+
+use crate::{
+    config::Layers,
+    exit::{Exit, Trouble},
+    sglang::tree::{self, Tree},
+};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// `sglang`
+#[derive(Debug, Subcommand)]
+pub enum Sglang {
+    /// List the operators that can be taken out of an SGLang, and why others cannot.
+    #[command(after_help = list::EXAMPLES)]
+    List(list::ListArgs),
+    /// Take an operator out of SGLang: a task's folder, compared with the framework's own operator.
+    #[command(after_help = extract::EXAMPLES)]
+    Extract(extract::ExtractArgs),
+}
+
+/// What `--help` shows below the commands.
+pub(crate) const EXAMPLES: &str = "\
+docs/SGLANG.md walks the whole way.
+
+Example:
+  warpsmith sglang list && warpsmith sglang extract silu_and_mul -o silu";
+
+/// Which SGLang is meant.
+#[derive(Debug, Args)]
+pub struct FrameworkArgs {
+    /// SGLang: a folder of site packages that holds it, or a source tree [default: the one that the Python has].
+    #[arg(long, value_name = "PATH")]
+    pub sglang: Option<PathBuf>,
+    /// The Python that has SGLang [default: workshop.python, or python3].
+    #[arg(long, value_name = "PROGRAM")]
+    pub python: Option<String>,
+}
+
+impl FrameworkArgs {
+    fn python(&self, layers: &Layers) -> String {
+        let set = &layers.config.workshop.python;
+        self.python.clone().unwrap_or_else(|| if set.is_empty() { "python3".into() } else { set.clone() })
+    }
+
+    fn tree(&self, layers: &Layers) -> Result<Tree, Trouble> {
+        let root = match &self.sglang {
+            Some(root) => root.clone(),
+            None => tree::installed(&self.python(layers)).map_err(Trouble::usage)?,
+        };
+        Tree::open(&root).map_err(Trouble::usage)
+    }
+}
+
+/// Does what is asked about SGLang.
+pub(super) fn sglang(what: &Sglang, layers: &Layers) -> Result<Exit, Trouble> {
+    match what {
+        Sglang::List(arguments) => list::list(arguments, layers),
+        Sglang::Extract(arguments) => extract::extract(arguments, layers),
+    }
+}

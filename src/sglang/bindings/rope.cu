@@ -1,0 +1,8 @@
+extern "C" void {{ entry }}({{ parameters }}) {
+    constexpr DLDataType type = {{ dl }}, single = {kDLFloat, 32, 1}, whole = {kDLInt, 64, 1};
+    warpsmith::stream = stream;
+    warpsmith::Array<3> query(q, type, {tokens, q_heads, dim}), key(k, type, {tokens, k_heads, dim});
+    warpsmith::Array<2> table(cos_sin, single, {length, dim});
+    warpsmith::Array<1> places(positions, whole, {tokens});
+    {{ exports[0] }}(query, key, table, places);
+}

@@ -1,0 +1,209 @@
+//! Is an extract still the framework's operator: the same bits, in the same time?
+
+use super::{
+    extract::Order,
+    operator::{Argument, Operator, Precision},
+    render,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// The script that compares, in the Python that has the framework.
+pub const SCRIPT: &str = include_str!("gate.py");
+/// How many shapes are drawn beside those of the task.
+const DRAWN: u32 = 6;
+/// By which share of its time an extract may differ from the framework's operator.
+pub const SHARE: f64 = 0.03;
+
+/// What the script found.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Report {
+    /// Why nothing could be compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The shapes.
+    #[serde(default)]
+    pub cases: Vec<Case>,
+    /// The device, versions, the seed and what else the script says.
+    #[serde(flatten)]
+    pub more: serde_json::Map<String, Value>,
+}
+
+/// One shape.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Case {
+    /// Its name.
+    pub name: String,
+    /// How many bytes differ, by argument.
+    #[serde(default)]
+    pub differ: serde_json::Map<String, Value>,
+    /// Inputs that somebody changed.
+    #[serde(default)]
+    pub changed: Vec<String>,
+    /// Outputs that nobody wrote.
+    #[serde(default)]
+    pub unwritten: Vec<String>,
+    /// The times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<Time>,
+    /// What broke.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The sizes, and whether they were drawn.
+    #[serde(flatten)]
+    pub more: serde_json::Map<String, Value>,
+}
+
+/// How long both took, a call.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Time {
+    /// The framework's operator, in microseconds.
+    pub framework_us: f64,
+    /// The extract, in microseconds.
+    pub extract_us: f64,
+    /// The extract's over the framework's: the median.
+    pub ratio: f64,
+    /// Its interval of 95 %, from here.
+    pub low: f64,
+    /// To here.
+    pub high: f64,
+    /// How it was measured.
+    #[serde(flatten)]
+    pub more: serde_json::Map<String, Value>,
+}
+
+impl Report {
+    /// Why the extract is refused, in a sentence; nothing where it passed.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        if let Some(error) = &self.error {
+            return Some(error.clone());
+        }
+        if self.cases.is_empty() {
+            return Some("no shape was compared".into());
+        }
+        self.cases.iter().find_map(Case::refusal).or_else(|| {
+            let mean = self.mean()?;
+            let far = (mean - 1.0).abs() > SHARE;
+            far.then(|| format!("over all shapes it takes {mean:.3} of the framework's time, and 3 % are allowed"))
+        })
+    }
+
+    /// The geometric mean of the ratios.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        let logarithms: Vec<f64> = self.cases.iter().filter_map(|case| Some(case.time.as_ref()?.ratio.ln())).collect();
+        (!logarithms.is_empty()).then(|| (logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp())
+    }
+}
+
+impl Case {
+    /// A time counts as other where its whole interval lies outside of what is allowed.
+    fn refusal(&self) -> Option<String> {
+        let shape = &self.name;
+        if let Some(error) = &self.error {
+            return Some(format!("on {shape} it broke: {error}"));
+        }
+        if let Some((name, count)) = self.differ.iter().next() {
+            return Some(format!("on {shape} {count} bytes of {name} differ from the framework's"));
+        }
+        if let Some(changed) = self.changed.first() {
+            return Some(format!("on {shape} the input {changed} was changed"));
+        }
+        if let Some(unwritten) = self.unwritten.first() {
+            return Some(format!("on {shape} nobody wrote {unwritten}, so nothing was compared"));
+        }
+        let Some(time) = &self.time else { return Some(format!("on {shape} it was not timed")) };
+        let other = time.low > 1.0 + SHARE || time.high < 1.0 - SHARE;
+        other.then(|| {
+            format!(
+                "on {shape} it takes {:.3} of the framework's time (95 %: {:.3} to {:.3}), and 3 % are allowed",
+                time.ratio, time.low, time.high
+            )
+        })
+    }
+}
+
+/// What the script is to compare.
+#[must_use]
+pub fn specification(operator: &Operator, precision: Precision, library: &Path) -> Value {
+    let argument = |one: &Argument| {
+        let mut value = json!(one);
+        value["dtype"] = one.dtype(precision).into();
+        value
+    };
+    let case = |one| json!({"name": render::case_name(operator, one), "scalars": one});
+    json!({
+        "library": library,
+        "entry": operator.entry(),
+        "arguments": operator.argument.iter().map(argument).collect::<Vec<_>>(),
+        "call": operator.call,
+        "cases": operator.case.iter().map(case).collect::<Vec<_>>(),
+        "draw": operator.draw,
+        "constraints": operator.constraints,
+        "drawn": DRAWN,
+    })
+}
+
+/// Compares a built extract with the framework's operator, on this machine's GPU.
+///
+/// # Errors
+/// Where the script cannot be run, or says nothing.
+pub fn run(order: &Order<'_>, library: &Path, folder: &Path) -> Result<Report, String> {
+    let texts = [
+        ("gate-spec.json", specification(order.operator, order.precision, library).to_string()),
+        ("gate.py", SCRIPT.to_owned()),
+    ];
+    for (name, text) in &texts {
+        fs::write(folder.join(name), text).map_err(|e| format!("cannot write {name} in {}: {e}", folder.display()))?;
+    }
+    let told = Command::new(order.python)
+        .arg(folder.join("gate.py"))
+        .arg(folder.join("gate-spec.json"))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("{} cannot be started: {e}", order.python))?;
+    for (name, _) in &texts {
+        let _ = fs::remove_file(folder.join(name));
+    }
+    let said = String::from_utf8_lossy(&told.stdout);
+    let last = said.lines().rfind(|line| line.starts_with('{'));
+    last.and_then(|line| serde_json::from_str(line).ok()).ok_or_else(|| {
+        let errors = String::from_utf8_lossy(&told.stderr);
+        let tail: Vec<&str> = errors.lines().rev().take(12).collect();
+        let tail = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
+        format!("the comparison with the framework ended with {} and said nothing:\n{tail}", told.status)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(case: &Value) -> Report {
+        serde_json::from_value(json!({"device": "x", "cases": [case]})).expect("a report")
+    }
+
+    fn timed(ratio: f64, low: f64, high: f64) -> Value {
+        json!({"name": "1x8", "time": {"framework_us": 1.0, "extract_us": ratio, "ratio": ratio, "low": low, "high": high}})
+    }
+
+    #[test]
+    fn only_the_same_bits_in_the_same_time_pass() {
+        assert_eq!(report(&timed(1.01, 0.99, 1.02)).refusal(), None);
+        assert!(report(&timed(1.2, 1.1, 1.3)).refusal().is_some_and(|why| why.contains("1.200 of the framework's")));
+        assert!(report(&timed(1.04, 1.02, 1.05)).refusal().is_some_and(|why| why.contains("over all shapes")));
+        let mut other = timed(1.0, 1.0, 1.0);
+        other["differ"] = json!({"out": 3});
+        assert!(report(&other).refusal().is_some_and(|why| why.contains("3 bytes of out")));
+        let mut changed = timed(1.0, 1.0, 1.0);
+        changed["changed"] = json!(["input by the extract"]);
+        assert!(report(&changed).refusal().is_some());
+        assert!(report(&json!({"name": "1x8"})).refusal().is_some_and(|why| why.contains("not timed")));
+    }
+}

@@ -1,0 +1,191 @@
+//! Do operators come out of SGLang whole, and is what cannot come out named with what to do?
+//!
+//! `tests/sglang` is a tree of ours with SGLang's structure. What needs a compiler of CUDA runs where `NVCC` names one, and
+//! what needs SGLang itself where `WARPSMITH_SGLANG` names a folder of site packages that holds it.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod program;
+
+use kernelbench::{Hash, load};
+use program::Told;
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+const TREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sglang");
+
+fn told(arguments: &[&str]) -> Told {
+    program::warpsmith(arguments).output().map(Told::of).unwrap()
+}
+
+fn passed_over(what: &str) {
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("passed over: {what}\n").as_bytes());
+}
+
+fn has_nvcc() -> bool {
+    let named = std::env::var_os("NVCC").is_some();
+    if !named {
+        passed_over("NVCC names no compiler of CUDA");
+    }
+    named
+}
+
+/// A copy of our tree, changed.
+fn copy(change: impl FnOnce(&Path)) -> tempfile::TempDir {
+    fn all(from: &Path, to: &Path) {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let path = entry.unwrap().path();
+            let target = to.join(path.file_name().unwrap());
+            if path.is_dir() {
+                all(&path, &target);
+            } else {
+                fs::copy(&path, target).unwrap();
+            }
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    all(Path::new(TREE), folder.path());
+    change(folder.path());
+    folder
+}
+
+/// Takes an operator out of a tree, without the gate.
+fn extract(operator: &str, dtype: &str, tree: &Path) -> (Told, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, tree) = (folder.path().join("task").display().to_string(), tree.display().to_string());
+    let arguments =
+        ["sglang", "extract", operator, "-o", &out, "--dtype", dtype, "--sglang", &tree, "--no-gate", "--json"];
+    (told(&arguments), folder)
+}
+
+#[test]
+fn the_list_says_what_can_be_taken_out_and_why_the_rest_cannot() {
+    let found: Value =
+        serde_json::from_str(&told(&["sglang", "list", "--sglang", TREE, "--json"]).ended(0).out).unwrap();
+    assert_eq!(found["version"], "0.0.1");
+    let operators = found["operators"].as_array().unwrap();
+    let why = |name: &str| operators.iter().find(|one| one["name"] == name).unwrap()["why_not"].clone();
+    assert_eq!((why("silu_and_mul"), why("merge_attn_states")), (Value::Null, Value::Null));
+    assert!(why("qknorm").as_str().unwrap().contains("elementwise/qknorm.cuh is not there"), "{found}");
+    let others = found["others"].as_array().unwrap();
+    let other =
+        |name: &str| others.iter().find(|one| one["name"] == name).unwrap()["why_not"].as_str().unwrap().to_owned();
+    assert!(other("other").contains("nobody has described") && other("moe_sum").contains("nobody has described"));
+    assert!(other("gemm").contains("headers of other projects"), "{found}");
+    assert!(!others.iter().any(|one| one["name"] == "gates" || one["name"] == "merge_state_v2"), "{found}");
+}
+
+#[test]
+fn what_cannot_be_is_said_in_a_sentence_with_what_to_do() {
+    let (near, _folder) = extract("silu_mul", "bf16", Path::new(TREE));
+    assert!(near.ended(2).err.contains("the nearest are silu_and_mul"));
+    let (dtype, _folder) = extract("silu_and_mul", "fp64", Path::new(TREE));
+    assert!(dtype.ended(2).err.contains("expected --dtype bf16 and fp16"));
+    let (nowhere, _folder) = extract("silu_and_mul", "bf16", Path::new("/nowhere"));
+    assert!(nowhere.ended(2).err.contains("there is no SGLang in /nowhere"));
+    if !has_nvcc() {
+        return;
+    }
+    let moved = copy(|at| fs::remove_dir_all(at.join("python/sglang/kernels/jit/csrc/elementwise")).unwrap());
+    let (moved, _folder) = extract("silu_and_mul", "bf16", moved.path());
+    assert!(moved.ended(2).err.contains("SGLang 0.0.1 keeps elementwise/activation.cuh elsewhere"));
+    let wheel = copy(|at| fs::remove_dir_all(at.join("sgl-kernel")).unwrap());
+    let (wheel, _folder) = extract("merge_attn_states", "bf16", wheel.path());
+    assert!(wheel.ended(2).err.contains("give a source tree of the same version with --sglang"));
+    let header = copy(|at| fs::remove_file(at.join("python/tvm_ffi/include/dlpack/dlpack.h")).unwrap());
+    let (header, folder) = extract("silu_and_mul", "bf16", header.path());
+    assert!(header.ended(2).err.contains("the header dlpack/dlpack.h is missing; it is of tvm-ffi"));
+    assert!(!folder.path().join("task").exists());
+}
+
+/// A task's folder, checked: the source as it was, the manifest's hashes those of the files, a task that loads.
+fn check(folder: &Path, original: &Path, expected: &[&str]) -> Value {
+    let task = load::task(folder).unwrap_or_else(|error| panic!("{error}"));
+    let context = task.context().unwrap();
+    let source = fs::read_to_string(original).unwrap();
+    assert_eq!(context.reference, source);
+    assert_eq!(context.origin.as_ref().unwrap().sha256, Hash::of(source.as_bytes()).as_str());
+    let manifest: Value = serde_json::from_str(&fs::read_to_string(folder.join("manifest.json")).unwrap()).unwrap();
+    let include = manifest["include"].as_object().unwrap();
+    assert_eq!(include.len(), context.include.len());
+    for (path, text) in &context.include {
+        assert_eq!(include[path]["sha256"], Hash::of(text.as_bytes()).as_str(), "{path}");
+    }
+    for path in expected {
+        assert!(include.contains_key(*path), "{path}: {include:?}");
+    }
+    manifest
+}
+
+#[test]
+fn an_operator_that_is_compiled_at_run_time_becomes_a_task_that_builds() {
+    if !has_nvcc() {
+        return;
+    }
+    for dtype in ["bf16", "fp16"] {
+        let (told, folder) = extract("silu_and_mul", dtype, Path::new(TREE));
+        let said: Value = serde_json::from_str(&told.ended(0).out).unwrap();
+        assert_eq!(said["gate"]["ran"], false);
+        let original = Path::new(TREE).join("python/sglang/kernels/jit/csrc/elementwise/activation.cuh");
+        let needed = ["sizes.h", "sgl_kernel/half.cuh", "tvm/ffi/container/tensor.h", "dlpack/dlpack.h"];
+        let manifest = check(&folder.path().join("task"), &original, &needed);
+        assert!(manifest["include"].get("sgl_kernel/unused.cuh").is_none());
+        assert_eq!(manifest["include"]["dlpack/dlpack.h"]["from"], "tvm-ffi");
+        assert_eq!(manifest["mutates"], serde_json::json!(["out"]));
+    }
+}
+
+#[test]
+fn an_operator_that_is_compiled_ahead_of_time_builds_without_torch() {
+    if !has_nvcc() {
+        return;
+    }
+    let (told, folder) = extract("merge_attn_states", "bf16", Path::new(TREE));
+    told.ended(0);
+    let original = Path::new(TREE).join("sgl-kernel/csrc/attention/merge_attn_states.cu");
+    let manifest = check(&folder.path().join("task"), &original, &["checks.h", "ATen/cuda/CUDAContext.h"]);
+    assert_eq!(manifest["include"]["warpsmith/tensor.h"]["from"], "stand-in");
+    assert_eq!(manifest["mutates"], serde_json::json!(["v_merged", "s_merged"]));
+}
+
+#[test]
+fn a_dirty_tree_is_recorded() {
+    if !has_nvcc() {
+        return;
+    }
+    let tree = copy(|at| {
+        let git = |arguments: &[&str]| {
+            let mut command = std::process::Command::new("git");
+            command.args(["-c", "user.name=a", "-c", "user.email=a@b"]).arg("-C").arg(at).args(arguments);
+            assert!(command.output().unwrap().status.success(), "{arguments:?}");
+        };
+        git(&["init", "-q"]);
+        git(&["add", "-A"]);
+        git(&["commit", "-q", "-m", "x"]);
+        fs::write(at.join("python/sglang/version.py"), "__version__ = \"0.0.2\"\n").unwrap();
+    });
+    let (told, _folder) = extract("silu_and_mul", "bf16", tree.path());
+    let said: Value = serde_json::from_str(&told.ended(0).out).unwrap();
+    let dirty = said["manifest"]["origin"]["checkout"]["dirty"].as_array().unwrap();
+    assert!(dirty.len() == 1 && dirty[0].as_str().unwrap().contains("version.py"), "{said}");
+}
+
+/// The real SGLang, where it is.
+#[test]
+fn operators_come_out_of_sglang_itself() {
+    let Some(site) = std::env::var_os("WARPSMITH_SGLANG").map(PathBuf::from) else {
+        return passed_over("WARPSMITH_SGLANG names no folder of site packages that holds sglang");
+    };
+    if !has_nvcc() {
+        return;
+    }
+    let (told, folder) = extract("silu_and_mul", "bf16", &site);
+    told.ended(0);
+    let original = site.join("sglang/kernels/jit/csrc/elementwise/activation.cuh");
+    let needed = ["sgl_kernel/tensor.h", "sgl_kernel/utils.cuh", "tvm/ffi/container/tensor.h"];
+    check(&folder.path().join("task"), &original, &needed);
+}

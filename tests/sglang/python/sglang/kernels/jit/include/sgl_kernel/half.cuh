@@ -1,0 +1,5 @@
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+using bf16_t = __nv_bfloat16;
+using fp16_t = __half;
