@@ -79,11 +79,15 @@ pub fn roots(tree: &Tree, level: Level, named: &[PathBuf], python: &str, scratch
         add(Kind::Own, sources.join("include"));
         add(Kind::Own, sources.join("csrc"));
     }
-    named.iter().for_each(|folder| add(Kind::Vendored, folder.clone()));
+    for folder in named {
+        add(Kind::Vendored, folder.clone());
+    }
     if level == Level::J {
         let beside = tree.site().join("tvm_ffi");
         let ffi = if beside.is_dir() { Some(beside) } else { super::tree::package(python, "tvm_ffi") };
-        ffi.into_iter().for_each(|folder| add(Kind::TvmFfi, folder.join("include")));
+        if let Some(ffi) = ffi {
+            add(Kind::TvmFfi, ffi.join("include"));
+        }
     } else {
         for part in ["include", "csrc"] {
             add(Kind::Vendored, tree.site().join("flashinfer/data").join(part));

@@ -194,7 +194,7 @@ def timed(torch, function, entry, spec, case, generator, rng):
             times[side].append(microseconds(torch, graphs[side], calls))
     ratios = sorted(extract / original for original, extract in zip(*times))
     # The order statistics that hold the median with 95 of 100.
-    half = int(0.98 * math.sqrt(ROUNDS))
+    half = math.ceil(0.98 * math.sqrt(ROUNDS))
     low, high = ratios[ROUNDS // 2 - half], ratios[ROUNDS // 2 + half]
     return {
         "framework_us": statistics.median(times[0]),

@@ -32,7 +32,7 @@ pub struct Operator {
     /// At level A, the name of its kernel in the published binary.
     #[serde(default)]
     pub kernel: String,
-    /// The flags with which the framework compiles it for sm_90a.
+    /// The flags with which the framework compiles it for `sm_90a`.
     pub flags: Vec<String>,
     /// What must hold for a shape, as expressions in Python over the scalars.
     pub constraints: Vec<String>,
@@ -191,6 +191,9 @@ pub const REFUSED: [(&str, &str); 3] = [
 ];
 
 /// All that can be taken out, by name.
+///
+/// # Panics
+/// Where an embedded operator is none, which a test rules out.
 #[must_use]
 pub fn all() -> Vec<Operator> {
     let read = |text: &&str| toml::from_str(text).expect("a test reads every embedded operator");

@@ -17,7 +17,7 @@ const BINDINGS: [(&str, &str); 7] = [
 /// What every binding of level J begins with.
 const FFI: &str = include_str!("bindings/ffi.cu");
 
-/// The names of an element type: in CUDA, in SGLang's headers, in DLPack, in torch.
+/// The names of an element type: in CUDA, in SGLang's headers, in `DLPack`, in torch.
 fn names(precision: Precision) -> [&'static str; 4] {
     match precision {
         Precision::Bf16 => ["__nv_bfloat16", "bf16_t", "{kDLBfloat, 16, 1}", "BFloat16"],
@@ -32,6 +32,9 @@ pub fn exports(operator: &Operator, precision: Precision) -> Vec<String> {
 }
 
 /// The binding: the entry, in terms of what the framework's file offers.
+///
+/// # Panics
+/// Where an embedded binding cannot be rendered, which a test rules out.
 #[must_use]
 pub fn binding(operator: &Operator, precision: Precision) -> String {
     let [cuda, _, dl, torch] = names(precision);
@@ -155,7 +158,8 @@ fn number(value: Number) -> String {
 /// What a reader of the folder needs to know.
 #[must_use]
 pub fn readme(operator: &Operator, precision: Precision, version: &str) -> String {
-    let notes = operator.notes.iter().map(|note| format!("* Note: {note}.\n")).collect::<String>();
+    let notes: Vec<String> = operator.notes.iter().map(|note| format!("* Note: {note}.\n")).collect();
+    let notes = notes.concat();
     format!(
         "# {} of SGLang {version}, in {}\n\n\
          `{}` is SGLang's file `{}`, byte for byte; the headers in `include` are those that it needs. They keep their authors' \
