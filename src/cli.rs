@@ -99,7 +99,7 @@ pub enum Command {
     /// Which metrics tell a fast kernel from a slow one: choose a set from profiles, score it, show it.
     #[command(subcommand, after_help = "Example:\n  warpsmith metrics show cudaforge24")]
     Metrics(Metrics),
-    /// Take operators out of SGLang as tasks.
+    /// Take operators out of SGLang as tasks, and put faster kernels back.
     #[command(subcommand, after_help = sglang::EXAMPLES)]
     Sglang(Box<Sglang>),
     /// Print the settings in force and where each comes from.

@@ -1,7 +1,9 @@
 //! `warpsmith sglang`: operators out of SGLang, and faster kernels back
 
+pub(crate) mod export;
 mod extract;
 mod list;
+pub(crate) mod validate;
 
 use crate::{
     config::Layers,
@@ -20,6 +22,12 @@ pub enum Sglang {
     /// Take an operator out of SGLang: a task's folder, compared with the framework's own operator.
     #[command(after_help = extract::EXAMPLES)]
     Extract(extract::ExtractArgs),
+    /// Make what puts a run's certified kernel back into SGLang.
+    #[command(after_help = export::EXAMPLES)]
+    Export(export::ExportArgs),
+    /// Install an export beside SGLang, and check and time it there against the original.
+    #[command(after_help = validate::EXAMPLES)]
+    Validate(validate::ValidateArgs),
 }
 
 /// What `--help` shows below the commands.
@@ -27,7 +35,8 @@ pub(crate) const EXAMPLES: &str = "\
 docs/SGLANG.md walks the whole way.
 
 Example:
-  warpsmith sglang list && warpsmith sglang extract silu_and_mul -o silu";
+  warpsmith sglang list && warpsmith sglang extract silu_and_mul -o silu && warpsmith run silu --out run
+  warpsmith sglang export run --as plugin -o plugin && warpsmith sglang validate plugin";
 
 /// Which SGLang is meant.
 #[derive(Debug, Args)]
@@ -42,8 +51,7 @@ pub struct FrameworkArgs {
 
 impl FrameworkArgs {
     fn python(&self, layers: &Layers) -> String {
-        let set = &layers.config.workshop.python;
-        self.python.clone().unwrap_or_else(|| if set.is_empty() { "python3".into() } else { set.clone() })
+        python(self.python.as_deref(), layers)
     }
 
     fn tree(&self, layers: &Layers) -> Result<Tree, Trouble> {
@@ -55,10 +63,18 @@ impl FrameworkArgs {
     }
 }
 
+/// The Python that has SGLang.
+fn python(named: Option<&str>, layers: &Layers) -> String {
+    let set = &layers.config.workshop.python;
+    named.unwrap_or(if set.is_empty() { "python3" } else { set }).to_owned()
+}
+
 /// Does what is asked about SGLang.
 pub(super) fn sglang(what: &Sglang, layers: &Layers) -> Result<Exit, Trouble> {
     match what {
         Sglang::List(arguments) => list::list(arguments, layers),
         Sglang::Extract(arguments) => extract::extract(arguments, layers),
+        Sglang::Export(arguments) => export::export(arguments),
+        Sglang::Validate(arguments) => validate::validate(arguments, layers),
     }
 }

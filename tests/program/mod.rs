@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &[&str]) -> Told {
 }
 
 /// What it said, and how it ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,

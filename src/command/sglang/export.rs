@@ -1,0 +1,82 @@
+//! `warpsmith sglang export`: a certified kernel, as SGLang can take it
+
+use crate::{
+    command::say,
+    exit::{Exit, Trouble},
+    sglang::export::{
+        bench,
+        found::Found,
+        library, patch, plugin,
+        swap::{self, Kernel},
+    },
+};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// `sglang export`
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// Runs whose tasks were taken out of SGLang; of each operator and type one.
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// What to make.
+    #[arg(long = "as", value_enum)]
+    pub form: Form,
+    /// The folder to make; it must not exist or be empty.
+    #[arg(long, short, value_name = "DIR")]
+    pub out: PathBuf,
+    /// This candidate of a run with one task, certified or not, by its hash or the beginning of it.
+    #[arg(long, value_name = "HASH")]
+    pub candidate: Option<String>,
+    /// For --as patch: the tree of SGLang that it is for, where it is tried with git apply --check.
+    #[arg(long, value_name = "DIR")]
+    pub tree: Option<PathBuf>,
+}
+
+/// What puts a kernel back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// A package that pip installs: the kernel serves what it was certified for, the original all else.
+    Plugin,
+    /// A change of SGLang's source, for each layout that it has had.
+    Patch,
+    /// A library in front of an operator that SGLang compiles ahead of time.
+    Library,
+    /// Definitions, solutions and workloads in FlashInfer-Bench's format.
+    FlashinferBench,
+}
+
+/// What `--help` shows below the options.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  warpsmith sglang export RUN --as plugin -o plugin && pip install --no-deps --no-build-isolation ./plugin
+  warpsmith sglang export BF16-RUN FP16-RUN --as plugin -o plugin    # both types in one package
+  warpsmith sglang export RUN --as patch --tree ~/sglang -o patches";
+
+/// Writes the files and says what to do with them.
+pub(super) fn export(arguments: &ExportArgs) -> Result<Exit, Trouble> {
+    let mut kernels = vec![];
+    for run in &arguments.runs {
+        for found in Found::of(run, arguments.candidate.as_deref())? {
+            kernels.push(Kernel::of(found)?);
+        }
+    }
+    swap::together(&kernels)?;
+    let laid = match arguments.form {
+        Form::Plugin => plugin::plugin(&kernels)?,
+        Form::Patch => patch::patch(&kernels, arguments.tree.as_deref())?,
+        Form::Library => library::library(&kernels)?,
+        Form::FlashinferBench => bench::bench(&kernels)?,
+    };
+    laid.write(&arguments.out)?;
+    for kernel in &kernels {
+        say(&format!("kernel     {} ({}): {}", kernel.operator(), kernel.dtype(), kernel.found.summary()));
+    }
+    laid.notes
+        .iter()
+        .filter(|note| !kernels.iter().any(|kernel| note.ends_with(&kernel.found.summary())))
+        .for_each(|note| say(&format!("note       {note}")));
+    say(&format!("written    {} files in {}", laid.files.len(), arguments.out.display()));
+    laid.next.iter().for_each(|line| say(&format!("next       {line}")));
+    Ok(Exit::Done)
+}

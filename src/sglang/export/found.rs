@@ -1,0 +1,150 @@
+//! Which kernel goes back, of which run, and what is claimed of it?
+
+use crate::{exit::Trouble, quantity, store::RunFolder};
+use agents::trajectory::Trajectory;
+use kernelbench::{CandidateId, Case, Certificate, CertificateVerdict, Hash, KernelContext, Origin, Task};
+use std::path::Path;
+
+/// The framework that kernels go back into.
+const FRAMEWORK: &str = "sglang";
+
+/// A kernel that goes back.
+#[derive(Debug)]
+pub struct Found {
+    /// Its task's context.
+    context: KernelContext,
+    /// Where the reference was taken from.
+    origin: Origin,
+    /// Its hash.
+    pub candidate: CandidateId,
+    /// Its text.
+    pub source: String,
+    /// The certificate, where it is the certified one.
+    pub certificate: Option<Certificate>,
+    /// The shapes that it was checked on: those of the certificate too, where there is one.
+    pub shapes: Vec<Case>,
+    /// The compute capability of the GPU that it ran on.
+    pub capability: (u32, u32),
+    /// That GPU's name.
+    pub machine: String,
+}
+
+impl Found {
+    /// The certified kernels of this run, or the candidate that is named, certified or not.
+    ///
+    /// # Errors
+    ///
+    /// If the run cannot be read, none of its tasks was taken out of SGLang, or there is no such kernel.
+    pub fn of(run: &Path, named: Option<&str>) -> Result<Vec<Self>, Trouble> {
+        let folder = RunFolder::open(run)?;
+        let (mut found, mut left_out) = (vec![], vec![]);
+        for name in folder.tasks()? {
+            let record = folder.record(&name)?;
+            let story: Trajectory = record.events().collect();
+            let fetch = |hash: &Hash| record.blobs.fetch(hash).ok();
+            match Self::in_story(&story, named, &fetch) {
+                Ok(one) => found.push(one),
+                Err(why) => left_out.push(format!("\n  {}: {why}", crate::progress::plain(&name))),
+            }
+        }
+        if found.is_empty() {
+            let why = format!("{}: there is nothing to put back{}", run.display(), left_out.concat());
+            return Err(Trouble::usage(why));
+        }
+        Ok(found)
+    }
+
+    fn in_story(
+        story: &Trajectory,
+        named: Option<&str>,
+        fetch: &dyn Fn(&Hash) -> Option<String>,
+    ) -> Result<Self, String> {
+        let task = story.task.as_ref().and_then(fetch).ok_or("its record lacks the task")?;
+        let task: Task = serde_json::from_str(&task).map_err(|e| format!("its task cannot be read: {e}"))?;
+        let (context, origin) = came_from_sglang(&task)?;
+        let certified = story.certified();
+        let candidate = if let Some(named) = named {
+            one_of(story, named)?
+        } else {
+            let why = "it has no certified candidate: go on with it (`warpsmith resume`), or name a candidate with --candidate, which the export will say";
+            certified.ok_or(why)?.candidate.clone()
+        };
+        let certificate = certified.filter(|certificate| certificate.candidate == candidate).cloned();
+        let source = fetch(&candidate).ok_or_else(|| format!("its record lacks the text of {candidate}"))?;
+        let mut shapes = task.cases.clone();
+        shapes.extend(story.suite.iter().flat_map(|suite| suite.cases.iter().cloned()));
+        if certificate.is_some() {
+            shapes.extend(task.final_cases.iter().cloned());
+        }
+        let shapes = shapes.into_iter().fold(vec![], |mut all: Vec<Case>, shape| {
+            if !all.iter().any(|other| other.scalars == shape.scalars) {
+                all.push(shape);
+            }
+            all
+        });
+        let machine = story.machine.as_ref().ok_or("its record does not say on which machine it ran")?;
+        let capability = machine.facts.iter().find(|fact| fact.name == "compute capability");
+        let capability = capability.and_then(|fact| version(&fact.value)).ok_or_else(|| {
+            let name = crate::progress::plain(&machine.name);
+            format!("it ran on {name}, whose compute capability is not known: a kernel for a GPU is tried on one")
+        })?;
+        Ok(Self { candidate, source, certificate, shapes, capability, machine: machine.name.clone(), context, origin })
+    }
+
+    /// The kernel's context.
+    #[must_use]
+    pub fn context(&self) -> &KernelContext {
+        &self.context
+    }
+
+    /// Where its reference was taken from.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// What is claimed of it, in a line.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        match self.certificate.as_ref().map(|certificate| &certificate.verdict) {
+            Some(CertificateVerdict::Certified(timed)) => format!(
+                "certified: {} over the original in warpsmith's harness, on {}, {} shapes checked",
+                quantity::speedup(&timed.speedup),
+                crate::progress::plain(&self.machine),
+                self.shapes.len()
+            ),
+            _ => format!("NOT CERTIFIED: candidate {} was named by hand", self.candidate),
+        }
+    }
+}
+
+fn came_from_sglang(task: &Task) -> Result<(KernelContext, Origin), String> {
+    match task.context().and_then(|context| Some((context, context.origin.as_ref()?))) {
+        Some((context, origin)) if origin.framework == FRAMEWORK => Ok((context.clone(), (**origin).clone())),
+        Some((_, origin)) => {
+            let framework = crate::progress::plain(&origin.framework);
+            Err(format!("it was taken out of {framework}, not out of SGLang"))
+        }
+        None => Err("it was not taken out of SGLang, so there is no place to put it back to: `warpsmith sglang extract` makes tasks that have one".to_owned()),
+    }
+}
+
+/// The candidate of this hash or beginning of one.
+fn one_of(story: &Trajectory, named: &str) -> Result<CandidateId, String> {
+    let mut all: Vec<_> = story.rounds.iter().filter_map(|round| round.candidate.as_ref()).collect();
+    all.sort_by_key(|candidate| candidate.as_str());
+    all.dedup();
+    let mut fitting = all.iter().filter(|candidate| candidate.as_str().starts_with(named));
+    match (fitting.next(), fitting.next()) {
+        (Some(one), None) => Ok((*one).clone()),
+        (Some(_), Some(_)) => {
+            Err(format!("more than one of its candidates begins with {named}: give more of the hash"))
+        }
+        (None, _) => Err(format!("none of its candidates begins with {named}: `warpsmith show RUN` lists them")),
+    }
+}
+
+fn version(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}

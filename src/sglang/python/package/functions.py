@@ -1,0 +1,46 @@
+"""How does a kernel get to be called where the framework calls another library's function for the same operator?"""
+
+import importlib
+
+from . import guard
+
+
+def around(hooked):
+    """In the function's place: the framework's own call of our file where a kernel was certified, else the function."""
+    watched = [(dict(kernel, operator=f"{kernel['operator']} by {hook['path']}"), hook, guard.Guard(kernel)) for kernel, hook in hooked]
+
+    def call(original, *args, **keywords):
+        import torch
+
+        if torch.compiler.is_compiling():
+            return original(*args, **keywords)
+        for kernel, hook, watch in watched:
+            given = dict(zip(hook["parameters"], args), **keywords)
+            why = watch.refuses(given)
+            if why != "dtype" or watch is watched[-1][2]:
+                guard.count(kernel, why or guard.HIT)
+            if not why:
+                own = function(hook["through"])
+                return own(*[given[name] for name in hook["passed"] if name in given])
+        return original(*args, **keywords)
+
+    return call
+
+
+def function(paths):
+    """The first of these functions that is there."""
+    for path in paths:
+        module, name = path.rsplit(".", 1)
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError):
+            continue
+    raise ImportError(f"none of {', '.join(paths)} is in the installed sglang")
+
+
+def targets():
+    """Which functions to put it around: path and hook, for what is switched on and installed."""
+    for kernel in guard.SWAP["kernels"]:
+        for hook in kernel.get("functions", []):
+            if guard.switched_on(kernel["operator"]):
+                yield kernel, hook

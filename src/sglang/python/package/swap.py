@@ -1,0 +1,100 @@
+"""How does a kernel get into the place of the framework's, where the framework compiles its file at run time?"""
+
+import hashlib
+import logging
+import pathlib
+
+from . import guard
+
+logger = logging.getLogger(__name__)
+
+
+def wanted(kernel, files, wrappers):
+    """Whether a call of load_jit compiles what this kernel replaces: its file, and the very instance that was certified."""
+    return kernel["file"] in files and any(same(kernel["exported"], code) for _, code in wrappers)
+
+
+def same(one, other):
+    plain = lambda code: "".join(code.split()).replace("sglang::", "")
+    return plain(one) == plain(other)
+
+
+def unchanged(kernel, load_jit):
+    """Whether the installed file is the one that was taken out."""
+    import sys
+
+    root = getattr(sys.modules.get(load_jit.__module__), "KERNEL_PATH", None)
+    if root is None:
+        return None
+    try:
+        text = (pathlib.Path(root) / "csrc" / kernel["file"]).read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(text).hexdigest() == kernel["sha256"]
+
+
+def around(original, *args, **keywords):
+    """In load_jit's place: the original's module, and beside it ours, for the calls that it was certified for."""
+    module = original(*args, **keywords)
+    files, wrappers = keywords.get("cuda_files") or [], keywords.get("cuda_wrappers") or []
+    kernels = [kernel for kernel in guard.SWAP["kernels"] if kernel["level"] == "J" and wanted(kernel, files, wrappers)]
+    # Two operators may have their kernels in one file, and both kernels be one text each.
+    for kernel in kernels:
+        if not guard.switched_on(kernel["operator"]):
+            guard.count(kernel, "switched off")
+            continue
+        module = beside(module, kernel, original, args, keywords)
+    return module
+
+
+def beside(module, kernel, load_jit, args, keywords):
+    name = f"{kernel['operator']} ({kernel['dtype']})"
+    if not unchanged(kernel, load_jit):
+        logger.warning(
+            "warpsmith: %s: the installed sglang's %s is not the file of sglang %s that this kernel replaces; the original "
+            "stays. Extract it from this version, optimize it and export it anew.",
+            name, kernel["file"], guard.SWAP["version"],
+        )
+        guard.count(kernel, "file differs")
+        return module
+    source = str(guard.HERE / kernel["source"])
+    changed = dict(keywords, cuda_files=[source if file == kernel["file"] else file for file in keywords["cuda_files"]])
+    try:
+        ours = load_jit(f"warpsmith_{kernel['candidate'][:12]}", *args, **changed)
+    except Exception:
+        logger.exception("warpsmith: %s: the kernel cannot be compiled here; the original stays", name)
+        guard.count(kernel, "not built")
+        return module
+    export = next(export for export, code in keywords["cuda_wrappers"] if same(kernel["exported"], code))
+    logger.info("warpsmith: %s: %s stands beside the original", name, kernel["candidate"][:12])
+    return Beside(module, export, guarded(kernel, getattr(ours, export), getattr(module, export)))
+
+
+class Beside:
+    """The original's module, in which one function chooses."""
+
+    def __init__(self, module, export, function):
+        self.__dict__["_original"] = module
+        self.__dict__[export] = function
+
+    def __getattr__(self, name):
+        return getattr(self._original, name)
+
+
+def guarded(kernel, ours, original):
+    """The function that chooses, call by call."""
+    watch, passed, count = guard.Guard(kernel), kernel["passed"], guard.count
+    fixed = [(place, said[1:-1]) for place, said in enumerate(passed) if said.startswith("'")]
+
+    def call(*args):
+        if len(args) != len(passed):
+            why = "arguments"
+        elif any(args[place] != value for place, value in fixed):
+            # Another operator of the same file.
+            return original(*args)
+        else:
+            why = watch.refuses(dict(zip(passed, args)))
+        count(kernel, why or guard.HIT)
+        return (original if why else ours)(*args)
+
+    return call

@@ -1,0 +1,107 @@
+"""How long does a call take on the device, and with the host's part?
+
+Each way of serving the operator is a CUDA graph of many calls through the framework's own function, each on arguments of
+its own, so that the L2 cache holds none of them; the cache is flushed before each replay; ways take turns in an order that
+is drawn anew; what is reported is the median, with an interval that is drawn from the samples.
+"""
+
+import random
+import statistics
+import time
+
+
+def bandwidth():
+    """Bytes read and written a second by a copy of 1 GiB: the best of ten."""
+    import torch
+
+    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda").random_()
+    target = torch.empty_like(source)
+    best = min(events(lambda: target.copy_(source)) for _ in range(12))
+    return 2 * source.numel() / best
+
+
+def events(work):
+    """Seconds that this takes on the device."""
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    work()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) * 1e-3
+
+
+class Way:
+    """One way of serving an operator: how to choose it, and its graph."""
+
+    def __init__(self, name, choose, call):
+        self.name, self.choose, self.call, self.samples, self.host = name, choose, call, [], []
+
+    def capture(self, arguments):
+        """Records a graph of one call for each set of arguments."""
+        import torch
+
+        self.choose()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for values in arguments[:2]:
+                self.call(values)
+        torch.cuda.current_stream().wait_stream(stream)
+        self.graph, self.calls = torch.cuda.CUDAGraph(), len(arguments)
+        with torch.cuda.graph(self.graph):
+            for values in arguments:
+                self.call(values)
+
+
+def compare(ways, make, repetitions, seed=0):
+    """Times these ways on arguments that `make(i)` makes; fills their samples, in seconds a call."""
+    import torch
+
+    draw = random.Random(seed)
+    one = make(0)
+    used = sum(t.numel() * t.element_size() for t in one.values() if hasattr(t, "numel"))
+    calls = max(20, min(100, (256 << 20) // max(used, 1)))
+    sets = max(2, min(calls, (256 << 20) // max(used, 1) + 1))
+    arguments = [one] + [make(i) for i in range(1, sets)]
+    arguments = [arguments[i % sets] for i in range(calls)]
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    for way in ways:
+        way.capture(arguments)
+        way.graph.replay()
+    for _ in range(repetitions):
+        for way in draw.sample(ways, len(ways)):
+            flush.zero_()
+            way.samples.append(events(way.graph.replay) / way.calls)
+    for _ in range(max(3, repetitions // 8)):
+        for way in draw.sample(ways, len(ways)):
+            way.choose()
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for values in arguments:
+                way.call(values)
+            torch.cuda.synchronize()
+            way.host.append((time.perf_counter() - begin) / way.calls)
+
+
+def ratio(one, other, seed=0, draws=1000):
+    """How many times as fast the second is: medians, and an interval of 95 %."""
+    draw = random.Random(seed)
+    median = lambda samples: statistics.median(draw.choices(samples, k=len(samples)))
+    drawn = sorted(median(one) / median(other) for _ in range(draws))
+    return {
+        "ratio": statistics.median(one) / statistics.median(other),
+        "low": drawn[int(0.025 * draws)],
+        "high": drawn[int(0.975 * draws)],
+    }
+
+
+def mean(pairs, seed=0, draws=1000):
+    """The geometric mean of ratios over shapes, with an interval of 95 %: each shape's samples are drawn anew."""
+    draw = random.Random(seed)
+    median = lambda samples: statistics.median(draw.choices(samples, k=len(samples)))
+    geometric = lambda ratios: statistics.geometric_mean(ratios)
+    drawn = sorted(geometric([median(one) / median(other) for one, other in pairs]) for _ in range(draws))
+    exact = geometric([statistics.median(one) / statistics.median(other) for one, other in pairs])
+    return {"ratio": exact, "low": drawn[int(0.025 * draws)], "high": drawn[int(0.975 * draws)]}

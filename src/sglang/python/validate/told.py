@@ -1,0 +1,51 @@
+"""What was found out, line by line, and as JSON at the end."""
+
+import json
+import pathlib
+import sys
+
+
+class Told:
+    def __init__(self):
+        self.result = {"format": 1, "checks": [], "tests": [], "times": [], "layers": [], "not_done": []}
+
+    def checked(self, operator, dtype, what, passed, how=""):
+        """One check; `passed` is True or False."""
+        entry = {"operator": operator, "dtype": dtype, "what": what, "passed": bool(passed), "how": how}
+        self.result["checks"].append(entry)
+        self.say(f"{'ok    ' if passed else 'FAILED'} {operator} {dtype}: {what}{': ' + how if how else ''}")
+
+    def not_done(self, what, why):
+        """Something that could not be done, and why: it is no success."""
+        self.result["not_done"].append({"what": what, "why": why})
+        self.say(f"not done: {what}: {why}")
+
+    def say(self, line):
+        print(line, flush=True)
+
+    def failed(self):
+        """What failed."""
+        wrong = [f"{c['operator']} {c['dtype']}: {c['what']}" for c in self.result["checks"] if not c["passed"]]
+        return wrong + [f"{t['file']}: {t['summary']}" for t in self.result["tests"] if not t["passed"]]
+
+    def close(self, path):
+        """Writes the JSON and says how to end: 0 if all that was done passed and something was done."""
+        failed = self.failed()
+        self.result["passed"] = not failed and bool(self.result["checks"])
+        self.result["failed"] = failed
+        pathlib.Path(path).write_text(json.dumps(self.result, indent=1))
+        done = len(self.result["checks"]) + len(self.result["tests"])
+        self.say(f"{'passed' if self.result['passed'] else 'FAILED'}: {done - len(failed)} of {done} checks, {len(self.result['not_done'])} not done")
+        for line in failed:
+            self.say(f"  failed: {line}")
+        return 0 if self.result["passed"] else 1
+
+
+def last_line(error):
+    """An exception in a line."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[-1] if text else ''}"[:300]
+
+
+if __name__ == "__main__":
+    sys.exit("this is a part of validate.py")

@@ -1,0 +1,302 @@
+//! Does a certified kernel go back into SGLang as it says, in each of its forms, and does whoever asks for the impossible hear why?
+//!
+//! SGLang is a stand-in of ours with its structure, under `tests/putback`. Where `WARPSMITH_SGLANG` names a folder in which
+//! the real sglang is installed, the plug-in is tried on that too.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+
+mod program;
+
+use program::{Told, place, run};
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const ORIGINAL: &str = include_str!("putback/activation.cuh");
+const TASK: &str = include_str!("putback/task.toml");
+/// What the scripted model writes.
+const FASTER: &str = "// faster, simulate: us=50";
+
+/// A folder that goes away, with a task that was taken out of the stand-in, and a run of it.
+struct Story {
+    folder: tempfile::TempDir,
+}
+
+impl Story {
+    /// A run whose candidate is certified, or not, as the simulation is told.
+    fn of(told: &str) -> Self {
+        let story = Self { folder: tempfile::tempdir().unwrap() };
+        let task = story.folder.path().join("silu_and_mul");
+        fs::create_dir(&task).unwrap();
+        fs::write(task.join("activation.cuh"), ORIGINAL).unwrap();
+        fs::write(task.join("binding.cu"), "extern \"C\" void silu_and_mul_bf16() {}\n").unwrap();
+        let sha256 = kernelbench::Hash::of(ORIGINAL.as_bytes());
+        fs::write(task.join("task.toml"), TASK.replace("SHA256", sha256.as_str())).unwrap();
+        let candidate = ORIGINAL.replace("namespace {\n", &format!("{told}\nnamespace {{\n"));
+        let reply = serde_json::json!({ "role": "coder", "reply": format!("Here.\n```cuda\n{candidate}```\n") });
+        fs::write(story.folder.path().join("script.jsonl"), format!("{reply}\n")).unwrap();
+        let (task, run) = (task.display().to_string(), story.run());
+        let script = format!("scripted:{}", story.folder.path().join("script.jsonl").display());
+        let arguments =
+            ["run", &task, "--model", &script, "--simulate", "--shapes", "task", "--rounds", "1", "--out", &run];
+        program::run(&arguments);
+        story.on_a_gpu();
+        story
+    }
+
+    fn run(&self) -> String {
+        self.path("run")
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// The record, as if the machine had been a GPU.
+    fn on_a_gpu(&self) {
+        let file =
+            program::files(Path::new(&self.run())).into_iter().find(|path| path.ends_with("events.jsonl")).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        let fact = r#""facts":[{"name":"compute capability","value":"9.0"},"#;
+        assert!(text.contains("\"facts\":["), "{text}");
+        fs::write(file, text.replace("\"facts\":[", fact).replace(",]", "]")).unwrap();
+    }
+
+    fn export(&self, form: &str, more: &[&str]) -> (Told, PathBuf) {
+        let (out, run) = (self.path("out"), self.run());
+        let told = program::run(&[&["sglang", "export", &run, "--as", form, "-o", &out], more].concat());
+        (told, PathBuf::from(out))
+    }
+
+    /// The stand-in with the plug-in installed beside it.
+    fn site(&self, out: &Path) -> PathBuf {
+        let site = self.folder.path().join("site");
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/putback/standin"), &site);
+        let package = "warpsmith_sglang_silu_and_mul";
+        copy(&out.join(package), &site.join(package));
+        let project: toml::Table = fs::read_to_string(out.join("pyproject.toml")).unwrap().parse().unwrap();
+        let entry = project["project"]["entry-points"]["sglang.srt.plugins"][package].as_str().unwrap();
+        let about = site.join(format!("{package}-0.1.0.dist-info"));
+        fs::create_dir(&about).unwrap();
+        fs::write(about.join("METADATA"), format!("Metadata-Version: 2.1\nName: {package}\nVersion: 0.1.0\n")).unwrap();
+        fs::write(about.join("entry_points.txt"), format!("[sglang.srt.plugins]\n{package} = {entry}\n")).unwrap();
+        site
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for file in program::files(from) {
+        let target = to.join(file.strip_prefix(from).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(&file, target).unwrap();
+    }
+}
+
+fn python(site: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Told {
+    let python = std::env::var_os("WARPSMITH_PYTHON").unwrap_or("python3".into());
+    let mut command = Command::new(python);
+    command.args(arguments).env("PYTHONPATH", site).env("PYTHONDONTWRITEBYTECODE", "1");
+    for name in ["WARPSMITH_SGLANG", "WARPSMITH_SGLANG_SHAPES", "WARPSMITH_SGLANG_COUNTERS"] {
+        command.env_remove(name);
+    }
+    command.envs(environment.iter().copied()).output().map(Told::of).unwrap()
+}
+
+fn hooked(site: &Path, case: &str, environment: &[(&str, &str)]) {
+    let script = format!("{}/tests/putback/hooked.py", env!("CARGO_MANIFEST_DIR"));
+    let told = python(site, &[&script, case], environment).ended(0);
+    assert!(told.out.contains(&format!("as it says: {case}")), "{told:?}");
+}
+
+#[test]
+fn a_plug_in_is_found_and_serves_what_was_certified_and_nothing_else() {
+    let story = Story::of(FASTER);
+    let (told, out) = story.export("plugin", &[]);
+    assert!(told.clone().ended(0).out.contains("certified: "), "{told:?}");
+    let site = story.site(&out);
+    hooked(&site, "certified", &[]);
+    hooked(&site, "other instance", &[]);
+    hooked(&site, "other gpu", &[]);
+    hooked(&site, "constraints", &[("WARPSMITH_SGLANG_SHAPES", "constraints")]);
+}
+
+#[test]
+fn a_plug_in_can_be_switched_off_and_tells_how_often_it_was_used() {
+    let story = Story::of(FASTER);
+    let (_, out) = story.export("plugin", &[]);
+    let site = story.site(&out);
+    hooked(&site, "off", &[("WARPSMITH_SGLANG", "off")]);
+    hooked(&site, "off", &[("WARPSMITH_SGLANG", "merge_attn_states")]);
+    let kept = story.path("kept");
+    let counters = [("WARPSMITH_SGLANG_COUNTERS", kept.as_str())];
+    hooked(&site, "certified", &counters);
+    hooked(&site, "certified", &[("WARPSMITH_SGLANG", "silu_and_mul,other"), counters[0]]);
+    let told = python(&site, &["-m", "warpsmith_sglang_silu_and_mul", "status"], &counters).ended(0);
+    for said in
+        ["counters of 2 processes", "silu_and_mul bf16: hit 10", "silu_and_mul bf16: axis hidden 2", "switched on here"]
+    {
+        assert!(told.out.contains(said), "{said}: {told:?}");
+    }
+}
+
+#[test]
+fn the_original_stays_where_its_file_is_another_or_the_kernel_does_not_compile() {
+    let story = Story::of(FASTER);
+    let (_, out) = story.export("plugin", &[]);
+    let site = story.site(&out);
+    let kernel =
+        program::files(&site).into_iter().find(|path| path.ends_with("silu_and_mul_bf16/activation.cuh")).unwrap();
+    fs::write(&kernel, "#error none\n").unwrap();
+    hooked(&site, "not built", &[]);
+    let installed = site.join("sglang/kernels/jit/csrc/elementwise/activation.cuh");
+    fs::write(&installed, format!("{ORIGINAL}// newer\n")).unwrap();
+    hooked(&site, "file differs", &[]);
+}
+
+/// A tree of the stand-in, with the file in this layout, under git.
+fn tree(story: &Story, root: &str, text: &str) -> PathBuf {
+    let tree = story.folder.path().join("tree");
+    let file = tree.join(root).join("elementwise/activation.cuh");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, ORIGINAL).unwrap();
+    git(&tree, &["init", "-q"]);
+    git(&tree, &["add", "."]);
+    git(&tree, &["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "all"]);
+    fs::write(&file, text).unwrap();
+    tree
+}
+
+fn git(tree: &Path, arguments: &[&str]) -> Told {
+    Command::new("git").arg("-C").arg(tree).args(arguments).output().map(Told::of).unwrap()
+}
+
+#[test]
+fn a_patch_applies_in_every_layout() {
+    for (layout, root) in [
+        ("kernels", "python/sglang/kernels/jit/csrc"),
+        ("jit_kernel", "python/sglang/jit_kernel/csrc"),
+        ("site-packages-kernels", "sglang/kernels/jit/csrc"),
+    ] {
+        let story = Story::of(FASTER);
+        let (told, out) = story.export("patch", &[]);
+        assert!(told.ended(0).out.contains("a patch has no guard"));
+        let patch = out.join(format!("silu_and_mul-bf16-{layout}.patch")).display().to_string();
+        let tree = tree(&story, root, ORIGINAL);
+        git(&tree, &["apply", "--check", &patch]).ended(0);
+        git(&tree, &["apply", &patch]).ended(0);
+        let patched = fs::read_to_string(tree.join(root).join("elementwise/activation.cuh")).unwrap();
+        assert!(patched.contains(FASTER));
+    }
+}
+
+#[test]
+fn a_tree_that_is_not_the_one_is_named_with_what_to_do() {
+    let root = "python/sglang/jit_kernel/csrc";
+    let story = Story::of(FASTER);
+    let wrong = |tree: &Path, says: &str| {
+        let (told, _) = story.export("patch", &["--tree", &tree.display().to_string()]);
+        assert!(told.clone().ended(2).err.contains(says), "{told:?}");
+    };
+    wrong(story.folder.path(), "no tree of sglang, or a version that moved the file");
+    let dirty = tree(&story, root, &format!("{ORIGINAL}// changed\n"));
+    wrong(&dirty, "changes that are not committed: commit or undo them first");
+    git(&dirty, &["-c", "user.name=n", "-c", "user.email=e", "commit", "-qam", "newer"]).ended(0);
+    wrong(&dirty, "it is another text than the one that was taken out");
+    git(&dirty, &["checkout", "-q", "HEAD~1"]).ended(0);
+    let (told, out) = story.export("patch", &["--tree", &dirty.display().to_string()]);
+    told.ended(0);
+    assert_eq!(program::files(&out).len(), 1);
+}
+
+#[test]
+fn a_run_that_certified_nothing_is_refused_unless_a_candidate_is_named() {
+    let story = Story::of("// faster, simulate: us=50 refused");
+    let (told, _) = story.export("plugin", &[]);
+    assert!(told.clone().ended(2).err.contains("no certified candidate"), "{told:?}");
+    let candidate = kernelbench::Hash::of(
+        ORIGINAL.replace("namespace {\n", "// faster, simulate: us=50 refused\nnamespace {\n").as_bytes(),
+    );
+    let named = &candidate.as_str()[..10];
+    let (told, out) = story.export("plugin", &["--candidate", named]);
+    assert!(told.clone().ended(0).out.contains("NOT CERTIFIED"), "{told:?}");
+    let swap = fs::read_to_string(out.join("warpsmith_sglang_silu_and_mul/swap.json")).unwrap();
+    let swap: Value = serde_json::from_str(&swap).unwrap();
+    assert_eq!(swap["kernels"][0]["certificate"]["certified"], false);
+    // The shape of the certificate alone was not looked at.
+    assert_eq!(swap["kernels"][0]["axes"]["hidden"]["values"], serde_json::json!([4096]));
+    assert!(fs::read_to_string(out.join("README.md")).unwrap().contains("NOT CERTIFIED"));
+    let (told, _) = story.export("plugin", &["--candidate", "ffffffffff"]);
+    assert!(told.ended(2).err.contains("none of its candidates begins with"));
+}
+
+#[test]
+fn a_task_that_did_not_come_from_sglang_has_no_place_to_go_back_to() {
+    let (_folder, path) = place();
+    program::simulated(&path, &[]).ended(0);
+    let told = run(&["sglang", "export", &path, "--as", "plugin", "-o", &format!("{path}-out")]).ended(2);
+    assert!(told.err.contains("was not taken out of SGLang") && told.err.contains("sglang extract"), "{told:?}");
+}
+
+#[test]
+fn an_operator_that_is_compiled_at_run_time_has_no_library() {
+    let told = Story::of(FASTER).export("library", &[]).0.ended(2);
+    assert!(told.err.contains("at run time") && told.err.contains("--as plugin"), "{told:?}");
+}
+
+#[test]
+fn what_goes_to_flashinfer_bench_keeps_its_rules_and_says_what_it_loses() {
+    let story = Story::of(FASTER);
+    let (told, out) = story.export("flashinfer-bench", &[]);
+    assert!(told.ended(0).out.contains("speedup over the PyTorch reference"));
+    let files = program::files(&out);
+    let of = |folder: &str| {
+        let file = files
+            .iter()
+            .find(|path| path.starts_with(out.join(folder)) && path.display().to_string().contains("hidden4096"))
+            .unwrap();
+        fs::read_to_string(file).unwrap()
+    };
+    let definition: Value = serde_json::from_str(&of("definitions")).unwrap();
+    assert_eq!(definition["axes"]["hidden"], serde_json::json!({ "type": "const", "value": 4096 }));
+    assert_eq!(definition["axes"]["size_2hidden"]["value"], 8192);
+    let solution: Value = serde_json::from_str(&of("solutions")).unwrap();
+    assert_eq!(solution["definition"], definition["name"]);
+    assert!(solution["sources"][1]["content"].as_str().unwrap().contains(FASTER));
+    let workload: Value = serde_json::from_str(of("workloads").lines().next().unwrap()).unwrap();
+    assert_eq!(workload["workload"]["axes"], serde_json::json!({ "tokens": 16 }));
+    let main = solution["sources"][0]["content"].as_str().unwrap();
+    let check = python(&out, &["-c", "import ast, sys; ast.parse(sys.argv[1])", main], &[]);
+    check.ended(0);
+}
+
+#[test]
+fn a_validation_without_a_gpu_says_so_and_fails() {
+    let story = Story::of(FASTER);
+    let (_, out) = story.export("plugin", &[]);
+    let (plugin, result) = (out.display().to_string(), story.path("result.json"));
+    let told = run(&["sglang", "validate", &plugin, "--result", &result, "--python", "python3"]);
+    assert_eq!(told.code, Some(1), "{told:?}");
+    let result: Value = serde_json::from_str(&fs::read_to_string(result).unwrap()).unwrap();
+    assert_eq!(result["passed"], false);
+    assert_eq!(result["not_done"][0]["what"], "everything");
+    let told = run(&["sglang", "validate", &story.run()]).ended(2);
+    assert!(told.err.contains("this is no export as plug-in"), "{told:?}");
+}
+
+#[test]
+fn the_real_sglang_finds_the_plug_in_where_there_is_one() {
+    let Some(sglang) = std::env::var_os("WARPSMITH_SGLANG").map(PathBuf::from) else { return };
+    let story = Story::of(FASTER);
+    let (_, out) = story.export("plugin", &[]);
+    let site = story.site(&out);
+    fs::remove_dir_all(site.join("sglang")).unwrap();
+    fs::remove_file(site.join("torch.py")).unwrap();
+    let script = "import sys\nsys.path.append(sys.argv[1])\nfrom sglang.srt.plugins import load_plugins\nload_plugins()\n\
+                  import sglang.kernels.jit.utils as u\nassert 'warpsmith' in sys.modules['warpsmith_sglang_silu_and_mul'].__name__\n\
+                  assert u.load_jit.__wrapped__, 'not hooked'\nprint('hooked')";
+    let told = python(&site, &["-c", script, &sglang.display().to_string()], &[]).ended(0);
+    assert!(told.out.contains("hooked"), "{told:?}");
+}

@@ -1,0 +1,21 @@
+"""Builds nothing: a module is the names that it exports, and remembers the file that it is of."""
+
+import pathlib
+
+KERNEL_PATH = pathlib.Path(__file__).parent.parent
+built, called = [], []
+
+
+class Module:
+    def __init__(self, name, files, wrappers):
+        self.files = files
+        for export, _ in wrappers:
+            setattr(self, export, lambda *args, _export=export: called.append((files[0], _export)))
+
+
+def load_jit(*args, cuda_files=(), cuda_wrappers=()):
+    text = (KERNEL_PATH / "csrc" / cuda_files[0]).read_text()
+    if "#error" in text:
+        raise RuntimeError("nvcc: error")
+    built.append((args, str(cuda_files[0])))
+    return Module(args, [str(file) for file in cuda_files], cuda_wrappers)
