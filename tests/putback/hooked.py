@@ -39,7 +39,9 @@ def served(module, input, out, kind="silu"):
 
 
 def pair(tokens, hidden, **more):
-    return Tensor((tokens, 2 * hidden), **more), Tensor((tokens, hidden), start=FAR, **{k: v for k, v in more.items() if k == "dtype"})
+    return Tensor((tokens, 2 * hidden), **more), Tensor(
+        (tokens, hidden), start=FAR, **{k: v for k, v in more.items() if k == "dtype"}
+    )
 
 
 def certified():
@@ -103,8 +105,13 @@ def off():
 
 
 CASES = {
-    "certified": certified, "other instance": other_instance, "other gpu": other_gpu, "constraints": constraints, "off": off,
-    "file differs": lambda: left_alone("file differs"), "not built": lambda: left_alone("not built"),
+    "certified": certified,
+    "other instance": other_instance,
+    "other gpu": other_gpu,
+    "constraints": constraints,
+    "off": off,
+    "file differs": lambda: left_alone("file differs"),
+    "not built": lambda: left_alone("not built"),
 }
 CASES[sys.argv[1]]()
 print("as it says:", sys.argv[1])

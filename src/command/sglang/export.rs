@@ -72,11 +72,12 @@ pub(super) fn export(arguments: &ExportArgs) -> Result<Exit, Trouble> {
     for kernel in &kernels {
         say(&format!("kernel     {} ({}): {}", kernel.operator(), kernel.dtype(), kernel.found.summary()));
     }
-    laid.notes
-        .iter()
-        .filter(|note| !kernels.iter().any(|kernel| note.ends_with(&kernel.found.summary())))
-        .for_each(|note| say(&format!("note       {note}")));
+    for note in &laid.notes {
+        say(&format!("note       {note}"));
+    }
     say(&format!("written    {} files in {}", laid.files.len(), arguments.out.display()));
-    laid.next.iter().for_each(|line| say(&format!("next       {line}")));
+    for line in &laid.next {
+        say(&format!("next       {line}"));
+    }
     Ok(Exit::Done)
 }

@@ -13,12 +13,14 @@ use std::{
 };
 
 /// The scripts that do it, in SGLang's Python.
-const SCRIPTS: [(&str, &str); 7] = [
+const SCRIPTS: [(&str, &str); 9] = [
     ("validate.py", include_str!("../../sglang/python/validate/validate.py")),
     ("calls.py", include_str!("../../sglang/python/validate/calls.py")),
     ("checks.py", include_str!("../../sglang/python/validate/checks.py")),
     ("clock.py", include_str!("../../sglang/python/validate/clock.py")),
     ("layers.py", include_str!("../../sglang/python/validate/layers.py")),
+    ("own.py", include_str!("../../sglang/python/validate/own.py")),
+    ("times.py", include_str!("../../sglang/python/validate/times.py")),
     ("told.py", include_str!("../../sglang/python/validate/told.py")),
     ("warpsmith_pytest.py", include_str!("../../sglang/python/validate/warpsmith_pytest.py")),
 ];

@@ -32,16 +32,12 @@ pub fn bench(kernels: &[Kernel]) -> Result<Layout, Trouble> {
             laid.file(format!("solutions/{operator}/{}/{}.json", names.definition, names.solution), pretty(&solution));
             laid.file(format!("workloads/{operator}/{}.jsonl", names.definition), workloads(kernel, &sizes, &names));
         }
-        laid.notes.push(format!("{} ({}): {}", kernel.operator(), kernel.dtype(), kernel.found.summary()));
         laid.notes.extend(warnings(kernel));
     }
-    laid.file(
-        "README.md",
-        format!(
-            "# For FlashInfer-Bench\n\n{}\n",
-            laid.notes.iter().map(|note| format!("* {note}\n")).collect::<Vec<_>>().concat()
-        ),
-    );
+    let said =
+        kernels.iter().map(|kernel| format!("{} ({}): {}", kernel.operator(), kernel.dtype(), kernel.found.summary()));
+    let lines: Vec<_> = said.chain(laid.notes.clone()).map(|line| format!("* {line}\n")).collect();
+    laid.file("README.md", format!("# For FlashInfer-Bench\n\n{}", lines.concat()));
     laid.next.push("FIB_DATASET_PATH=DIR flashinfer-bench run --local DIR".into());
     Ok(laid)
 }

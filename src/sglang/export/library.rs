@@ -33,10 +33,6 @@ pub fn library(kernels: &[Kernel]) -> Result<Layout, Trouble> {
     let mut laid = plugin::plugin(kernels)?;
     laid.files.retain(|path, _| path.starts_with(&package));
     laid.file("build.py", include_str!("../python/build.py").replace("PACKAGE", &package));
-    laid.notes = kernels
-        .iter()
-        .map(|kernel| format!("{} ({}): {}", kernel.operator(), kernel.dtype(), kernel.found.summary()))
-        .collect();
     laid.next = vec![
         "python3 build.py                     # builds the libraries with nvcc and torch's headers, and prints where they are".into(),
         "torch.ops.load_library(FILE)         # in the server's process, after `import sgl_kernel`".into(),

@@ -50,7 +50,6 @@ pub fn patch(kernels: &[Kernel], tree: Option<&Path>) -> Result<Layout, Trouble>
             }
             laid.file(format!("{}-{}-{layout}.patch", kernel.operator(), kernel.dtype()), text);
         }
-        laid.notes.push(format!("{} ({}): {}", kernel.operator(), kernel.dtype(), kernel.found.summary()));
         laid.notes.push(format!(
             "{} ({}): a patch has no guard: it changes all calls of {}, also those of other types and shapes, which the certificate says nothing of",
             kernel.operator(), kernel.dtype(), origin.file

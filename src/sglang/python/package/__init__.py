@@ -31,7 +31,9 @@ def register():
             HookRegistry.register(f"{load_jit.__module__}.load_jit", swap.around, HookType.AROUND)
             break
         else:
-            logger.warning("warpsmith: the installed sglang has no load_jit where it is looked for; nothing is swapped")
+            logger.warning(
+                "warpsmith: the installed sglang has no load_jit where it is looked for; nothing is swapped"
+            )
     by_path = {}
     for kernel, hook in functions.targets():
         by_path.setdefault(hook["path"], []).append((kernel, hook))

@@ -12,7 +12,9 @@ from . import guard
 def status():
     for kernel in guard.SWAP["kernels"]:
         print(f"{kernel['operator']} {kernel['dtype']}: {kernel['certificate']['summary']}")
-        print(f"  in the place of {kernel['file']} of sglang {guard.SWAP['version']}, sha256 {kernel['sha256'][:16]}")
+        print(
+            f"  in the place of {kernel['file']} of sglang {guard.SWAP['version']}, sha256 {kernel['sha256'][:16]}"
+        )
         print(f"  switched {'on' if guard.switched_on(kernel['operator']) else 'off'} here")
     folder = os.environ.get("WARPSMITH_SGLANG_COUNTERS")
     if not folder:

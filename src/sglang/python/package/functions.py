@@ -7,7 +7,10 @@ from . import guard
 
 def around(hooked):
     """In the function's place: the framework's own call of our file where a kernel was certified, else the function."""
-    watched = [(dict(kernel, operator=f"{kernel['operator']} by {hook['path']}"), hook, guard.Guard(kernel)) for kernel, hook in hooked]
+    watched = [
+        (dict(kernel, operator=f"{kernel['operator']} by {hook['path']}"), hook, guard.Guard(kernel))
+        for kernel, hook in hooked
+    ]
 
     def call(original, *args, **keywords):
         import torch

@@ -11,7 +11,13 @@ HERE = pathlib.Path(__file__).parent
 SWAP = json.loads((HERE / "swap.json").read_text())
 HIT = "hit"
 # How tensors name the types of swap.json.
-TYPES = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "f32": "torch.float32", "i32": "torch.int32", "i64": "torch.int64"}
+TYPES = {
+    "bf16": "torch.bfloat16",
+    "fp16": "torch.float16",
+    "f32": "torch.float32",
+    "i32": "torch.int32",
+    "i64": "torch.int64",
+}
 counted = collections.Counter()
 
 
@@ -86,7 +92,11 @@ class Guard:
         """What holds for all calls with these shapes, types and devices."""
         devices = {str(arguments[name].device) for name in self.tensors}
         first = arguments[next(iter(self.tensors))].device
-        if len(devices) > 1 or first.type != "cuda" or self.capability(first) != tuple(self.kernel["capability"]):
+        if (
+            len(devices) > 1
+            or first.type != "cuda"
+            or self.capability(first) != tuple(self.kernel["capability"])
+        ):
             return "device"
         for name, declared in self.tensors.items():
             if str(arguments[name].dtype) != TYPES[declared["dtype"]]:

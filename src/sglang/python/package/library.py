@@ -69,10 +69,25 @@ def command(kernel, folder, out):
     paths = [folder / "include", *cpp_extension.include_paths("cuda")]
     old = int(torch._C._GLIBCXX_USE_CXX11_ABI)
     return [
-        nvcc, "-shared", "-o", str(out), str(folder / "library.cu"), *kernel["flags"],
-        f"-gencode=arch=compute_{arch},code=sm_{arch}", "-Xcompiler", "-fPIC,-fvisibility=hidden", f"-D_GLIBCXX_USE_CXX11_ABI={old}",
-        "-Xlinker", "-Bsymbolic", *[f"-I{path}" for path in paths],
-        "-L" + str(pathlib.Path(torch.__file__).parent / "lib"), "-lc10", "-lc10_cuda", "-ltorch_cpu", "-ltorch_cuda", "-ltorch",
+        nvcc,
+        "-shared",
+        "-o",
+        str(out),
+        str(folder / "library.cu"),
+        *kernel["flags"],
+        f"-gencode=arch=compute_{arch},code=sm_{arch}",
+        "-Xcompiler",
+        "-fPIC,-fvisibility=hidden",
+        f"-D_GLIBCXX_USE_CXX11_ABI={old}",
+        "-Xlinker",
+        "-Bsymbolic",
+        *[f"-I{path}" for path in paths],
+        "-L" + str(pathlib.Path(torch.__file__).parent / "lib"),
+        "-lc10",
+        "-lc10_cuda",
+        "-ltorch_cpu",
+        "-ltorch_cuda",
+        "-ltorch",
     ]
 
 

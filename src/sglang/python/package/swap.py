@@ -37,7 +37,11 @@ def around(original, *args, **keywords):
     """In load_jit's place: the original's module, and beside it ours, for the calls that it was certified for."""
     module = original(*args, **keywords)
     files, wrappers = keywords.get("cuda_files") or [], keywords.get("cuda_wrappers") or []
-    kernels = [kernel for kernel in guard.SWAP["kernels"] if kernel["level"] == "J" and wanted(kernel, files, wrappers)]
+    kernels = [
+        kernel
+        for kernel in guard.SWAP["kernels"]
+        if kernel["level"] == "J" and wanted(kernel, files, wrappers)
+    ]
     # Two operators may have their kernels in one file, and both kernels be one text each.
     for kernel in kernels:
         if not guard.switched_on(kernel["operator"]):
@@ -53,12 +57,16 @@ def beside(module, kernel, load_jit, args, keywords):
         logger.warning(
             "warpsmith: %s: the installed sglang's %s is not the file of sglang %s that this kernel replaces; the original "
             "stays. Extract it from this version, optimize it and export it anew.",
-            name, kernel["file"], guard.SWAP["version"],
+            name,
+            kernel["file"],
+            guard.SWAP["version"],
         )
         guard.count(kernel, "file differs")
         return module
     source = str(guard.HERE / kernel["source"])
-    changed = dict(keywords, cuda_files=[source if file == kernel["file"] else file for file in keywords["cuda_files"]])
+    changed = dict(
+        keywords, cuda_files=[source if file == kernel["file"] else file for file in keywords["cuda_files"]]
+    )
     try:
         ours = load_jit(f"warpsmith_{kernel['candidate'][:12]}", *args, **changed)
     except Exception:

@@ -54,7 +54,9 @@ class Operator:
 
     def is_certified(self, shape):
         """Whether the kernel may serve this shape."""
-        fits = lambda axis, size: size in axis["values"] if "values" in axis else axis["least"] <= size <= axis["most"]
+        fits = lambda axis, size: (
+            size in axis["values"] if "values" in axis else axis["least"] <= size <= axis["most"]
+        )
         return all(fits(axis, shape[name]) for name, axis in self.kernel["axes"].items())
 
     def bytes(self, values):
@@ -81,12 +83,18 @@ def filled(argument, sizes, dtype, generator, device):
         return torch.full(sizes, math.nan if dtype.is_floating_point else 77, dtype=dtype, device=device)
     fill = argument["fill"] or {"normal": {"mean": 0, "std": 1}}
     if isinstance(fill, str):
-        return torch.zeros(sizes, dtype=dtype, device=device) if fill == "zeros" else torch.ones(sizes, dtype=dtype, device=device)
-    (kind, said), = fill.items()
+        return (
+            torch.zeros(sizes, dtype=dtype, device=device)
+            if fill == "zeros"
+            else torch.ones(sizes, dtype=dtype, device=device)
+        )
+    ((kind, said),) = fill.items()
     if kind == "integers":
         made = torch.randint(said["low"], said["high"] + 1, sizes, generator=generator, device=device)
     elif kind == "uniform":
-        made = torch.rand(sizes, generator=generator, device=device) * (said["high"] - said["low"]) + said["low"]
+        made = (
+            torch.rand(sizes, generator=generator, device=device) * (said["high"] - said["low"]) + said["low"]
+        )
     else:
         made = torch.randn(sizes, generator=generator, device=device) * said["std"] + said["mean"]
         share = said.get("minus_infinity", 0)

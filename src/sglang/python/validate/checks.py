@@ -40,7 +40,9 @@ class Checks:
         before = self.counted()
         raised = self.call(values, ours=True)
         after = self.counted()
-        return raised, {what: after[what] - before.get(what, 0) for what in after if after[what] != before.get(what, 0)}
+        return raised, {
+            what: after[what] - before.get(what, 0) for what in after if after[what] != before.get(what, 0)
+        }
 
     def both(self, values, what, expected="hit", exact=False):
         """The original and the kernel on the same arguments: every output, every input, and who served."""
@@ -49,7 +51,9 @@ class Checks:
         raised, counted = self.served(ours)
         if (wrong is None) != (raised is None):
             told = [last_line(e) if e else "nothing" for e in (wrong, raised)]
-            return self.check(what, False, f"the original raised {told[0]}, with the kernel it raised {told[1]}")
+            return self.check(
+                what, False, f"the original raised {told[0]}, with the kernel it raised {told[1]}"
+            )
         how = self.differ(theirs, ours, exact) if wrong is None else ""
         if not how:
             how = self.changed(values, ours)
@@ -60,7 +64,11 @@ class Checks:
         if how:
             return self.check(what, False, how)
         served = ", ".join(counted) or "the original's checks"
-        return self.check(what, True, served + (f"; both raise {last_line(wrong)}" if wrong else f"; {self.apart(theirs, ours)}"))
+        return self.check(
+            what,
+            True,
+            served + (f"; both raise {last_line(wrong)}" if wrong else f"; {self.apart(theirs, ours)}"),
+        )
 
     def tolerance(self, argument):
         said = self.operator.described["tolerance"][self.operator.dtype]
@@ -85,13 +93,17 @@ class Checks:
             if not bool(near.all()):
                 place = int(torch.nonzero(~near.flatten())[0])
                 pair = one.flatten()[place].item(), other.flatten()[place].item()
-                return f"{name}: {int((~near).sum())} of {near.numel()} elements differ; the first, {place}, is {pair[0]:.6g} and {pair[1]:.6g}"
+                wrong = f"{int((~near).sum())} of {near.numel()} elements differ"
+                return f"{name}: {wrong}; the first, {place}, is {pair[0]:.6g} and {pair[1]:.6g}"
         return ""
 
     def apart(self, theirs, ours):
         import torch
 
-        same = all(torch.equal(theirs[name].view(torch.uint8), ours[name].view(torch.uint8)) for name in self.operator.written)
+        same = all(
+            torch.equal(theirs[name].view(torch.uint8), ours[name].view(torch.uint8))
+            for name in self.operator.written
+        )
         return "the same bits" if same else "within the tolerance"
 
     def changed(self, values, after):
@@ -107,7 +119,10 @@ class Checks:
         described, make = self.operator.described, self.operator.values
         shapes = [shape for shape in described["validation"] if self.operator.is_certified(shape)]
         if not shapes:
-            self.told.not_done(f"{self.operator.name} {self.operator.dtype}: outputs on shapes of validation", "none has a certified size")
+            self.told.not_done(
+                f"{self.operator.name} {self.operator.dtype}: outputs on shapes of validation",
+                "none has a certified size",
+            )
             shapes = []
         for place, shape in enumerate(shapes):
             self.both(make(shape, 1000 + place), f"outputs on {said(shape)}")
@@ -119,7 +134,11 @@ class Checks:
         make = self.operator.values
         for rows in (0, 1, 3):
             few = dict(shape, tokens=rows)
-            self.both(make(few, 2000 + rows), f"{rows} rows ({said(few)})", "hit" if self.operator.is_certified(few) else "original")
+            self.both(
+                make(few, 2000 + rows),
+                f"{rows} rows ({said(few)})",
+                "hit" if self.operator.is_certified(few) else "original",
+            )
         for name, axis in self.operator.kernel["axes"].items():
             size = max(axis["values"]) - 8 if "values" in axis else axis["most"] + 1
             if "values" in axis and size in axis["values"]:
@@ -184,7 +203,9 @@ class Checks:
                 ours[name].copy_(value)
         graph.replay()
         torch.cuda.synchronize()
-        how = self.differ(theirs, ours, exact=False) or ("" if hit else "the kernel did not serve the capture")
+        how = self.differ(theirs, ours, exact=False) or (
+            "" if hit else "the kernel did not serve the capture"
+        )
         self.check("captured in a graph, replayed on other inputs", not how, how)
 
 

@@ -24,7 +24,9 @@ def stand_ins():
         from transformers.models.auto import configuration_auto as auto
 
         known = auto._LazyConfigMapping.register
-        auto._LazyConfigMapping.register = lambda self, key, value, exist_ok=False: known(self, key, value, exist_ok=True)
+        auto._LazyConfigMapping.register = lambda self, key, value, exist_ok=False: known(
+            self, key, value, exist_ok=True
+        )
         said.append("transformers lets a model's configuration be registered twice")
     except (ImportError, AttributeError):
         pass
@@ -53,7 +55,10 @@ def norm(dtype, tokens):
 
     layer = RMSNorm(4096, eps=1e-5).cuda().to(dtype)
     layer.weight.data.uniform_(0.5, 1.5)
-    make = lambda i: {"x": torch.randn(tokens, 4096, device="cuda", dtype=dtype), "residual": torch.randn(tokens, 4096, device="cuda", dtype=dtype)}
+    make = lambda i: {
+        "x": torch.randn(tokens, 4096, device="cuda", dtype=dtype),
+        "residual": torch.randn(tokens, 4096, device="cuda", dtype=dtype),
+    }
     return make, lambda values: layer(values["x"], values["residual"])
 
 
@@ -92,7 +97,11 @@ def run(told, operator, package, repetitions):
 def one(told, operator, package, repetitions, name, tokens, make, call, said):
     import torch
 
-    hits = lambda: sum(types.get(operator.dtype, {}).get("hit", 0) for key, types in package.counters().items() if key.split(" by ")[0] == operator.name)
+    hits = lambda: sum(
+        types.get(operator.dtype, {}).get("hit", 0)
+        for key, types in package.counters().items()
+        if key.split(" by ")[0] == operator.name
+    )
     values = make(0)
     copies = [{key: value.clone() for key, value in values.items()} for _ in range(2)]
     package.use(False)
@@ -104,15 +113,32 @@ def one(told, operator, package, repetitions, name, tokens, make, call, said):
     hit = hits() > before
     pairs = zip(*[out if isinstance(out, tuple) else (out,) for out in (theirs, ours)])
     near = all(torch.allclose(one.float(), other.float(), rtol=1.6e-2, atol=1e-2) for one, other in pairs)
-    told.checked(operator.name, operator.dtype, f"layer {name}, {tokens} tokens, kernel on and off", hit and near, "" if hit and near else ("the outputs differ" if hit else "the layer did not call the kernel"))
+    told.checked(
+        operator.name,
+        operator.dtype,
+        f"layer {name}, {tokens} tokens, kernel on and off",
+        hit and near,
+        "" if hit and near else ("the outputs differ" if hit else "the layer did not call the kernel"),
+    )
     if not repetitions:
         return
-    ways = [Way("original", lambda: package.use(False), call), Way("optimized", lambda: package.use(True), call)]
+    ways = [
+        Way("original", lambda: package.use(False), call),
+        Way("optimized", lambda: package.use(True), call),
+    ]
     compare(ways, make, repetitions)
     package.use(True)
-    entry = {"operator": operator.name, "dtype": operator.dtype, "layer": name, "tokens": tokens, "stand_ins": said}
+    entry = {
+        "operator": operator.name,
+        "dtype": operator.dtype,
+        "layer": name,
+        "tokens": tokens,
+        "stand_ins": said,
+    }
     entry["device_us"] = {way.name: sorted(way.samples)[len(way.samples) // 2] * 1e6 for way in ways}
     entry["host_us"] = {way.name: sorted(way.host)[len(way.host) // 2] * 1e6 for way in ways}
     entry["speedup"] = ratio(ways[0].samples, ways[1].samples)
     told.result["layers"].append(entry)
-    told.say(f"time   layer {name} {operator.dtype} {tokens} tokens: off {entry['device_us']['original']:.2f} us, on {entry['device_us']['optimized']:.2f} us, {entry['speedup']['ratio']:.3f}x")
+    off, on = (entry["device_us"][way.name] for way in ways)
+    what = f"{name} {operator.dtype} {tokens} tokens"
+    told.say(f"time   layer {what}: off {off:.2f} us, on {on:.2f} us, {entry['speedup']['ratio']:.3f}x")

@@ -25,7 +25,9 @@ class Told:
 
     def failed(self):
         """What failed."""
-        wrong = [f"{c['operator']} {c['dtype']}: {c['what']}" for c in self.result["checks"] if not c["passed"]]
+        wrong = [
+            f"{c['operator']} {c['dtype']}: {c['what']}" for c in self.result["checks"] if not c["passed"]
+        ]
         return wrong + [f"{t['file']}: {t['summary']}" for t in self.result["tests"] if not t["passed"]]
 
     def close(self, path):
@@ -35,7 +37,9 @@ class Told:
         self.result["failed"] = failed
         pathlib.Path(path).write_text(json.dumps(self.result, indent=1))
         done = len(self.result["checks"]) + len(self.result["tests"])
-        self.say(f"{'passed' if self.result['passed'] else 'FAILED'}: {done - len(failed)} of {done} checks, {len(self.result['not_done'])} not done")
+        not_done = len(self.result["not_done"])
+        verdict = "passed" if self.result["passed"] else "FAILED"
+        self.say(f"{verdict}: {done - len(failed)} of {done} checks, {not_done} not done")
         for line in failed:
             self.say(f"  failed: {line}")
         return 0 if self.result["passed"] else 1

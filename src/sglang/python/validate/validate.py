@@ -11,10 +11,8 @@ import json
 import os
 import pathlib
 import shutil
-import statistics
 import subprocess
 import sys
-import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -22,6 +20,8 @@ sys.path.insert(0, str(HERE))
 import checks  # noqa: E402
 import clock  # noqa: E402
 import layers  # noqa: E402
+import own  # noqa: E402
+import times  # noqa: E402
 from calls import Operator  # noqa: E402
 from told import Told, last_line  # noqa: E402
 
@@ -43,7 +43,21 @@ def install(told, plugin, site):
     """pip, without a network and without building in a place of its own."""
     source = site.parent / "plugin"
     shutil.copytree(plugin, source)
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--no-build-isolation", "--no-compile", "--disable-pip-version-check", "--target", str(site), str(source)]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--no-build-isolation",
+        "--no-compile",
+        "--disable-pip-version-check",
+        "--target",
+        str(site),
+        str(source),
+    ]
     done = subprocess.run(pip, capture_output=True, text=True)
     if done.returncode == 0:
         return
@@ -54,7 +68,9 @@ def install(told, plugin, site):
     info = site / f"{package.name}-0.1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package.name}\nVersion: 0.1.0\n")
-    (info / "entry_points.txt").write_text(f"[sglang.srt.plugins]\n{package.name} = {package.name}:register\n")
+    (info / "entry_points.txt").write_text(
+        f"[sglang.srt.plugins]\n{package.name} = {package.name}:register\n"
+    )
 
 
 def original_of(kernel, tests):
@@ -82,7 +98,10 @@ def control(told, site, package, tests):
     for kernel in list(swap["kernels"]):
         text = original_of(kernel, tests)
         if text is None:
-            told.not_done(f"{kernel['operator']} {kernel['dtype']}: timing the unchanged extract", "its text is not here; --tests names a tree that has it")
+            told.not_done(
+                f"{kernel['operator']} {kernel['dtype']}: timing the unchanged extract",
+                "its text is not here; --tests names a tree that has it",
+            )
             swap["kernels"].remove(kernel)
             continue
         kernel["candidate"] = "unchanged" + kernel["sha256"]
@@ -110,121 +129,11 @@ def machine():
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = None
-    return {"gpu": torch.cuda.get_device_name(0), "capability": torch.cuda.get_device_capability(0), "versions": versions}
-
-
-def chooser(package, unchanged, ours, extract):
-    def choose():
-        package.use(ours)
-        if unchanged:
-            unchanged.use(extract)
-
-    return choose
-
-
-def times(told, operator, package, unchanged, repetitions, speed):
-    """Original, unchanged extract and kernel through the framework's function, and through the functions that it calls instead."""
-    own = operator.function()
-    entries = [("", lambda *values: own(*values, **operator.fixed()), operator.described["call"]["positional"])]
-    for hook in operator.described["functions"]:
-        module, name = hook["path"].rsplit(".", 1)
-        entries.append((hook["path"], getattr(importlib.import_module(module), name), hook["passed"]))
-    for through, function, passed in entries:
-        for group in ("loop", "validation"):
-            pairs, beside = [], []
-            for shape in operator.described[group]:
-                if not operator.is_certified(shape):
-                    told.say(f"       {operator.name} {operator.dtype} {checks.said(shape)}: not certified, so not timed")
-                    continue
-                try:
-                    entry, ways = timed(operator, shape, function, passed, package, unchanged, repetitions)
-                except Exception as error:
-                    told.not_done(f"{operator.name} {operator.dtype}: timing {checks.said(shape)} {through}", last_line(error))
-                    continue
-                entry.update(group=group, through=through)
-                entry["floor_us"] = operator.bytes(operator.values(shape, 1)) / speed * 1e6
-                told.result["times"].append(entry)
-                pairs.append((ways[0].samples, ways[-1].samples))
-                beside.append((ways[0].samples, ways[1].samples))
-                told.say(line(entry))
-            if pairs:
-                whole = {"operator": operator.name, "dtype": operator.dtype, "group": group, "through": through, "shapes": len(pairs), "optimized": clock.mean(pairs)}
-                if unchanged:
-                    whole["unchanged"] = clock.mean(beside)
-                told.result.setdefault("means", []).append(whole)
-                mean = whole["optimized"]
-                told.say(f"mean   {operator.name} {operator.dtype} {group} {through}: {mean['ratio']:.3f}x [{mean['low']:.3f}, {mean['high']:.3f}] over {len(pairs)} shapes" + (f", unchanged {whole['unchanged']['ratio']:.3f}x" if unchanged else ""))
-
-
-def timed(operator, shape, function, passed, package, unchanged, repetitions):
-    call = lambda values: function(*operator.ordered(values, passed))
-    ways = [clock.Way("original", chooser(package, unchanged, False, False), call)]
-    if unchanged:
-        ways.append(clock.Way("unchanged", chooser(package, unchanged, False, True), call))
-    ways.append(clock.Way("optimized", chooser(package, unchanged, True, False), call))
-    clock.compare(ways, lambda i: operator.values(shape, 3000 + i), repetitions)
-    chooser(package, unchanged, True, False)()
-    entry = {"operator": operator.name, "dtype": operator.dtype, "shape": shape}
-    entry["device_us"] = {way.name: statistics.median(way.samples) * 1e6 for way in ways}
-    entry["host_us"] = {way.name: statistics.median(way.host) * 1e6 for way in ways}
-    entry["speedup"] = clock.ratio(ways[0].samples, ways[-1].samples)
-    entry["samples_us"] = {way.name: [round(s * 1e6, 4) for s in way.samples] for way in ways}
-    return entry, ways
-
-
-def line(entry):
-    device = "  ".join(f"{name} {us:.2f}" for name, us in entry["device_us"].items())
-    host = "  ".join(f"{us:.2f}" for us in entry["host_us"].values())
-    speedup = entry["speedup"]
-    return f"time   {entry['operator']} {entry['dtype']} {checks.said(entry['shape'])}{' by ' + entry['through'] if entry['through'] else ''}: {device} us, floor {entry['floor_us']:.2f}; with the host {host}; {speedup['ratio']:.3f}x [{speedup['low']:.3f}, {speedup['high']:.3f}]"
-
-
-def own_tests(told, name, described, tests, work, site):
-    """SGLang's tests of the operator, with the kernel serving all shapes that the constraints admit."""
-    files = [tests / file for file in described["tests"] if (tests / file).is_file()]
-    if not files:
-        return told.not_done(f"{name}: SGLang's own tests", f"none of {', '.join(described['tests'])} is in {tests}")
-    for file in files:
-        on = pytest(file, work, site, "on")
-        off = pytest(file, work, site, "off") if on["failed"] else None
-        hits = sum(types.get(dtype, {}).get("hit", 0) for key, types in on["counters"].items() for dtype in types if key.split(" by ")[0] == name)
-        blamed = sorted(set(on["failed"]) - set(off["failed"] if off else []))
-        passed = bool(on["run"]) and hits > 0 and not blamed
-        summary = f"{on['run']} run, {len(on['failed'])} failed, {on['skipped']} skipped, {hits} calls served by the kernel"
-        if off and not blamed:
-            summary += f"; the same {len(on['failed'])} fail without it"
-        if not on["run"]:
-            summary += f"; {on['said']}"
-        told.result["tests"].append({"operator": name, "file": str(file.relative_to(tests)), "passed": passed, "summary": summary, "hits": hits, "blamed": blamed, "on": on, "off": off})
-        told.say(f"{'ok    ' if passed else 'FAILED'} {name}: {file.name}: {summary}")
-
-
-def pytest(file, work, site, switch):
-    """Runs a test file in a process of its own."""
-    kept, report = work / f"counters-{switch}-{file.stem}", work / f"{switch}-{file.stem}.xml"
-    environment = dict(os.environ, WARPSMITH_SGLANG=switch, WARPSMITH_SGLANG_SHAPES="constraints", WARPSMITH_SGLANG_COUNTERS=str(kept))
-    environment["PYTHONPATH"] = os.pathsep.join([str(site), str(HERE), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "warpsmith_pytest", "-p", "no:cacheprovider", "--import-mode=importlib", f"--junitxml={report}", str(file)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, cwd=file.parent)
-        said = (done.stdout.strip().splitlines() or done.stderr.strip().splitlines() or [""])[-1]
-    except subprocess.TimeoutExpired:
-        said = "it took more than 300 s"
-    found = {"run": 0, "failed": [], "skipped": 0, "said": said, "counters": {}}
-    if report.is_file():
-        for case in xml.etree.ElementTree.parse(report).iter("testcase"):
-            kinds = {child.tag for child in case}
-            found["skipped"] += "skipped" in kinds
-            found["run"] += "skipped" not in kinds
-            if kinds & {"failure", "error"}:
-                found["failed"].append(case.get("name"))
-    for counters in kept.glob("*.json"):
-        for key, types in json.loads(counters.read_text()).items():
-            for dtype, told in types.items():
-                into = found["counters"].setdefault(key, {}).setdefault(dtype, {})
-                for what, times in told.items():
-                    into[what] = into.get(what, 0) + times
-    return found
+    return {
+        "gpu": torch.cuda.get_device_name(0),
+        "capability": torch.cuda.get_device_capability(0),
+        "versions": versions,
+    }
 
 
 def main():
@@ -249,16 +158,29 @@ def main():
     importlib.invalidate_caches()
     name = next(path.parent.name for path in site.glob("*/swap.json"))
     swap = json.loads((site / name / "swap.json").read_text())
-    told.result.update(machine=machine(), export={kernel["operator"] + " " + kernel["dtype"]: kernel["candidate"] for kernel in swap["kernels"]})
+    told.result.update(
+        machine=machine(),
+        export={
+            kernel["operator"] + " " + kernel["dtype"]: kernel["candidate"] for kernel in swap["kernels"]
+        },
+    )
     said = layers.stand_ins()
     told.result["stand_ins"] = said
     unchanged = control(told, site, name, wanted.tests)
     plugins.load_plugins()
     if name not in sys.modules:
-        told.checked(name, "", "SGLang finds the plug-in by its entry point", False, "load_plugins did not load it")
+        told.checked(
+            name, "", "SGLang finds the plug-in by its entry point", False, "load_plugins did not load it"
+        )
         return told.close(wanted.result)
     package = sys.modules[name]
-    told.checked(name, "", "SGLang finds the plug-in by its entry point", True, f"sglang {told.result['machine']['versions']['sglang']}")
+    told.checked(
+        name,
+        "",
+        "SGLang finds the plug-in by its entry point",
+        True,
+        f"sglang {told.result['machine']['versions']['sglang']}",
+    )
     if unchanged:
         unchanged.use(False)
     speed = None if wanted.no_timing else clock.bandwidth()
@@ -268,14 +190,18 @@ def main():
     asked = wanted.op or list(swap["operators"])
     for operator in asked:
         if operator not in swap["operators"]:
-            told.checked(operator, "", "it is in the export", False, f"the export has {', '.join(swap['operators'])}")
+            told.checked(
+                operator, "", "it is in the export", False, f"the export has {', '.join(swap['operators'])}"
+            )
     kernels = [kernel for kernel in swap["kernels"] if kernel["operator"] in asked]
     for kernel in kernels:
-        operator = Operator(kernel["operator"], kernel["dtype"], swap["operators"][kernel["operator"]], kernel)
+        operator = Operator(
+            kernel["operator"], kernel["dtype"], swap["operators"][kernel["operator"]], kernel
+        )
         try:
             checks.Checks(told, operator, package).all()
             if speed:
-                times(told, operator, package, unchanged, wanted.repetitions, speed)
+                times.times(told, operator, package, unchanged, wanted.repetitions, speed)
         except Exception as error:
             told.checked(operator.name, operator.dtype, "the operator can be called", False, last_line(error))
         if operator.name in layers.LAYERS:
@@ -284,7 +210,9 @@ def main():
         told.not_done("SGLang's own tests", "--no-tests")
     elif wanted.tests:
         for operator in dict.fromkeys(kernel["operator"] for kernel in kernels):
-            own_tests(told, operator, swap["operators"][operator], wanted.tests.resolve(), wanted.work, site)
+            own.tests_of(
+                told, operator, swap["operators"][operator], wanted.tests.resolve(), wanted.work, site
+            )
     else:
         told.not_done("SGLang's own tests", "no tree was named: --tests TREE")
     told.result["counters"] = package.counters()
