@@ -10,7 +10,7 @@ use prompts::Unreadable;
 use std::{fmt::Debug, time::Duration};
 
 /// No ask lasts longer than this: each edge has a shorter deadline of its own, so this one only ends what is broken.
-const OUTERMOST: Duration = Duration::from_secs(6 * 3600);
+const OUTERMOST: Duration = Duration::from_hours(6);
 /// Before a machine's fault is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 

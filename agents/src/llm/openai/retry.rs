@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::{sync::Semaphore, time::Instant};
 use tower::Service;
 
-const LONGEST_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
+const LONGEST_DEADLINE: Duration = Duration::from_hours(365 * 24);
 const LARGEST_ANSWER: usize = 32 << 20;
 const LARGEST_COMPLAINT: usize = 64 << 10;
 
