@@ -1,8 +1,6 @@
 """Loads SGLang's plug-ins before SGLang's own tests, and lets tests of an older layout find the modules of a newer one."""
 
 import importlib
-import importlib.abc
-import importlib.machinery
 import importlib.util
 import sys
 
@@ -15,20 +13,14 @@ MOVED = {
 }
 
 
-class Moved(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, name, path=None, target=None):
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if name in MOVED else None
-
-    def create_module(self, spec):
-        return importlib.import_module(MOVED[spec.name])
-
-    def exec_module(self, module):
-        module.__spec__ = importlib.util.find_spec(module.__name__) or module.__spec__
-
-
 def pytest_configure(config):
     import sglang.srt.plugins
 
-    # Last in line: where the old modules are still there, they are taken.
-    sys.meta_path.append(Moved())
     sglang.srt.plugins.load_plugins()
+    # Where the old modules are still there, they are taken.
+    if importlib.util.find_spec("sglang.jit_kernel") is None:
+        for old, new in MOVED.items():
+            try:
+                sys.modules[old] = importlib.import_module(new)
+            except ImportError:
+                continue
