@@ -17,6 +17,8 @@ use std::{
 
 const ORIGINAL: &str = include_str!("putback/activation.cuh");
 const TASK: &str = include_str!("putback/task.toml");
+/// One that is compiled ahead of time.
+const AHEAD: &str = include_str!("putback/merge.toml");
 /// What the scripted model writes.
 const FASTER: &str = "// faster, simulate: us=50";
 
@@ -28,13 +30,23 @@ struct Story {
 impl Story {
     /// A run whose candidate is certified, or not, as the simulation is told.
     fn of(told: &str) -> Self {
+        Self::of_task(TASK, told)
+    }
+
+    fn of_task(text: &str, told: &str) -> Self {
         let story = Self { folder: tempfile::tempdir().unwrap() };
         let task = story.folder.path().join("silu_and_mul");
         fs::create_dir(&task).unwrap();
         fs::write(task.join("activation.cuh"), ORIGINAL).unwrap();
-        fs::write(task.join("binding.cu"), "extern \"C\" void silu_and_mul_bf16() {}\n").unwrap();
+        let entries =
+            ["silu_and_mul_bf16", "merge_attn_states_fp16"].map(|entry| format!("extern \"C\" void {entry}() {{}}\n"));
+        fs::write(task.join("binding.cu"), entries.concat()).unwrap();
+        for header in ["include/ATen/Tensor.h", "include/own.h"] {
+            fs::create_dir_all(task.join(header).parent().unwrap()).unwrap();
+            fs::write(task.join(header), "#pragma once\n").unwrap();
+        }
         let sha256 = kernelbench::Hash::of(ORIGINAL.as_bytes());
-        fs::write(task.join("task.toml"), TASK.replace("SHA256", sha256.as_str())).unwrap();
+        fs::write(task.join("task.toml"), text.replace("SHA256", sha256.as_str())).unwrap();
         let candidate = ORIGINAL.replace("namespace {\n", &format!("{told}\nnamespace {{\n"));
         let reply = serde_json::json!({ "role": "coder", "reply": format!("Here.\n```cuda\n{candidate}```\n") });
         fs::write(story.folder.path().join("script.jsonl"), format!("{reply}\n")).unwrap();
@@ -42,7 +54,8 @@ impl Story {
         let script = format!("scripted:{}", story.folder.path().join("script.jsonl").display());
         let arguments =
             ["run", &task, "--model", &script, "--simulate", "--shapes", "task", "--rounds", "1", "--out", &run];
-        program::run(&arguments);
+        let told = program::run(&arguments);
+        assert!(matches!(told.code, Some(0 | 1)), "{told:?}");
         story.on_a_gpu();
         story
     }
@@ -244,6 +257,34 @@ fn a_task_that_did_not_come_from_sglang_has_no_place_to_go_back_to() {
 fn an_operator_that_is_compiled_at_run_time_has_no_library() {
     let told = Story::of(FASTER).export("library", &[]).0.ended(2);
     assert!(told.err.contains("at run time") && told.err.contains("--as plugin"), "{told:?}");
+}
+
+#[test]
+fn a_library_guards_as_the_certificate_says_and_is_built_with_torchs_own_headers() {
+    let story = Story::of_task(AHEAD, FASTER);
+    let (told, out) = story.export("library", &[]);
+    told.ended(0);
+    let folder = out.join("warpsmith_sglang_merge_attn_states/sources/merge_attn_states_fp16");
+    let text = fs::read_to_string(folder.join("library.cu")).unwrap();
+    for said in [
+        "#define merge_state_v2 warpsmith_merge_state_v2\n#include \"merge_attn_states.cu\"",
+        "TORCH_LIBRARY_IMPL(sgl_kernel, CUDA, m) {\n    m.impl(\"merge_state_v2\", &guarded);",
+        "TORCH_LIBRARY(warpsmith_merge_attn_states_fp16, m)",
+        "void guarded(at::Tensor v_a, at::Tensor s_a, at::Tensor v_b, at::Tensor s_b, at::Tensor v_merged, at::Tensor s_merged)",
+        "if (v_a.scalar_type() != at::ScalarType::Half) return DTYPE;",
+        "if (s_a.scalar_type() != at::ScalarType::Float) return DTYPE;",
+        "if (!constrained && !(tokens >= 1 && tokens <= 512)) return AXIS_tokens;",
+        "if (!constrained && !(one_of(dim, {128, 256}))) return AXIS_dim;",
+        "if (!(dim % 8 == 0)) return CONSTRAINT;",
+    ] {
+        assert!(text.contains(said), "{said}\n{text}");
+    }
+    assert!(text.find("original = ").unwrap() < text.find("TORCH_LIBRARY_IMPL(").unwrap());
+    assert!(folder.join("include/own.h").is_file() && !folder.join("include/ATen").exists());
+    let build = fs::read_to_string(out.join("build.py")).unwrap();
+    python(&out, &["-c", "import ast, sys; ast.parse(sys.argv[1])", &build], &[]).ended(0);
+    let told = story.export("flashinfer-bench", &[]).0;
+    assert!(told.clone().ended(2).err.contains("name another"), "{told:?}");
 }
 
 #[test]
