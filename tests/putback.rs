@@ -335,7 +335,9 @@ fn the_real_sglang_finds_the_plug_in_where_there_is_one() {
     let site = story.site(&out);
     fs::remove_dir_all(site.join("sglang")).unwrap();
     fs::remove_file(site.join("torch.py")).unwrap();
-    let script = "import sys\nsys.path.append(sys.argv[1])\nfrom sglang.srt.plugins import load_plugins\nload_plugins()\n\
+    let script = "import sys, types\nsys.path.append(sys.argv[1])\n\
+                  notebook = types.SimpleNamespace(HTML=object, display=print)\n\
+                  sys.modules.update({'IPython': notebook, 'IPython.display': notebook})\nfrom sglang.srt.plugins import load_plugins\nload_plugins()\n\
                   import sglang.kernels.jit.utils as u\nassert 'warpsmith' in sys.modules['warpsmith_sglang_silu_and_mul'].__name__\n\
                   assert u.load_jit.__wrapped__, 'not hooked'\nprint('hooked')";
     let told = python(&site, &["-c", script, &sglang.display().to_string()], &[]).ended(0);

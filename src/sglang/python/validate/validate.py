@@ -149,6 +149,7 @@ def main():
         if not torch.cuda.is_available():
             told.not_done("everything", "this Python's torch sees no GPU")
             return told.close(wanted.result)
+        told.result["stand_ins"] = layers.stand_ins()
         import sglang.srt.plugins as plugins
     except ImportError as error:
         told.not_done("everything", f"{last_line(error)}; name SGLang's Python with --python")
@@ -164,8 +165,6 @@ def main():
             kernel["operator"] + " " + kernel["dtype"]: kernel["candidate"] for kernel in swap["kernels"]
         },
     )
-    said = layers.stand_ins()
-    told.result["stand_ins"] = said
     unchanged = control(told, site, name, wanted.tests)
     plugins.load_plugins()
     if name not in sys.modules:

@@ -14,6 +14,9 @@ MOVED = {
 
 
 def pytest_configure(config):
+    import layers
+
+    layers.stand_ins()
     import sglang.srt.plugins
 
     sglang.srt.plugins.load_plugins()
