@@ -270,7 +270,7 @@ fn a_task_that_has_not_ended_counts_as_a_failure_and_is_said_to_be_open() {
     let open: Vec<_> = scores.tasks.iter().filter(|task| task.state == State::Open).collect();
     assert_eq!(open.len(), 1);
     assert!(open[0].speedup.is_none() && open[0].best.is_some(), "without a certificate there is no score");
-    assert!(scores.text().contains("1 tasks have not ended: they count as failures"), "{}", scores.text());
+    assert!(scores.text().contains("not ended, counted as failures: 1 of "), "{}", scores.text());
 }
 
 #[test]

@@ -167,18 +167,20 @@ fn warnings(scores: &RunScores, simulated: bool) -> Vec<String> {
     if simulated {
         warnings.push("This run was simulated: no kernel ran, and its numbers say nothing about any machine.".into());
     }
-    for (state, words) in
-        [(State::BrokenOff, "broke off"), (State::Open, "have not ended"), (State::NotBegun, "have not begun")]
+    for (state, words) in [(State::BrokenOff, "Broke off"), (State::Open, "Not ended"), (State::NotBegun, "Not begun")]
     {
         if count(state) > 0 {
-            warnings
-                .push(format!("{} tasks {words}: they count as failures, and the run can be resumed.", count(state)));
+            let of = scores.tasks.len();
+            warnings.push(format!(
+                "{words}: {} of {of} tasks. That counts as a failure, and the run can be resumed.",
+                count(state)
+            ));
         }
     }
     let mut limits: Vec<&str> = scores.tasks.iter().filter_map(|task| task.limit).collect();
     limits.sort_unstable();
     for limit in limits.chunk_by(|a, b| a == b) {
-        warnings.push(format!("{} tasks ended at the limit {}.", limit.len(), limit[0]));
+        warnings.push(format!("Ended at the limit {}: {} of {} tasks.", limit[0], limit.len(), scores.tasks.len()));
     }
     warnings
 }

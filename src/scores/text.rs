@@ -35,7 +35,8 @@ fn opening(run: &RunScores) -> String {
         text += "simulated: nothing was built or run, and these numbers say nothing about any machine\n";
     }
     if ended < run.tasks.len() {
-        let _ = writeln!(text, "{} tasks have not ended: they count as failures", run.tasks.len() - ended);
+        let _ =
+            writeln!(text, "not ended, counted as failures: {} of {} tasks", run.tasks.len() - ended, run.tasks.len());
     }
     text
 }
