@@ -254,6 +254,16 @@ fn a_task_that_did_not_come_from_sglang_has_no_place_to_go_back_to() {
 }
 
 #[test]
+fn of_several_operators_some_can_be_named() {
+    let story = Story::of(FASTER);
+    let told = story.export("plugin", &["--op", "qknorm"]).0.ended(2);
+    assert!(told.err.contains("--op qknorm: there is no kernel of it; there are of silu_and_mul"), "{told:?}");
+    let (told, out) = story.export("plugin", &["--op", "silu_and_mul"]);
+    told.ended(0);
+    assert!(out.join("warpsmith_sglang_silu_and_mul/swap.json").is_file());
+}
+
+#[test]
 fn an_operator_that_is_compiled_at_run_time_has_no_library() {
     let told = Story::of(FASTER).export("library", &[]).0.ended(2);
     assert!(told.err.contains("at run time") && told.err.contains("--as plugin"), "{told:?}");

@@ -19,6 +19,9 @@ pub struct ExportArgs {
     /// Runs whose tasks were taken out of SGLang; of each operator and type one.
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
+    /// These operators alone.
+    #[arg(long = "op", value_name = "OP")]
+    pub operators: Vec<String>,
     /// What to make.
     #[arg(long = "as", value_enum)]
     pub form: Form,
@@ -61,6 +64,7 @@ pub(super) fn export(arguments: &ExportArgs) -> Result<Exit, Trouble> {
             kernels.push(Kernel::of(found)?);
         }
     }
+    let kernels = chosen(kernels, &arguments.operators)?;
     swap::together(&kernels)?;
     let laid = match arguments.form {
         Form::Plugin => plugin::plugin(&kernels)?,
@@ -80,4 +84,15 @@ pub(super) fn export(arguments: &ExportArgs) -> Result<Exit, Trouble> {
         say(&format!("next       {line}"));
     }
     Ok(Exit::Done)
+}
+
+/// The kernels of the operators that were named, or all.
+fn chosen(kernels: Vec<Kernel>, operators: &[String]) -> Result<Vec<Kernel>, Trouble> {
+    let there: Vec<String> = kernels.iter().map(|kernel| kernel.operator().to_owned()).collect();
+    if let Some(missing) = operators.iter().find(|operator| !there.contains(operator)) {
+        let there = there.join(", ");
+        return Err(Trouble::usage(format!("--op {missing}: there is no kernel of it; there are of {there}")));
+    }
+    let named = |kernel: &Kernel| operators.is_empty() || operators.iter().any(|name| name == kernel.operator());
+    Ok(kernels.into_iter().filter(named).collect())
 }

@@ -220,7 +220,7 @@ pub fn together(kernels: &[Kernel]) -> Result<(), Trouble> {
     match versions[..] {
         [_] => Ok(()),
         _ => Err(Trouble::usage(format!(
-            "the kernels were taken out of different versions of sglang ({}): export them one by one",
+            "the kernels were taken out of different versions of sglang ({}): export them one by one, with --op",
             versions.join(", ")
         ))),
     }
