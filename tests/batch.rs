@@ -294,7 +294,7 @@ fn answer(letters: &Path) {
         if stem.contains(".judge.") {
             body["model"] = json!("judge");
         }
-        let request = Request { path: String::new(), authorization: None, body };
+        let request = Request { path: String::new(), authorization: None, text: body.to_string(), body };
         fs::write(format!("{stem}.reply.txt.part"), reply(&request)).unwrap();
         fs::rename(format!("{stem}.reply.txt.part"), format!("{stem}.reply.txt")).unwrap();
     }

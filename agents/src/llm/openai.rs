@@ -4,11 +4,13 @@
 //! protocol. async-openai writes bodies that it cannot read to the log at error level (target `async_openai`): programs that keep a
 //! log filter that target out. Here it is given none to write: it only ever gets answers that were read before.
 
+mod batched;
 mod connection;
 mod key;
 mod retry;
 mod wait;
 
+pub use batched::{Batched, Batching};
 pub use key::Key;
 
 use super::chat::{self, Completion, Samplings};
@@ -16,7 +18,7 @@ use super::price::PriceTable;
 use super::{Answer, AskError, Call, Llm, Reply};
 use async_openai::error::OpenAIError;
 use connection::Connection;
-use retry::{Patience, Retrying};
+use retry::{Kind, Patience, Retrying};
 use serde_json::Value;
 use std::sync::{Arc, atomic::AtomicU32, atomic::Ordering};
 use std::time::{Duration, Instant};
@@ -82,12 +84,7 @@ impl OpenAi {
     ///
     /// If the address is none, or no TLS client can be made here.
     pub fn new(options: Options) -> Result<Self, AskError> {
-        let patience = Patience {
-            request_timeout: options.request_timeout,
-            deadline: options.deadline,
-            retries: options.retries,
-            first_wait: options.first_wait,
-        };
+        let patience = Patience::of(&options);
         Ok(Self {
             connection: Arc::new(Connection::new(&options.base_url, options.key, options.request_timeout)?),
             samplings: options.samplings,
@@ -104,6 +101,7 @@ impl OpenAi {
             patience: self.patience,
             in_flight: self.in_flight.clone(),
             sent: sent.clone(),
+            kind: Kind::COMPLETION,
         };
         let client = self.connection.client().with_http_service(service);
         let answer: Value = client.chat().create_byot(body).await.map_err(|e| self.ask_error(e))?;

@@ -12,6 +12,8 @@ const EMBEDDED: &str = include_str!("../../prices.toml");
 pub struct PriceTable {
     as_of: String,
     source: String,
+    #[serde(default)]
+    batched: Option<f64>,
     models: BTreeMap<String, Price>,
 }
 
@@ -38,13 +40,16 @@ impl PriceTable {
         Self::parse(EMBEDDED).expect("the embedded price table is read by a test")
     }
 
-    /// Reads a table: `as_of`, `source`, and under `[models]` a line `"name" = { input = .., cached = .., output = .. }` each.
+    /// Reads a table: `as_of`, `source`, `batched` where a batch has another price, and under `[models]` a line `"name" = { input = .., cached = .., output = .. }` each.
     ///
     /// # Errors
     ///
     /// Where the text is wrong, and what was expected.
     pub fn parse(text: &str) -> Result<Self, String> {
         let table: Self = toml::from_str(text).map_err(|e| e.to_string())?;
+        if table.batched.is_some_and(|part| !(0.0..=1.0).contains(&part)) {
+            return Err("batched is no part of the price: a number from 0 to 1 was expected".into());
+        }
         for (model, price) in &table.models {
             if [price.input, price.cached, price.output].iter().any(|p| !p.is_finite() || *p < 0.0) {
                 return Err(format!(
@@ -59,6 +64,7 @@ impl PriceTable {
     #[must_use]
     pub fn overridden_by(mut self, other: Self) -> Self {
         self.models.extend(other.models);
+        self.batched = other.batched.or(self.batched);
         self.as_of = format!("{}, and {}", self.as_of, other.as_of);
         self.source = format!("{}, and {}", self.source, other.source);
         self
@@ -74,6 +80,12 @@ impl PriceTable {
     #[must_use]
     pub fn price(&self, model: &str) -> Option<Price> {
         self.models.get(model).or_else(|| self.models.get(undated(model)?)).copied()
+    }
+
+    /// Which part of the price a token costs in a batch; all of it where the table does not say.
+    #[must_use]
+    pub fn batched(&self) -> f64 {
+        self.batched.unwrap_or(1.0)
     }
 
     /// What these tokens cost, in US dollars.

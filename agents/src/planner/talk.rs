@@ -9,8 +9,8 @@ use kameo::{actor::ReplyRecipient, error::SendError};
 use prompts::Unreadable;
 use std::{fmt::Debug, time::Duration};
 
-/// No ask lasts longer than this: each edge has a shorter deadline of its own, so this one only ends what is broken.
-const OUTERMOST: Duration = Duration::from_hours(6);
+/// No ask lasts longer than this: each edge has a shorter deadline of its own (a batch of an endpoint's may take a day, and its rest another), so this one only ends what is broken.
+const OUTERMOST: Duration = Duration::from_hours(100);
 /// Before a machine's fault is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 

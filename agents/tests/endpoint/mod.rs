@@ -51,8 +51,10 @@ pub(crate) struct Request {
     pub(crate) path: String,
     /// Its `Authorization` header.
     pub(crate) authorization: Option<String>,
-    /// Its body.
+    /// Its body, where that is JSON.
     pub(crate) body: Value,
+    /// Its body as it is.
+    pub(crate) text: String,
 }
 
 impl Request {
@@ -169,6 +171,7 @@ fn read(stream: &TcpStream) -> Option<Request> {
         path: lines.first()?.split(' ').nth(1)?.to_owned(),
         authorization: header("authorization").map(str::to_owned),
         body: serde_json::from_slice(&body).unwrap_or_default(),
+        text: String::from_utf8_lossy(&body).into_owned(),
     })
 }
 

@@ -4,7 +4,7 @@ use super::key::{Key, scrub_lookalikes};
 use crate::llm::AskError;
 use async_openai::{Client, config::OpenAIConfig, error::OpenAIError, middleware::HttpRequestFactory};
 use reqwest::header::{AUTHORIZATION, HeaderValue};
-use reqwest::{Certificate, ClientBuilder, Response, Url, redirect};
+use reqwest::{Certificate, ClientBuilder, RequestBuilder, Response, Url, redirect};
 use std::time::Duration;
 
 /// An address, a key, and a pool of connections.
@@ -32,6 +32,16 @@ impl Connection {
     /// A client of this endpoint. It knows no key.
     pub(super) fn client(&self) -> Client<OpenAIConfig> {
         Client::build(self.http.clone(), self.config.clone())
+    }
+
+    /// A request to this path under the address; it knows no key either.
+    pub(super) fn request(
+        &self,
+        path: &str,
+        make: impl Fn(&reqwest::Client, &str) -> RequestBuilder + Send + Sync + 'static,
+    ) -> HttpRequestFactory {
+        let (http, url) = (self.http.clone(), format!("{}{path}", self.place));
+        HttpRequestFactory::new(move || std::future::ready(make(&http, &url).build().map_err(OpenAIError::Reqwest)))
     }
 
     /// Sends a request with the key, if there is one, and waits for the head of the answer.

@@ -1,6 +1,6 @@
 //! What is done about an answer that is none?
 
-use super::{connection::Connection, wait};
+use super::{Options, connection::Connection, wait};
 use crate::llm::{AskError, chat::Completion};
 use async_openai::error::OpenAIError;
 use async_openai::middleware::HttpRequestFactory;
@@ -15,7 +15,7 @@ use tokio::{sync::Semaphore, time::Instant};
 use tower::Service;
 
 const LONGEST_DEADLINE: Duration = Duration::from_hours(365 * 24);
-const LARGEST_ANSWER: usize = 32 << 20;
+pub(super) const LARGEST_ANSWER: usize = 32 << 20;
 const LARGEST_COMPLAINT: usize = 64 << 10;
 
 /// Retries of which nothing is said but in the log.
@@ -29,7 +29,38 @@ pub(super) struct Patience {
     pub(super) first_wait: Duration,
 }
 
-/// Sends a request until it has a whole, readable completion, or a reason to give up.
+impl Patience {
+    pub(super) fn of(options: &Options) -> Self {
+        Self {
+            request_timeout: options.request_timeout,
+            deadline: options.deadline,
+            retries: options.retries,
+            first_wait: options.first_wait,
+        }
+    }
+}
+
+/// What a whole answer is.
+#[derive(Clone, Copy)]
+pub(super) struct Kind {
+    /// In bytes.
+    pub(super) largest: usize,
+    /// What is wrong with a text that is none.
+    pub(super) read: fn(&str) -> Result<(), String>,
+}
+
+impl Kind {
+    /// A chat completion.
+    pub(super) const COMPLETION: Self =
+        Self { largest: LARGEST_ANSWER, read: |text| Completion::read(&json(text)?).map(drop) };
+}
+
+/// A text as JSON.
+pub(super) fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|e| format!("its answer is not JSON, or is cut off: {e}"))
+}
+
+/// Sends a request until it has a whole, readable answer, or a reason to give up.
 #[derive(Clone)]
 pub(super) struct Retrying {
     pub(super) connection: Arc<Connection>,
@@ -37,10 +68,11 @@ pub(super) struct Retrying {
     pub(super) patience: Patience,
     pub(super) in_flight: Arc<Semaphore>,
     pub(super) sent: Arc<AtomicU32>,
+    pub(super) kind: Kind,
 }
 
-/// What came in a completion's place.
-enum Trouble {
+/// What came in an answer's place.
+pub(super) enum Trouble {
     /// Asking again may help, and after this wait if the endpoint said so.
     Passing { what: String, wait: Option<Duration> },
     /// Asking again will not help.
@@ -72,7 +104,7 @@ impl Service<HttpRequestFactory> for Retrying {
 }
 
 impl Retrying {
-    async fn send(&self, request: HttpRequestFactory) -> Result<String, AskError> {
+    pub(super) async fn send(&self, request: HttpRequestFactory) -> Result<String, AskError> {
         let mut until = None;
         for retry in 1.. {
             let trouble = match self.once(&request, &mut until).await {
@@ -140,12 +172,10 @@ impl Retrying {
             let body = body(response, LARGEST_COMPLAINT).await.unwrap_or_default();
             return Err(self.complaint(status, wait, &body));
         }
-        let text = body(response, LARGEST_ANSWER).await.map_err(Trouble::passing)?;
+        let text = body(response, self.kind.largest).await.map_err(Trouble::passing)?;
         let text = self.connection.scrub_reply(text);
-        let answer: Value = serde_json::from_str(&text)
-            .map_err(|e| Trouble::passing(format!("its answer is not JSON, or is cut off: {e}")))?;
-        match Completion::read(&answer) {
-            Ok(_) => Ok(text),
+        match (self.kind.read)(&text) {
+            Ok(()) => Ok(text),
             Err(why) => Err(Trouble::passing(format!("{why}; it said: {}", self.excerpt(&text)))),
         }
     }
@@ -162,7 +192,7 @@ impl Retrying {
         }
     }
 
-    fn complaint(&self, status: StatusCode, wait: Option<Duration>, body: &str) -> Trouble {
+    pub(super) fn complaint(&self, status: StatusCode, wait: Option<Duration>, body: &str) -> Trouble {
         let said = self.excerpt(body);
         let spent = spent(body);
         let passing = status.is_server_error() || matches!(status.as_u16(), 408 | 409 | 429);
@@ -184,7 +214,7 @@ impl Retrying {
     }
 
     /// A text from the endpoint in one line: its error message, if it has one, without secrets.
-    fn excerpt(&self, body: &str) -> String {
+    pub(super) fn excerpt(&self, body: &str) -> String {
         let json: Option<Value> = serde_json::from_str(body).ok();
         let message = json.as_ref().and_then(|v| {
             ["/error/message", "/error", "/message", "/detail"].iter().find_map(|path| v.pointer(path)?.as_str())
