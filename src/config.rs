@@ -76,7 +76,7 @@ pub struct Limits {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Model {
-    /// `openai:NAME`, `replay:RUN`, `mailbox:DIR` or `scripted:FILE`; empty for the task's recorded run.
+    /// `openai:NAME`, `openai-batch:NAME`, `replay:RUN`, `mailbox:DIR` or `scripted:FILE`; empty for the task's recorded run.
     pub spec: String,
     /// The endpoint's base URL; empty for `OpenAI`'s own.
     pub base_url: String,
@@ -94,6 +94,8 @@ pub struct Model {
     pub retries: u32,
     /// Questions under way at the same time.
     pub in_flight: usize,
+    /// With `openai-batch:` how long the first question of a batch waits for others, in seconds.
+    pub batch_window_s: u64,
     /// A file of prices; empty for the embedded one.
     pub prices: String,
     /// What a role has of its own.
@@ -208,6 +210,7 @@ impl Default for Model {
             deadline_s: 1800,
             retries: 6,
             in_flight: 4,
+            batch_window_s: 5,
             prices: String::new(),
             roles: BTreeMap::new(),
         }

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 /// Which model, and how to wait for it.
 #[derive(Debug, Args)]
 pub struct ModelArgs {
-    /// What answers: openai:NAME, replay:RUN, mailbox:DIR or scripted:FILE [default: the task's recorded run].
+    /// What answers: openai:NAME, openai-batch:NAME, replay:RUN, mailbox:DIR or scripted:FILE [default: the task's recorded run].
     #[arg(long, value_name = "SPEC")]
     pub model: Option<String>,
     /// With a recorded run as the model: a prompt that differs from the recorded one is an error.

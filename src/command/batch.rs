@@ -145,7 +145,8 @@ impl New<'_> {
         let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&config.run.folder, &self.name()));
         let exit_when_waiting = arguments.model.exit_when_waiting;
         let name = run_name(&path);
-        let answering = Answering { config, environment: self.environment, exit_when_waiting, run: name.clone() };
+        let answering =
+            Answering { config, environment: self.environment, exit_when_waiting, run: name.clone(), folder: &path };
         let (llm, prompts) = (answering.port(&self.spec)?, Arc::new(super::prompts::library(config)?));
         let machine = places[0].workshop.machine().clone();
         let header = self.header(&machine, &llm.describe(), &prompts);
@@ -389,6 +390,7 @@ pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Re
         environment: given.environment,
         exit_when_waiting: given.exit_when_waiting,
         run: list.name.clone(),
+        folder: folder.path(),
     };
     let (llm, prompts) = (answering.port(&spec)?, Arc::new(super::prompts::library(config)?));
     let devices = kind.devices(config)?.len();

@@ -13,7 +13,7 @@ use crate::{
     recall,
     session::{Ending, Session},
     store::{Record, RunFolder, RunHeader},
-    wiring::{self, Answering},
+    wiring::{self, Answering, Spec},
 };
 use agents::{
     event::{Event, Step},
@@ -81,7 +81,11 @@ fn settings(
     config.workshop.python.clone_from(&layers.config.workshop.python);
     let (here, recorded) = (environment.base_url_for(&layers.config.model), config.model.base_url.clone());
     let has_key = environment.key_for(&config.model)?.is_some();
-    if here.is_empty() && !recorded.is_empty() && has_key && config.model.spec.starts_with("openai:") {
+    if here.is_empty()
+        && !recorded.is_empty()
+        && has_key
+        && matches!(plan::spec(&config.model.spec), Ok(Spec::OpenAi(_) | Spec::OpenAiBatch(_)))
+    {
         return Err(Trouble::usage(format!(
             "this run asked {recorded}: your key is not sent to an address that only a run's folder names; \
              if it may be, set OPENAI_BASE_URL={recorded} or model.base_url in warpsmith.toml"
@@ -115,7 +119,13 @@ fn go_on<W: Workshop>(
     }
     logging::start(&screen, Some(folder.path()));
     let run = super::run::run_name(folder.path());
-    let answering = Answering { config, environment, exit_when_waiting: arguments.model.exit_when_waiting, run };
+    let answering = Answering {
+        config,
+        environment,
+        exit_when_waiting: arguments.model.exit_when_waiting,
+        run,
+        folder: folder.path(),
+    };
     let port = answering.port(&plan::spec(&config.model.spec)?)?;
     let llm = Arc::new(Remembering::new(port, start.known));
     if voice == Voice::Words {

@@ -54,7 +54,8 @@ fn begin<W: Workshop>(
     let prompts = Arc::new(super::prompts::library(config)?);
     let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&config.run.folder, &plan.task.name));
     let exit_when_waiting = arguments.model.exit_when_waiting;
-    let llm = Answering { config, environment, exit_when_waiting, run: run_name(&path) }.port(&plan.spec)?;
+    let llm =
+        Answering { config, environment, exit_when_waiting, run: run_name(&path), folder: &path }.port(&plan.spec)?;
     let header = header(plan, arguments, config, environment, workshop.machine(), &llm.describe(), &prompts);
     let folder = RunFolder::create(&path, &header)?;
     let (lock, _) = folder.lock()?;

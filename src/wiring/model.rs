@@ -11,7 +11,7 @@ use agents::llm::{
     AskError, Llm, Role,
     chat::{Sampling, Samplings},
     mailbox::Mailbox,
-    openai::{Key, OpenAi, Options},
+    openai::{Batched, Batching, Key, OpenAi, Options},
     price::PriceTable,
     replay::Replay,
     scripted::Scripted,
@@ -29,6 +29,8 @@ use std::{
 pub enum Spec {
     /// A model behind an OpenAI-compatible endpoint.
     OpenAi(String),
+    /// The same, by its Batch API.
+    OpenAiBatch(String),
     /// A recorded run.
     Replay(PathBuf),
     /// A folder of letters.
@@ -41,13 +43,14 @@ impl FromStr for Spec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = "expected openai:NAME, replay:RUN, mailbox:DIR or scripted:FILE";
+        let expected = "expected openai:NAME, openai-batch:NAME, replay:RUN, mailbox:DIR or scripted:FILE";
         let (kind, rest) = text.split_once(':').ok_or(format!("{text:?} does not say what answers: {expected}"))?;
         if rest.is_empty() {
             return Err(format!("{text:?} names nothing behind the colon: {expected}"));
         }
         match kind {
             "openai" => Ok(Self::OpenAi(rest.to_owned())),
+            "openai-batch" => Ok(Self::OpenAiBatch(rest.to_owned())),
             "replay" => Ok(Self::Replay(rest.into())),
             "mailbox" => Ok(Self::Mailbox(rest.into())),
             "scripted" => Ok(Self::Scripted(rest.into())),
@@ -66,6 +69,8 @@ pub struct Answering<'a> {
     pub exit_when_waiting: bool,
     /// The run's name, for the letters.
     pub run: String,
+    /// The run's folder, where batches are remembered. It may not be there yet.
+    pub folder: &'a Path,
 }
 
 impl Answering<'_> {
@@ -86,7 +91,12 @@ impl Answering<'_> {
 
     fn asked(&self, spec: &Spec) -> Result<Arc<dyn Llm>, Trouble> {
         Ok(match spec {
-            Spec::OpenAi(name) => self.endpoint(name)?,
+            Spec::OpenAi(name) => Arc::new(OpenAi::new(self.endpoint(name)?).map_err(refused)?),
+            Spec::OpenAiBatch(name) => {
+                let window = Duration::from_secs(self.config.model.batch_window_s);
+                let batching = Batching { window, ..Batching::new(self.folder.join(BATCHES)) };
+                Arc::new(Batched::new(self.endpoint(name)?, batching).map_err(refused)?)
+            }
             Spec::Replay(run) => Arc::new(self.replay(run)?),
             Spec::Scripted(file) => Arc::new(Scripted::read(file).map_err(refused)?),
             Spec::Mailbox(folder) => {
@@ -96,7 +106,7 @@ impl Answering<'_> {
         })
     }
 
-    fn endpoint(&self, name: &str) -> Result<Arc<dyn Llm>, Trouble> {
+    fn endpoint(&self, name: &str) -> Result<Options, Trouble> {
         let model = &self.config.model;
         let secret = self.environment.key_for(model)?;
         let key = secret.map(|secret| Key::new(secret.reveal())).transpose().map_err(refused)?;
@@ -105,15 +115,14 @@ impl Answering<'_> {
         if key.is_none() && base_url == Options::OPENAI {
             return Err(Trouble::usage(NO_KEY));
         }
-        let options = Options {
+        Ok(Options {
             prices: prices(&model.prices)?,
             request_timeout: Duration::from_secs(model.request_timeout_s),
             deadline: Duration::from_secs(model.deadline_s),
             retries: model.retries,
             in_flight: model.in_flight,
             ..Options::new(base_url, key, self.samplings(name))
-        };
-        Ok(Arc::new(OpenAi::new(options).map_err(refused)?))
+        })
     }
 
     fn replay(&self, run: &Path) -> Result<Replay, Trouble> {
@@ -140,7 +149,7 @@ impl Answering<'_> {
 ///
 /// If the settings name a file of prices that cannot be read.
 pub fn unpriced(config: &Config, spec: &Spec) -> Result<Vec<String>, Trouble> {
-    let Spec::OpenAi(name) = spec else { return Ok(vec![]) };
+    let (Spec::OpenAi(name) | Spec::OpenAiBatch(name)) = spec else { return Ok(vec![]) };
     let prices = prices(&config.model.prices)?;
     let roles = Role::ALL.iter().map(|role| config.model.roles.get(role).and_then(|own| own.model.as_ref()));
     let mut models: Vec<String> = roles.map(|own| own.unwrap_or(name).clone()).collect();
@@ -149,6 +158,9 @@ pub fn unpriced(config: &Config, spec: &Spec) -> Result<Vec<String>, Trouble> {
     models.retain(|model| prices.price(model).is_none());
     Ok(models)
 }
+
+/// The file of a run that remembers the batches of its model.
+const BATCHES: &str = "openai-batches.jsonl";
 
 const NO_KEY: &str = "there is no key: set OPENAI_API_KEY, or model.api_key or model.api_key_file in warpsmith.toml; \
                       for another endpoint than OpenAI's own, set OPENAI_BASE_URL or model.base_url";
@@ -182,7 +194,10 @@ mod tests {
     fn what_does_not_name_a_model_is_told_what_does() {
         for text in ["gpt", "openai:", "ollama:x", ""] {
             let error = text.parse::<Spec>().unwrap_err();
-            assert!(error.contains("openai:NAME, replay:RUN, mailbox:DIR or scripted:FILE"), "{error}");
+            assert!(
+                error.contains("openai:NAME, openai-batch:NAME, replay:RUN, mailbox:DIR or scripted:FILE"),
+                "{error}"
+            );
         }
     }
 }
