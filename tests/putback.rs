@@ -254,7 +254,7 @@ fn a_task_that_did_not_come_from_sglang_has_no_place_to_go_back_to() {
 }
 
 #[test]
-fn of_several_operators_some_can_be_named() {
+fn an_operator_that_is_not_in_the_run_is_told_with_those_that_are() {
     let story = Story::of(FASTER);
     let told = story.export("plugin", &["--op", "qknorm"]).0.ended(2);
     assert!(told.err.contains("--op qknorm: there is no kernel of it; there are of silu_and_mul"), "{told:?}");

@@ -9,7 +9,11 @@ pub mod plugin;
 pub mod swap;
 
 use crate::exit::Trouble;
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Component, Path},
+};
 
 /// Files by their path in the folder that is to be made, and what is to be said of them.
 #[derive(Debug, Default)]
@@ -37,6 +41,11 @@ impl Layout {
         if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
             let why = "there is something in this folder already; name another";
             return Err(Trouble::usage(format!("{}: {why}", out.display())));
+        }
+        let leaves = |path: &&String| !Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+        if let Some(path) = self.files.keys().find(leaves) {
+            let path = crate::progress::plain(path);
+            return Err(Trouble::record(format!("a file of this export would not stay in its folder: {path}")));
         }
         for (path, text) in &self.files {
             let path = out.join(path);

@@ -114,12 +114,15 @@ fn written(file: &Path) -> Option<String> {
     line.split(['"', '\'']).nth(1).map(str::to_owned)
 }
 
+/// For git in a tree from elsewhere: it writes nothing there and starts no watcher that the tree names.
+pub(crate) const QUIET_GIT: [&str; 3] = ["--no-optional-locks", "-c", "core.fsmonitor=false"];
+
 fn checkout(root: &Path) -> Option<Checkout> {
     if !root.join(".git").exists() {
         return None;
     }
     let git = |arguments: &[&str]| {
-        let told = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
+        let told = Command::new("git").args(QUIET_GIT).arg("-C").arg(root).args(arguments).output().ok()?;
         told.status.success().then(|| String::from_utf8_lossy(&told.stdout).into_owned())
     };
     let dirty = git(&["status", "--porcelain"])?.lines().map(str::to_owned).collect();

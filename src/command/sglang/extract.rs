@@ -111,7 +111,10 @@ fn judge(order: &Order<'_>, library: &Path, arguments: &ExtractArgs) -> Result<(
             "no GPU; take the same out on a machine with one and with this SGLang before its speedups are believed",
         );
     }
-    let report = gate::run(order, library, &arguments.out).map_err(Trouble::machine)?;
+    let report = gate::run(order, library, &arguments.out).map_err(|why| match refuse(&arguments.out) {
+        Ok(()) => Trouble::machine(why),
+        Err(worse) => Trouble::machine(format!("{why}; {worse}")),
+    })?;
     let refusal = report.refusal();
     let verdict =
         json!({"ran": true, "passed": refusal.is_none(), "refusal": refusal, "mean": report.mean(), "report": report});
@@ -121,9 +124,15 @@ fn judge(order: &Order<'_>, library: &Path, arguments: &ExtractArgs) -> Result<(
     if refusal.is_none() {
         return Ok((verdict, Exit::Done));
     }
-    let task = arguments.out.join("task.toml");
-    let _ = fs::rename(&task, arguments.out.join("task.refused.toml"));
+    refuse(&arguments.out).map_err(Trouble::machine)?;
     Ok((verdict, Exit::NothingCorrect))
+}
+
+/// What did not pass the gate is no task any more.
+fn refuse(folder: &Path) -> Result<(), String> {
+    let task = folder.join("task.toml");
+    fs::rename(&task, folder.join("task.refused.toml"))
+        .map_err(|e| format!("{}: cannot rename it, and it did not pass the gate: {e}", task.display()))
 }
 
 fn tell(name: &str, tree: &Tree, headers: usize, folder: &Path, verdict: &Value) {

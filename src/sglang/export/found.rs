@@ -1,6 +1,6 @@
 //! Which kernel goes back, of which run, and what is claimed of it?
 
-use crate::{exit::Trouble, quantity, store::RunFolder};
+use crate::{exit::Trouble, quantity, sglang::operator, store::RunFolder};
 use agents::trajectory::Trajectory;
 use kernelbench::{CandidateId, Case, Certificate, CertificateVerdict, Hash, KernelContext, Origin, Task};
 use std::path::Path;
@@ -71,8 +71,8 @@ impl Found {
         };
         let certificate = certified.filter(|certificate| certificate.candidate == candidate).cloned();
         let source = fetch(&candidate).ok_or_else(|| format!("its record lacks the text of {candidate}"))?;
+        // A certificate is of the task's own shapes; those that a model proposed for the loop are not among them.
         let mut shapes = task.cases.clone();
-        shapes.extend(story.suite.iter().flat_map(|suite| suite.cases.iter().cloned()));
         if certificate.is_some() {
             shapes.extend(task.final_cases.iter().cloned());
         }
@@ -120,13 +120,31 @@ impl Found {
 
 fn came_from_sglang(task: &Task) -> Result<(KernelContext, Origin), String> {
     match task.context().and_then(|context| Some((context, context.origin.as_ref()?))) {
-        Some((context, origin)) if origin.framework == FRAMEWORK => Ok((context.clone(), (**origin).clone())),
+        Some((context, origin)) if origin.framework == FRAMEWORK => {
+            is_sound(origin)?;
+            Ok((context.clone(), (**origin).clone()))
+        }
         Some((_, origin)) => {
             let framework = crate::progress::plain(&origin.framework);
             Err(format!("it was taken out of {framework}, not out of SGLang"))
         }
         None => Err("it was not taken out of SGLang, so there is no place to put it back to: `warpsmith sglang extract` makes tasks that have one".to_owned()),
     }
+}
+
+/// Whether what a run's folder says of the origin can stand in files that others run: a run may come from elsewhere.
+fn is_sound(origin: &Origin) -> Result<(), String> {
+    let operator = operator::named(&origin.operator)?;
+    operator.precision(&origin.dtype)?;
+    let plain = |text: &str, more: &str| {
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+    };
+    let file = plain(&origin.file, "._-/") && origin.file.split('/').all(|part| !part.is_empty() && part != "..");
+    let sound = file && plain(&origin.version, ".+-_, ") && plain(&origin.sha256, "");
+    sound.then_some(()).ok_or_else(|| {
+        "its [origin] is not what `warpsmith sglang extract` writes (file, version or sha256): take it out anew"
+            .to_owned()
+    })
 }
 
 /// The candidate of this hash or beginning of one.

@@ -1,7 +1,7 @@
 //! How does a kernel become a patch of SGLang's source?
 
 use super::{Layout, swap::Kernel};
-use crate::exit::Trouble;
+use crate::{exit::Trouble, sglang::tree::QUIET_GIT};
 use kernelbench::Hash;
 use similar::TextDiff;
 use std::{fs, path::Path, process::Command};
@@ -111,8 +111,13 @@ fn layout_of(
 
 /// Whether git knows of changes to this file.
 fn is_changed(tree: &Path, path: &Path) -> bool {
-    let told =
-        Command::new("git").arg("-C").arg(tree).args(["status", "--porcelain", "--"]).arg(absolute(path)).output();
+    let told = Command::new("git")
+        .args(QUIET_GIT)
+        .arg("-C")
+        .arg(tree)
+        .args(["status", "--porcelain", "--"])
+        .arg(absolute(path))
+        .output();
     told.is_ok_and(|told| told.status.success() && !told.stdout.is_empty())
 }
 

@@ -164,8 +164,10 @@ def value_of(expression, axes):
 
 def keep_counters():
     """At the end of the process, in the folder WARPSMITH_SGLANG_COUNTERS, if it is set."""
+    from . import library
+
     folder = os.environ.get("WARPSMITH_SGLANG_COUNTERS")
-    if folder and counted:
+    if folder and (counted or library.loaded):
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         (pathlib.Path(folder) / f"{HERE.name}-{os.getpid()}.json").write_text(json.dumps(all_counters()))
 

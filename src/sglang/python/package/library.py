@@ -5,9 +5,11 @@ dispatcher and keeps the original for the calls that the kernel was not certifie
 """
 
 import hashlib
+import importlib.metadata
 import logging
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -20,6 +22,11 @@ loaded = []
 def load(kernel):
     """Builds it if it is not built yet, and puts it in place."""
     name = f"{kernel['operator']} ({kernel['dtype']})"
+    here = other_version()
+    if here:
+        logger.warning("warpsmith: %s: taken out of %s, and here is %s; the original stays", name, guard.SWAP["version"], here)
+        guard.count(kernel, "file differs")
+        return
     try:
         import sgl_kernel  # noqa: F401, the original must be registered first
         import torch
@@ -33,6 +40,18 @@ def load(kernel):
     operators.set_constrained(guard.as_constrained())
     loaded.append((kernel, operators))
     logger.info("warpsmith: %s: %s stands in front of the original", name, kernel["candidate"][:12])
+
+
+def other_version():
+    """What is installed, where that is another sglang-kernel than the one that the kernel was taken out of."""
+    wanted = re.search(r"sglang-kernel (\S+)", guard.SWAP["version"])
+    if not wanted:
+        return None
+    try:
+        here = importlib.metadata.version("sglang-kernel")
+    except importlib.metadata.PackageNotFoundError:
+        here = "of no known version"
+    return None if here == wanted[1] else f"sglang-kernel {here}"
 
 
 def built(kernel):

@@ -11,7 +11,7 @@ import time
 
 
 def bandwidth():
-    """Bytes read and written a second by a copy of 1 GiB: the best of ten."""
+    """Bytes read and written a second by a copy of 1 GiB: the best of twelve."""
     import torch
 
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda").random_()

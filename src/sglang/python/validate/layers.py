@@ -100,7 +100,7 @@ def one(told, operator, package, repetitions, name, tokens, make, call, said):
     hits = lambda: sum(
         types.get(operator.dtype, {}).get("hit", 0)
         for key, types in package.counters().items()
-        if key.split(" by ")[0] == operator.name
+        if key == operator.name
     )
     values = make(0)
     copies = [{key: value.clone() for key, value in values.items()} for _ in range(2)]

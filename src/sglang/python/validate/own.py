@@ -24,10 +24,10 @@ def tests_of(told, name, described, tests, work, site):
             types.get(dtype, {}).get("hit", 0)
             for key, types in on["counters"].items()
             for dtype in types
-            if key.split(" by ")[0] == name
+            if key == name
         )
         blamed = sorted(set(on["failed"]) - set(off["failed"] if off else []))
-        passed = bool(on["run"]) and hits > 0 and not blamed
+        passed = on["run"] > len(on["failed"]) and hits > 0 and not blamed
         summary = f"{on['run']} run, {len(on['failed'])} failed, {on['skipped']} skipped, {hits} calls served by the kernel"
         if off and not blamed:
             summary += f"; the same {len(on['failed'])} fail without it"
