@@ -2,13 +2,18 @@
 
 import importlib
 
-from . import guard
+from . import guard, swap
 
 
 def around(hooked):
     """In the function's place: the framework's own call of our file where a kernel was certified, else the function."""
     watched = [
-        (dict(kernel, operator=f"{kernel['operator']} by {hook['path']}"), hook, guard.Guard(kernel))
+        (
+            dict(kernel, operator=f"{kernel['operator']} by {hook['path']}"),
+            (kernel["operator"], kernel["dtype"]),
+            hook,
+            guard.Guard(kernel),
+        )
         for kernel, hook in hooked
     ]
 
@@ -17,10 +22,10 @@ def around(hooked):
 
         if torch.compiler.is_compiling():
             return original(*args, **keywords)
-        for kernel, hook, watch in watched:
+        for kernel, named, hook, watch in watched:
             given = dict(zip(hook["parameters"], args), **keywords)
-            why = watch.refuses(given)
-            if why != "dtype" or watch is watched[-1][2]:
+            why = watch.refuses(given) or ("not in place" if named in swap.absent else None)
+            if why != "dtype" or watch is watched[-1][3]:
                 guard.count(kernel, why or guard.HIT)
             if not why:
                 own = function(hook["through"])

@@ -7,6 +7,8 @@ import pathlib
 from . import guard
 
 logger = logging.getLogger(__name__)
+# Kernels that were to be put in place and were not, by operator and type.
+absent = set()
 
 
 def wanted(kernel, files, wrappers):
@@ -62,6 +64,7 @@ def beside(module, kernel, load_jit, args, keywords):
             guard.SWAP["version"],
         )
         guard.count(kernel, "file differs")
+        absent.add((kernel["operator"], kernel["dtype"]))
         return module
     source = str(guard.HERE / kernel["source"])
     changed = dict(
@@ -72,6 +75,7 @@ def beside(module, kernel, load_jit, args, keywords):
     except Exception:
         logger.exception("warpsmith: %s: the kernel cannot be compiled here; the original stays", name)
         guard.count(kernel, "not built")
+        absent.add((kernel["operator"], kernel["dtype"]))
         return module
     export = next(export for export, code in keywords["cuda_wrappers"] if same(kernel["exported"], code))
     logger.info("warpsmith: %s: %s stands beside the original", name, kernel["candidate"][:12])
