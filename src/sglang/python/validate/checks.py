@@ -1,5 +1,6 @@
 """Does the kernel give what the original gives, where it may serve and where it must not?"""
 
+import contextlib
 import math
 
 from calls import copied
@@ -18,15 +19,13 @@ class Checks:
 
     def call(self, values, ours):
         """Calls the operator; says what it raised, if it did."""
-        import torch
-
         self.package.use(ours)
         try:
             self.function(*self.operator.ordered(values), **self.operator.fixed())
-            # A launch that was refused shows at the next one.
-            torch.zeros(1, device="cuda")
-            torch.cuda.synchronize()
+            shown()
         except Exception as error:
+            with contextlib.suppress(Exception):
+                shown()
             return error
         finally:
             self.package.use(True)
@@ -205,6 +204,14 @@ class Checks:
             "" if hit else "the kernel did not serve the capture"
         )
         self.check("captured in a graph, replayed on other inputs", not how, how)
+
+
+def shown():
+    """Lets what went wrong on the GPU show: a launch that was refused is told by the next one too, if nobody asked."""
+    import torch
+
+    torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
 
 
 def shifted(tensor):

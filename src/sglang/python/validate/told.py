@@ -46,9 +46,10 @@ class Told:
 
 
 def last_line(error):
-    """An exception in a line."""
+    """An exception in a line: its last, or of CUDA's, which end with advice, the first."""
     text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[-1] if text else ''}"[:300]
+    line = text[0 if text[0].startswith("CUDA error") else -1] if text else ""
+    return f"{type(error).__name__}: {line}"[:300]
 
 
 if __name__ == "__main__":

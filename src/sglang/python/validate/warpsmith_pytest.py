@@ -13,7 +13,8 @@ MOVED = {
 }
 
 
-def pytest_configure(config):
+def pytest_load_initial_conftests():
+    """Before the tests' own conftest, which may import SGLang."""
     import layers
 
     layers.stand_ins()
