@@ -10,17 +10,16 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16", "f32": "float32", "i32": "int32
 class Operator:
     """An operator of one type, as swap.json describes it."""
 
-    def __init__(self, name, dtype, described, kernel):
+    def __init__(self, name, dtype, described, kernel, device="cuda"):
         self.name, self.dtype, self.described, self.kernel = name, dtype, described, kernel
+        self.device = device
         self.arguments = described["arguments"]
         self.arrays = [a for a in self.arguments if a["shape"]]
         self.written = [a["name"] for a in self.arrays if a["transfer"] in ("out", "in-out")]
         self.read = [a["name"] for a in self.arrays if a["transfer"] == "in"]
 
     def type_of(self, argument):
-        import torch
-
-        return getattr(torch, DTYPES[self.dtype if argument["dtype"] == "T" else argument["dtype"]])
+        return torch_dtype(self.dtype if argument["dtype"] == "T" else argument["dtype"])
 
     def function(self):
         """The framework's function for it."""
@@ -41,10 +40,11 @@ class Operator:
         """The values in the order of the call."""
         return [values[name] for name in names or self.described["call"]["positional"]]
 
-    def values(self, shape, seed, device="cuda"):
+    def values(self, shape, seed):
         """Arguments by name for a shape, filled as the operator's description says."""
         import torch
 
+        device = self.device
         generator = torch.Generator(device=device).manual_seed(seed)
         made = dict(shape)
         for argument in self.arrays:
@@ -67,6 +67,12 @@ class Operator:
             ways = 2 if argument["transfer"] == "in-out" else 1
             total += ways * tensor.numel() * tensor.element_size()
         return total
+
+
+def torch_dtype(name):
+    import torch
+
+    return getattr(torch, DTYPES[name])
 
 
 def size_of(size, shape):
@@ -103,6 +109,23 @@ def filled(argument, sizes, dtype, generator, device):
     return made.to(dtype)
 
 
+def settled(device):
+    """Waits until everything has run there, and lets what went wrong show: a launch that was refused is told by the next
+    one too, if nobody asked."""
+    import torch
+
+    torch.ones(1, device=device).add_(1)
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def copied(values):
     """The same arguments, in memory of their own."""
     return {name: value.clone() if hasattr(value, "clone") else value for name, value in values.items()}
+
+
+def refilled(values, others):
+    """These arrays again, with what others hold."""
+    for name, value in others.items():
+        if hasattr(value, "clone"):
+            values[name].copy_(value)

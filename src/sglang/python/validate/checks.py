@@ -2,8 +2,9 @@
 
 import contextlib
 import math
+import traceback
 
-from calls import copied
+from calls import copied, refilled, settled
 from told import last_line
 
 
@@ -14,7 +15,13 @@ class Checks:
         self.told, self.operator, self.package = told, operator, package
         self.function = operator.function()
 
-    def check(self, what, passed, how=""):
+    def attempt(self, what, look, *given, **more):
+        """One check: `look` says whether it passed, and how. One that breaks off has failed, and the others go on."""
+        try:
+            passed, how = look(*given, **more)
+        except Exception as error:
+            traceback.print_exc()
+            passed, how = False, last_line(error)
         self.told.checked(self.operator.name, self.operator.dtype, what, passed, how)
 
     def call(self, values, ours):
@@ -22,10 +29,10 @@ class Checks:
         self.package.use(ours)
         try:
             self.function(*self.operator.ordered(values), **self.operator.fixed())
-            shown()
+            settled(self.operator.device)
         except Exception as error:
             with contextlib.suppress(Exception):
-                shown()
+                settled(self.operator.device)
             return error
         finally:
             self.package.use(True)
@@ -43,35 +50,32 @@ class Checks:
             what: after[what] - before.get(what, 0) for what in after if after[what] != before.get(what, 0)
         }
 
-    def both(self, values, what, expected="hit", exact=False):
+    def alike(self, values, expected="hit", exact=False):
         """The original and the kernel on the same arguments: every output, every input, and who served."""
         theirs, ours = copied(values), copied(values)
         wrong = self.call(theirs, ours=False)
         raised, counted = self.served(ours)
         if (wrong is None) != (raised is None):
             told = [last_line(e) if e else "nothing" for e in (wrong, raised)]
-            return self.check(
-                what, False, f"the original raised {told[0]}, with the kernel it raised {told[1]}"
-            )
+            return False, f"the original raised {told[0]}, with the kernel it raised {told[1]}"
         if wrong is not None and expected == "hit":
-            return self.check(what, False, f"both raise {last_line(wrong)}: nothing was compared")
+            return False, f"both raise {last_line(wrong)}: nothing was compared"
         how = self.differ(theirs, ours, exact) if wrong is None else ""
-        if not how:
-            how = self.changed(values, ours)
-        if not how and expected == "hit" and counted != {"hit": 1}:
-            how = f"the kernel did not serve it: {counted}"
-        if not how and expected != "hit" and counted.get("hit"):
+        how = how or self.changed(values, ours)
+        if expected == "hit":
+            how = how or self.not_served(counted)
+        elif not how and counted.get("hit"):
             how = "the kernel served what it was not certified for"
         if how:
-            return self.check(what, False, how)
+            return False, how
         served = ", ".join(counted) or "the original's checks"
-        return self.check(
-            what,
-            True,
-            served + (f"; both raise {last_line(wrong)}" if wrong else f"; {self.apart(theirs, ours)}"),
-        )
+        return True, served + (f"; both raise {last_line(wrong)}" if wrong else f"; {self.apart(theirs, ours)}")
 
-    def tolerance(self, argument):
+    def not_served(self, counted):
+        """Why the kernel did not serve a call that it must serve; where nothing was counted, what was before tells."""
+        return "" if counted == {"hit": 1} else f"the kernel did not serve it: {counted or self.counted()}"
+
+    def tolerance(self):
         said = self.operator.described["tolerance"][self.operator.dtype]
         return said["atol"], said["rtol"]
 
@@ -79,18 +83,13 @@ class Checks:
         """What is wrong with the outputs; nothing if nothing is."""
         import torch
 
-        for argument in self.operator.arrays:
-            name = argument["name"]
-            if name not in self.operator.written:
-                continue
+        for name in self.operator.written:
             one, other = theirs[name].double(), ours[name].double()
-            same = (one == other) | (one.isnan() & other.isnan())
-            if exact:
-                near = same
-            else:
-                atol, rtol = self.tolerance(argument)
+            near = (one == other) | (one.isnan() & other.isnan())
+            if not exact:
+                atol, rtol = self.tolerance()
                 finite = one.isfinite() & other.isfinite()
-                near = same | (finite & ((one - other).abs() <= atol + rtol * one.abs()))
+                near |= finite & ((one - other).abs() <= atol + rtol * one.abs())
             if not bool(near.all()):
                 place = int(torch.nonzero(~near.flatten())[0])
                 pair = one.flatten()[place].item(), other.flatten()[place].item()
@@ -117,49 +116,54 @@ class Checks:
 
     def all(self):
         """Every check; each gets arguments of its own."""
-        described, make = self.operator.described, self.operator.values
-        shapes = [shape for shape in described["validation"] if self.operator.is_certified(shape)]
+        shapes = [
+            shape for shape in self.operator.described["validation"] if self.operator.is_certified(shape)
+        ]
         if not shapes:
-            self.check("outputs on shapes of validation", False, "no shape of it has a certified size")
+            nothing = False, "no shape of it has a certified size"
+            return self.attempt("outputs on shapes of validation", lambda: nothing)
         for place, shape in enumerate(shapes):
-            self.both(make(shape, 1000 + place), f"outputs on {said(shape)}")
-        if shapes:
-            self.edges(max(shapes, key=lambda shape: shape.get("tokens", 0)))
-            self.streams(shapes[min(1, len(shapes) - 1)])
+            self.attempt(f"outputs on {said(shape)}", self.on, shape, 1000 + place)
+        self.edges(max(shapes, key=lambda shape: shape.get("tokens", 0)))
+        if self.operator.device == "cuda":
+            shape = shapes[min(1, len(shapes) - 1)]
+            self.attempt("on another stream", self.streamed, shape)
+            self.attempt("captured in a graph, replayed on other inputs", self.captured, shape)
+
+    def on(self, shape, seed, expected="hit", exact=False):
+        return self.alike(self.operator.values(shape, seed), expected, exact)
 
     def edges(self, shape):
-        make = self.operator.values
         for rows in (0, 1, 3):
             few = dict(shape, tokens=rows)
-            self.both(
-                make(few, 2000 + rows),
-                f"{rows} rows ({said(few)})",
-                "hit" if self.operator.is_certified(few) else "original",
-            )
+            expected = "hit" if self.operator.is_certified(few) else "original"
+            self.attempt(f"{rows} rows ({said(few)})", self.on, few, 2000 + rows, expected)
         for name, axis in self.operator.kernel["axes"].items():
-            size = max(axis["values"]) - 8 if "values" in axis else axis["most"] + 1
-            if "values" in axis and size in axis["values"]:
-                continue
-            other = dict(shape, **{name: size})
-            self.both(make(other, 2100), f"{said(other)} was not certified", "original", exact=True)
-            if "values" in axis:
-                odd = dict(shape, **{name: min(axis["values"]) + 4})
-                self.both(make(odd, 2101), f"{said(odd)} is no multiple of 8", "original", exact=True)
-        self.misaligned(shape)
-        if "s_a" in shape or any(a["name"] == "s_a" for a in self.operator.arrays):
-            self.infinite(shape)
+            sizes = [max(axis["values"]) - 8, min(axis["values"]) + 4] if "values" in axis else [axis["most"] + 1]
+            for size in sizes:
+                other = dict(shape, **{name: size})
+                if size > 0 and not self.operator.is_certified(other):
+                    what = f"{said(other)} was not certified"
+                    self.attempt(what, self.on, other, 2100, "original", exact=True)
+        self.attempt("arrays 16 bytes off are left to the original", self.misaligned, shape)
+        if any(array["name"] == "s_a" for array in self.operator.arrays):
+            self.attempt("infinite log-sum-exps of either sign", self.infinite, shape)
 
     def misaligned(self, shape):
         """Arrays that begin 16 bytes after a multiple of 256."""
         values = self.operator.values(shape, 2200)
-        theirs = {k: shifted(v) if hasattr(v, "clone") else v for k, v in values.items()}
-        ours = {k: shifted(v) if hasattr(v, "clone") else v for k, v in values.items()}
+        theirs, ours = (
+            {name: shifted(value) if hasattr(value, "clone") else value for name, value in values.items()}
+            for _ in range(2)
+        )
         wrong = self.call(theirs, ours=False)
         raised, counted = self.served(ours)
-        how = "" if (wrong is None) == (raised is None) else "one raised and the other did not"
-        how = how or (self.differ(theirs, ours, exact=True) if wrong is None else "")
-        how = how or ("the kernel served it" if counted.get("hit") else "")
-        self.check("arrays 16 bytes off are left to the original", not how, how or ", ".join(counted))
+        if counted.get("hit"):
+            return False, "the kernel served it"
+        if (wrong is None) != (raised is None):
+            return False, "one raised and the other did not"
+        how = "" if wrong else self.differ(theirs, ours, exact=True)
+        return not how, how or ", ".join(counted) + (f"; both raise {last_line(wrong)}" if wrong else "")
 
     def infinite(self, shape):
         """Plus infinity on one side and minus infinity on the other; never on both sides of one place."""
@@ -168,50 +172,55 @@ class Checks:
         values = self.operator.values(shape, 2300)
         a, b = values["s_a"], values["s_b"]
         place = torch.arange(a.numel(), device=a.device).view(a.shape) % 8
-        a.nan_to_num_(neginf=0.5)
+        for side in (a, b):
+            side[side.isinf()] = 0.5
         a[place == 1], a[place == 3] = math.inf, -math.inf
         b[place == 5], b[place == 6] = math.inf, -math.inf
-        self.both(values, "infinite log-sum-exps of either sign")
+        return self.alike(values)
 
-    def streams(self, shape):
-        """On another stream, and in a graph that is replayed on other inputs."""
+    def streamed(self, shape):
+        """On a stream that fills the arguments late: a kernel that runs on another one reads what was there before."""
         import torch
 
-        first, second = self.operator.values(shape, 2400), self.operator.values(shape, 2401)
-        theirs, ours = copied(first), copied(first)
-        self.call(theirs, ours=False)
+        late, early = self.operator.values(shape, 2400), self.operator.values(shape, 2401)
+        theirs, ours = copied(late), copied(early)
+        wrong = self.call(theirs, ours=False) or self.served(copied(early))[0]
+        if wrong:
+            raise wrong
+        busy = torch.empty(1 << 30, dtype=torch.uint8, device=self.operator.device)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
+            # Some milliseconds, in which the host gets to the call.
+            for _ in range(30):
+                busy.zero_()
+            refilled(ours, late)
             raised, counted = self.served(ours)
-        how = last_line(raised) if raised else self.differ(theirs, ours, exact=False)
-        how = how or ("" if counted == {"hit": 1} else f"the kernel did not serve it: {counted}")
-        self.check("on another stream", not how, how)
+        if raised:
+            raise raised
+        how = self.differ(theirs, ours, exact=False) or self.changed(late, ours) or self.not_served(counted)
+        return not how, how
 
+    def captured(self, shape):
+        """In a graph, as servers call it: warmed up before, captured on a stream that torch takes for it."""
+        import torch
+
+        first, second = self.operator.values(shape, 2500), self.operator.values(shape, 2501)
         theirs, ours = copied(second), copied(first)
-        self.call(theirs, ours=False)
-        before = self.counted().get("hit", 0)
+        wrong = self.call(theirs, ours=False) or self.served(ours)[0]
+        if wrong:
+            raise wrong
+        before = self.counted()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             self.function(*self.operator.ordered(ours), **self.operator.fixed())
-        hit = self.counted().get("hit", 0) > before
-        for name, value in second.items():
-            if hasattr(value, "clone"):
-                ours[name].copy_(value)
+        counted = {what: times - before.get(what, 0) for what, times in self.counted().items()}
+        refilled(ours, second)
         graph.replay()
-        torch.cuda.synchronize()
-        how = self.differ(theirs, ours, exact=False) or (
-            "" if hit else "the kernel did not serve the capture"
-        )
-        self.check("captured in a graph, replayed on other inputs", not how, how)
-
-
-def shown():
-    """Lets what went wrong on the GPU show: a launch that was refused is told by the next one too, if nobody asked."""
-    import torch
-
-    torch.zeros(1, device="cuda")
-    torch.cuda.synchronize()
+        settled(self.operator.device)
+        how = self.differ(theirs, ours, exact=False) or self.changed(second, ours)
+        how = how or self.not_served({what: times for what, times in counted.items() if times})
+        return not how, how
 
 
 def shifted(tensor):

@@ -10,11 +10,11 @@ import statistics
 import time
 
 
-def bandwidth():
+def bandwidth(device="cuda"):
     """Bytes read and written a second by a copy of 1 GiB: the best of twelve."""
     import torch
 
-    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda").random_()
+    source = torch.empty(1 << 30, dtype=torch.uint8, device=device).random_()
     target = torch.empty_like(source)
     best = min(events(lambda: target.copy_(source)) for _ in range(12))
     return 2 * source.numel() / best
@@ -39,7 +39,8 @@ class Way:
         self.name, self.choose, self.call, self.samples, self.host = name, choose, call, [], []
 
     def capture(self, arguments):
-        """Records a graph of one call for each set of arguments."""
+        """Records a graph of one call for each set of arguments. What the calls return lives as long as the capture, so
+        that each writes to memory of its own."""
         import torch
 
         self.choose()
@@ -51,11 +52,11 @@ class Way:
         torch.cuda.current_stream().wait_stream(stream)
         self.graph, self.calls = torch.cuda.CUDAGraph(), len(arguments)
         with torch.cuda.graph(self.graph):
-            for values in arguments:
-                self.call(values)
+            returned = [self.call(values) for values in arguments]
+        del returned
 
 
-def compare(ways, make, repetitions, seed=0):
+def compare(ways, make, repetitions, seed=0, device="cuda"):
     """Times these ways on arguments that `make(i)` makes; fills their samples, in seconds a call."""
     import torch
 
@@ -66,10 +67,11 @@ def compare(ways, make, repetitions, seed=0):
     sets = max(2, min(calls, (256 << 20) // max(used, 1) + 1))
     arguments = [one] + [make(i) for i in range(1, sets)]
     arguments = [arguments[i % sets] for i in range(calls)]
-    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device=device)
     for way in ways:
         way.capture(arguments)
         way.graph.replay()
+        torch.cuda.synchronize()
     for _ in range(repetitions):
         for way in draw.sample(ways, len(ways)):
             flush.zero_()

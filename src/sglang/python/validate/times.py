@@ -2,6 +2,7 @@
 
 import importlib
 import statistics
+import traceback
 
 import checks
 import clock
@@ -19,78 +20,86 @@ def chooser(package, unchanged, ours, extract):
 
 def times(told, operator, package, unchanged, repetitions, speed):
     """All ways through the framework's function, and through the functions that the framework calls in its place."""
-    own = operator.function()
-    entries = [
-        ("", lambda *values: own(*values, **operator.fixed()), operator.described["call"]["positional"])
-    ]
-    for hook in operator.described["functions"]:
-        module, name = hook["path"].rsplit(".", 1)
-        entries.append((hook["path"], getattr(importlib.import_module(module), name), hook["passed"]))
     served = lambda: unchanged.counters()[operator.name][operator.dtype].get("hit", 0)
+    if unchanged and operator.dtype not in unchanged.counters().get(operator.name, {}):
+        unchanged = None
     before = served() if unchanged else 0
-    for through, function, passed in entries:
+    timed = 0
+    for through, function, passed in entries(told, operator):
         for group in ("loop", "validation"):
-            pairs, beside = [], []
+            ways = []
             for shape in operator.described[group]:
+                what = f"{operator.name} {operator.dtype} {checks.said(shape)}{by(through)}"
                 if not operator.is_certified(shape):
-                    told.say(
-                        f"       {operator.name} {operator.dtype} {checks.said(shape)}: not certified, so not timed"
-                    )
+                    told.say(f"       {what}: not certified, so not timed")
                     continue
                 try:
-                    entry, ways = timed(operator, shape, function, passed, package, unchanged, repetitions)
+                    entry, compared = one(operator, shape, function, passed, package, unchanged, repetitions)
+                    floor = operator.bytes(operator.values(shape, 1)) / speed * 1e6
                 except Exception as error:
-                    told.not_done(
-                        f"{operator.name} {operator.dtype}: timing {checks.said(shape)} {through}",
-                        last_line(error),
-                    )
+                    traceback.print_exc()
+                    told.not_done(f"timing {what}", last_line(error))
                     continue
-                entry.update(group=group, through=through)
-                entry["floor_us"] = operator.bytes(operator.values(shape, 1)) / speed * 1e6
+                finally:
+                    chooser(package, unchanged, True, False)()
+                entry.update(group=group, through=through, floor_us=floor)
                 told.result["times"].append(entry)
-                pairs.append((ways[0].samples, ways[-1].samples))
-                beside.append((ways[0].samples, ways[1].samples))
                 told.say(line(entry))
-            if pairs:
-                whole = {
-                    "operator": operator.name,
-                    "dtype": operator.dtype,
-                    "group": group,
-                    "through": through,
-                    "shapes": len(pairs),
-                    "optimized": clock.mean(pairs),
-                }
-                if unchanged:
-                    whole["unchanged"] = clock.mean(beside)
-                told.result.setdefault("means", []).append(whole)
-                mean = whole["optimized"]
-                beside_it = f", unchanged {whole['unchanged']['ratio']:.3f}x" if unchanged else ""
-                what = f"{operator.name} {operator.dtype} {group}{' by ' + through if through else ''}"
-                told.say(f"mean   {what}: {ratio(mean)} over {len(pairs)} shapes{beside_it}")
-    if unchanged and served() == before:
-        told.checked(
-            operator.name,
-            operator.dtype,
-            "the unchanged extract was called",
-            False,
-            "its times are the original's",
-        )
+                ways.append(compared)
+            timed += len(ways)
+            if ways:
+                mean(told, operator, group, through, ways)
+    if unchanged and timed and served() == before:
+        why = "its times are the original's"
+        told.checked(operator.name, operator.dtype, "the unchanged extract was called", False, why)
 
 
-def timed(operator, shape, function, passed, package, unchanged, repetitions):
+def entries(told, operator):
+    """The framework's functions for the operator, and what each is passed: its own, and those of other libraries."""
+    own, fixed = operator.function(), operator.fixed()
+    yield "", lambda *values: own(*values, **fixed), operator.described["call"]["positional"]
+    for hook in operator.described["functions"]:
+        module, name = hook["path"].rsplit(".", 1)
+        try:
+            function = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            told.not_done(f"timing {operator.name} {operator.dtype}{by(hook['path'])}", last_line(error))
+            continue
+        yield hook["path"], function, hook["passed"]
+
+
+def one(operator, shape, function, passed, package, unchanged, repetitions):
+    """A shape's times, and the ways with their samples."""
     call = lambda values: function(*operator.ordered(values, passed))
     ways = [clock.Way("original", chooser(package, unchanged, False, False), call)]
     if unchanged:
         ways.append(clock.Way("unchanged", chooser(package, unchanged, False, True), call))
     ways.append(clock.Way("optimized", chooser(package, unchanged, True, False), call))
-    clock.compare(ways, lambda i: operator.values(shape, 3000 + i), repetitions)
-    chooser(package, unchanged, True, False)()
+    clock.compare(ways, lambda i: operator.values(shape, 3000 + i), repetitions, device=operator.device)
     entry = {"operator": operator.name, "dtype": operator.dtype, "shape": shape}
     entry["device_us"] = {way.name: statistics.median(way.samples) * 1e6 for way in ways}
     entry["host_us"] = {way.name: statistics.median(way.host) * 1e6 for way in ways}
     entry["speedup"] = clock.ratio(ways[0].samples, ways[-1].samples)
     entry["samples_us"] = {way.name: [round(s * 1e6, 4) for s in way.samples] for way in ways}
-    return entry, ways
+    return entry, {way.name: way.samples for way in ways}
+
+
+def mean(told, operator, group, through, ways):
+    """The geometric mean over a group of shapes, of the kernel and of the control."""
+    beside = lambda name: clock.mean([(samples["original"], samples[name]) for samples in ways])
+    whole = {"operator": operator.name, "dtype": operator.dtype, "group": group, "through": through}
+    whole.update(shapes=len(ways), optimized=beside("optimized"))
+    control = ""
+    if "unchanged" in ways[0]:
+        whole["unchanged"] = beside("unchanged")
+        control = f", unchanged {whole['unchanged']['ratio']:.3f}x"
+    told.result.setdefault("means", []).append(whole)
+    what = f"{operator.name} {operator.dtype} {group}{by(through)}"
+    told.say(f"mean   {what}: {ratio(whole['optimized'])} over {len(ways)} shapes{control}")
+
+
+def by(through):
+    return f" by {through}" if through else ""
 
 
 def ratio(speedup):
@@ -102,7 +111,6 @@ def line(entry):
     """A shape's times in a line."""
     device = "  ".join(f"{name} {us:.2f}" for name, us in entry["device_us"].items())
     host = "  ".join(f"{us:.2f}" for us in entry["host_us"].values())
-    what = f"{entry['operator']} {entry['dtype']} {checks.said(entry['shape'])}"
-    what += f" by {entry['through']}" if entry["through"] else ""
+    what = f"{entry['operator']} {entry['dtype']} {checks.said(entry['shape'])}{by(entry['through'])}"
     floor = f"floor {entry['floor_us']:.2f}"
     return f"time   {what}: {device} us, {floor}; with the host {host}; {ratio(entry['speedup'])}"

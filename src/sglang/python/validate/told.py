@@ -1,13 +1,26 @@
-"""What was found out, line by line, and as JSON at the end."""
+"""What was found out, line by line, and as JSON after each step."""
 
+import contextlib
 import json
 import pathlib
 import sys
+import time
+import traceback
 
 
 class Told:
-    def __init__(self):
-        self.result = {"format": 1, "checks": [], "tests": [], "times": [], "layers": [], "not_done": []}
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        self.result = {
+            "format": 1,
+            "passed": False,
+            "checks": [],
+            "tests": [],
+            "times": [],
+            "layers": [],
+            "not_done": [],
+            "seconds": {},
+        }
 
     def checked(self, operator, dtype, what, passed, how=""):
         """One check; `passed` is True or False."""
@@ -20,6 +33,24 @@ class Told:
         self.result["not_done"].append({"what": what, "why": why})
         self.say(f"not done: {what}: {why}")
 
+    @contextlib.contextmanager
+    def step(self, name, what, of=None):
+        """A step, whose seconds are added up by name. What it raises stops that step alone: it fails where the step is a
+        check `of` an operator and type, and else is told as not done."""
+        begin = time.monotonic()
+        try:
+            yield
+        except Exception as error:
+            traceback.print_exc()
+            if of:
+                self.checked(*of, what, False, last_line(error))
+            else:
+                self.not_done(what, last_line(error))
+        finally:
+            seconds = self.result["seconds"]
+            seconds[name] = round(seconds.get(name, 0) + time.monotonic() - begin, 3)
+            self.keep()
+
     def say(self, line):
         print(line, flush=True)
 
@@ -30,16 +61,21 @@ class Told:
         ]
         return wrong + [f"{t['file']}: {t['summary']}" for t in self.result["tests"] if not t["passed"]]
 
-    def close(self, path):
+    def keep(self):
+        """Writes what is known so far: a validation may be killed."""
+        self.path.write_text(json.dumps(self.result, indent=1))
+
+    def close(self):
         """Writes the JSON and says how to end: 0 if all that was done passed and something was done."""
         failed = self.failed()
         self.result["passed"] = not failed and bool(self.result["checks"])
         self.result["failed"] = failed
-        pathlib.Path(path).write_text(json.dumps(self.result, indent=1))
+        self.keep()
         done = len(self.result["checks"]) + len(self.result["tests"])
         not_done = len(self.result["not_done"])
         verdict = "passed" if self.result["passed"] else "FAILED"
-        self.say(f"{verdict}: {done - len(failed)} of {done} checks, {not_done} not done")
+        seconds = ", ".join(f"{name} {took:.0f} s" for name, took in self.result["seconds"].items())
+        self.say(f"{verdict}: {done - len(failed)} of {done} checks, {not_done} not done; {seconds}")
         for line in failed:
             self.say(f"  failed: {line}")
         return 0 if self.result["passed"] else 1

@@ -7,6 +7,7 @@ import argparse
 import hashlib
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import pathlib
@@ -22,8 +23,8 @@ import clock  # noqa: E402
 import layers  # noqa: E402
 import own  # noqa: E402
 import times  # noqa: E402
-from calls import Operator  # noqa: E402
-from told import Told, last_line  # noqa: E402
+from calls import Operator, settled  # noqa: E402
+from told import Told  # noqa: E402
 
 
 def arguments():
@@ -80,10 +81,10 @@ def original_of(kernel, tests):
         for name in ("sglang.kernels.jit", "sglang.jit_kernel"):
             try:
                 roots.append(pathlib.Path(importlib.util.find_spec(name).origin).parent / "csrc")
-            except (ImportError, AttributeError):
+            except (ImportError, AttributeError, TypeError):
                 continue
-    elif tests:
-        roots = [tests / "python/sglang/kernels/aot/csrc", tests / "sgl-kernel/csrc"]
+    if tests:
+        roots += [tests / "python/sglang/kernels/aot/csrc", tests / "sgl-kernel/csrc"]
     for root in roots:
         file = root / kernel["file"]
         if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == kernel["sha256"]:
@@ -100,7 +101,7 @@ def control(told, site, package, tests):
         if text is None:
             told.not_done(
                 f"{kernel['operator']} {kernel['dtype']}: timing the unchanged extract",
-                "its text is not here; --tests names a tree that has it",
+                f"the text that the kernel replaces is not here: {kernel['file']}; --tests names a tree that has it",
             )
             swap["kernels"].remove(kernel)
             continue
@@ -116,7 +117,9 @@ def control(told, site, package, tests):
         return None
     (site / name / "swap.json").write_text(json.dumps(swap))
     module = importlib.import_module(name)
+    module.use(False)
     module.register()
+    module.use(False)
     return module
 
 
@@ -132,90 +135,120 @@ def machine():
     return {
         "gpu": torch.cuda.get_device_name(0),
         "capability": torch.cuda.get_device_capability(0),
+        "cuda": torch.version.cuda,
         "versions": versions,
     }
 
 
-def main():
-    wanted = arguments()
-    told = Told()
-    for name in ("WARPSMITH_SGLANG", "WARPSMITH_SGLANG_SHAPES"):
-        os.environ.pop(name, None)
-    site = wanted.work / "site"
-    site.mkdir(parents=True, exist_ok=True)
-    try:
-        import torch
+def load(told, wanted, site):
+    """The plug-in, found as SGLang finds it, what it says of itself, and the control: nothing where it is not found."""
+    import sglang.srt.plugins as plugins
 
-        if not torch.cuda.is_available():
-            told.not_done("everything", "this Python's torch sees no GPU")
-            return told.close(wanted.result)
-        told.result["stand_ins"] = layers.stand_ins()
-        import sglang.srt.plugins as plugins
-    except ImportError as error:
-        told.not_done("everything", f"{last_line(error)}; name SGLang's Python with --python")
-        return told.close(wanted.result)
-    install(told, wanted.plugin, site)
+    with told.step("install", "the plug-in is installed", of=("plug-in", "")):
+        install(told, wanted.plugin, site)
     sys.path.insert(0, str(site))
     importlib.invalidate_caches()
-    name = next(path.parent.name for path in site.glob("*/swap.json"))
+    name = next((path.parent.name for path in site.glob("*/swap.json")), None)
+    if not name:
+        return None, None, None
     swap = json.loads((site / name / "swap.json").read_text())
+    # Other plug-ins that are installed here are none of this.
+    os.environ["SGLANG_PLUGINS"] = name
     told.result.update(
         machine=machine(),
-        export={
-            kernel["operator"] + " " + kernel["dtype"]: kernel["candidate"] for kernel in swap["kernels"]
-        },
+        export={f"{kernel['operator']} {kernel['dtype']}": kernel["candidate"] for kernel in swap["kernels"]},
     )
-    unchanged = control(told, site, name, wanted.tests)
+    unchanged = None
+    with told.step("control", "timing the unchanged extract"):
+        unchanged = control(told, site, name, wanted.tests)
     plugins.load_plugins()
-    if name not in sys.modules:
-        told.checked(
-            name, "", "SGLang finds the plug-in by its entry point", False, "load_plugins did not load it"
-        )
-        return told.close(wanted.result)
-    package = sys.modules[name]
-    told.checked(
-        name,
-        "",
-        "SGLang finds the plug-in by its entry point",
-        True,
-        f"sglang {told.result['machine']['versions']['sglang']}",
-    )
-    if unchanged:
-        unchanged.use(False)
-    speed = None if wanted.no_timing else clock.bandwidth()
-    told.result["bandwidth"] = speed
+    how = f"sglang {told.result['machine']['versions']['sglang']}"
+    found = name in sys.modules
+    how = how if found else "load_plugins did not load it"
+    told.checked(name, "", "SGLang finds the plug-in by its entry point", found, how)
+    return sys.modules.get(name), swap, unchanged
+
+
+def each(told, wanted, package, operator, unchanged, speed):
+    """Checks, times and the layer of one operator and type."""
+    named = operator.name, operator.dtype
+    with told.step("checks", "the operator can be called", of=named):
+        checks.Checks(told, operator, package).all()
     if speed:
-        told.say(f"copying 1 GiB moves {speed / 1e12:.3f} TB/s on {told.result['machine']['gpu']}")
+        with told.step("times", f"timing {' '.join(named)}"):
+            times.times(told, operator, package, unchanged, wanted.repetitions, speed)
+    if operator.name in layers.LAYERS:
+        with told.step("layers", f"the layer of {' '.join(named)}"):
+            layers.run(told, operator, package, wanted.repetitions // 2 if speed else 0)
+    # A kernel that reads or writes where it must not may have stopped the GPU after the last check.
+    with told.step("checks", "the GPU still answers", of=named):
+        settled(operator.device)
+
+
+def measured(told, wanted):
+    """The bandwidth of a copy; nothing where there is no timing."""
+    speed = None
+    if not wanted.no_timing:
+        with told.step("times", "timing"):
+            speed = clock.bandwidth()
+            told.say(f"copying 1 GiB moves {speed / 1e12:.3f} TB/s on {told.result['machine']['gpu']}")
+    told.result["bandwidth"] = speed
+    return speed
+
+
+def tests(told, wanted, operators, swap, site):
+    """SGLang's own tests of these operators."""
+    if wanted.no_tests or not wanted.tests:
+        why = "--no-tests" if wanted.no_tests else "no tree was named: --tests TREE"
+        return told.not_done("SGLang's own tests", why)
+    for name in operators:
+        with told.step("tests", f"{name}: SGLang's own tests"):
+            own.tests_of(told, name, swap["operators"][name], wanted.tests.resolve(), wanted.work, site)
+
+
+def validate(told, wanted):
+    import torch
+
+    if not torch.cuda.is_available():
+        return told.not_done("everything", "this Python's torch sees no GPU")
+    told.result["stand_ins"] = layers.stand_ins()
+    site = wanted.work / "site"
+    site.mkdir(parents=True, exist_ok=True)
+    package, swap, unchanged = load(told, wanted, site)
+    if not package:
+        return None
+    speed = measured(told, wanted)
     asked = wanted.op or list(swap["operators"])
-    for operator in asked:
-        if operator not in swap["operators"]:
-            told.checked(
-                operator, "", "it is in the export", False, f"the export has {', '.join(swap['operators'])}"
-            )
+    for name in asked:
+        if name not in swap["operators"]:
+            how = f"the export has {', '.join(swap['operators'])}"
+            told.checked(name, "", "it is in the export", False, how)
     kernels = [kernel for kernel in swap["kernels"] if kernel["operator"] in asked]
     for kernel in kernels:
-        operator = Operator(
-            kernel["operator"], kernel["dtype"], swap["operators"][kernel["operator"]], kernel
-        )
-        try:
-            checks.Checks(told, operator, package).all()
-            if speed:
-                times.times(told, operator, package, unchanged, wanted.repetitions, speed)
-        except Exception as error:
-            told.checked(operator.name, operator.dtype, "the operator can be called", False, last_line(error))
-        if operator.name in layers.LAYERS:
-            layers.run(told, operator, package, 0 if wanted.no_timing else wanted.repetitions // 2)
-    if wanted.no_tests:
-        told.not_done("SGLang's own tests", "--no-tests")
-    elif wanted.tests:
-        for operator in dict.fromkeys(kernel["operator"] for kernel in kernels):
-            own.tests_of(
-                told, operator, swap["operators"][operator], wanted.tests.resolve(), wanted.work, site
-            )
-    else:
-        told.not_done("SGLang's own tests", "no tree was named: --tests TREE")
+        name = kernel["operator"]
+        operator = Operator(name, kernel["dtype"], swap["operators"][name], kernel)
+        each(told, wanted, package, operator, unchanged, speed)
+    tests(told, wanted, dict.fromkeys(kernel["operator"] for kernel in kernels), swap, site)
     told.result["counters"] = package.counters()
-    return told.close(wanted.result)
+    return None
+
+
+def main():
+    wanted = arguments()
+    told = Told(wanted.result)
+    try:
+        told.keep()
+    except OSError as error:
+        print(f"{wanted.result}: the result cannot be written there: {error}", file=sys.stderr)
+        return 2
+    for name in ("WARPSMITH_SGLANG", "WARPSMITH_SGLANG_SHAPES", "WARPSMITH_SGLANG_COUNTERS"):
+        os.environ.pop(name, None)
+    with told.step("all", "everything"):
+        try:
+            validate(told, wanted)
+        except ImportError as error:
+            raise ImportError(f"{error}; name SGLang's Python with --python") from error
+    return told.close()
 
 
 if __name__ == "__main__":
