@@ -246,6 +246,38 @@ fn a_run_that_certified_nothing_is_refused_unless_a_candidate_is_named() {
 }
 
 #[test]
+fn an_export_says_what_the_gate_said_and_that_nothing_is_known_where_the_record_is_older() {
+    let gated = |said: &str| TASK.replace("level = \"J\"\n", &format!("level = \"J\"\ngate = \"{said}\"\n"));
+    for (task, verdict, says) in [
+        (gated("passed"), Value::from("passed"), "the gate passed"),
+        (gated("not-run"), Value::from("not-run"), "WARNING: the gate was not run"),
+        (TASK.to_owned(), Value::Null, "nothing is known of the gate"),
+    ] {
+        let story = Story::of_task(&task, FASTER);
+        let (told, out) = story.export("plugin", &[]);
+        assert!(told.clone().ended(0).out.contains(&format!("gate       silu_and_mul (bf16): {says}")), "{told:?}");
+        let swap = fs::read_to_string(out.join("warpsmith_sglang_silu_and_mul/swap.json")).unwrap();
+        let swap: Value = serde_json::from_str(&swap).unwrap();
+        assert_eq!(swap["kernels"][0]["gate"]["verdict"], verdict);
+        assert!(swap["kernels"][0]["gate"]["summary"].as_str().unwrap().starts_with(says), "{swap}");
+        assert!(fs::read_to_string(out.join("README.md")).unwrap().contains(says));
+        let told = python(&story.site(&out), &["-m", "warpsmith_sglang_silu_and_mul", "status"], &[]).ended(0);
+        assert!(told.out.contains(says), "{told:?}");
+        fs::remove_dir_all(&out).unwrap();
+        let (told, out) = story.export("flashinfer-bench", &[]);
+        assert!(told.ended(0).out.contains(says) && fs::read_to_string(out.join("README.md")).unwrap().contains(says));
+        let solutions = program::files(&out.join("solutions"));
+        assert!(!solutions.is_empty());
+        for solution in solutions {
+            let solution: Value = serde_json::from_str(&fs::read_to_string(solution).unwrap()).unwrap();
+            assert!(solution["description"].as_str().unwrap().contains(says), "{solution}");
+        }
+    }
+    let (told, _) = Story::of_task(&gated("refused"), FASTER).export("plugin", &[]);
+    assert!(told.clone().ended(2).err.contains("the gate refused what was taken out"), "{told:?}");
+}
+
+#[test]
 fn a_task_that_did_not_come_from_sglang_has_no_place_to_go_back_to() {
     let (_folder, path) = place();
     program::simulated(&path, &[]).ended(0);

@@ -7,7 +7,7 @@
 
 mod program;
 
-use kernelbench::{Hash, load};
+use kernelbench::{Gate, Hash, load};
 use program::Told;
 use serde_json::Value;
 use std::{
@@ -130,6 +130,8 @@ fn an_operator_that_is_compiled_at_run_time_becomes_a_task_that_builds() {
         let (told, folder) = extract("silu_and_mul", dtype, Path::new(TREE));
         let said: Value = serde_json::from_str(&told.ended(0).out).unwrap();
         assert_eq!(said["gate"]["ran"], false);
+        let task = load::task(&folder.path().join("task")).unwrap();
+        assert_eq!(task.context().unwrap().origin.as_ref().unwrap().gate, Some(Gate::NotRun));
         let original = Path::new(TREE).join("python/sglang/kernels/jit/csrc/elementwise/activation.cuh");
         let needed = ["sizes.h", "sgl_kernel/half.cuh", "tvm/ffi/container/tensor.h", "dlpack/dlpack.h"];
         let manifest = check(&folder.path().join("task"), &original, &needed);

@@ -44,7 +44,7 @@ pub use size::SizeError;
 pub use suite::{Provenance, Suite};
 pub use survey::Survey;
 pub use task::{
-    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Origin, Precision, Problem, Size,
+    Argument, ArgumentKind, Case, Dtype, Fill, Gate, KernelContext, Language, Number, Origin, Precision, Problem, Size,
     Source, Task, TimedCases, Tolerance, Transfer,
 };
 pub use workshop::{Baseline, TimingPlan, Variant, Workshop};

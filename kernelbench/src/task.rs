@@ -186,6 +186,33 @@ pub struct Origin {
     pub sha256: String,
     /// The type of its elements.
     pub dtype: String,
+    /// What came of comparing it with the framework's own operator; none where that was not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
+}
+
+/// What came of comparing what was taken out with the framework's own: the same bits, in the same time?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gate {
+    /// It is the same.
+    Passed,
+    /// Nobody compared them.
+    NotRun,
+    /// It is another, or could not be compared.
+    Refused,
+}
+
+impl Gate {
+    /// As files say it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::NotRun => "not-run",
+            Self::Refused => "refused",
+        }
+    }
 }
 
 impl KernelContext {

@@ -7,7 +7,7 @@ use super::{
     render,
     tree::Tree,
 };
-use kernelbench::Hash;
+use kernelbench::{Gate, Hash};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -139,6 +139,22 @@ impl Extract {
     }
 }
 
+/// Writes into the task's file what the gate said of it; what it refused is no task any more.
+///
+/// # Errors
+/// A sentence that says why not.
+pub fn judged(folder: &Path, said: Gate) -> Result<(), String> {
+    let task = folder.join("task.toml");
+    let wrong =
+        |e: io::Error| format!("{}: cannot write there that the gate says {}: {e}", task.display(), said.name());
+    let text = fs::read_to_string(&task).map_err(wrong)?;
+    if said == Gate::Refused {
+        fs::rename(&task, folder.join("task.refused.toml")).map_err(wrong)?;
+        return fs::write(folder.join("task.refused.toml"), render::judged(&text, said)).map_err(wrong);
+    }
+    fs::write(&task, render::judged(&text, said)).map_err(wrong)
+}
+
 /// A folder that goes when it is done with.
 struct Scratch(PathBuf);
 
@@ -154,5 +170,31 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::operator, *};
+    use std::error::Error;
+
+    #[test]
+    fn what_the_gate_said_travels_in_the_origin_and_what_it_refused_is_no_task() -> Result<(), Box<dyn Error>> {
+        let folder = Scratch::new()?;
+        let operator = operator::named("silu_and_mul")?;
+        let text = render::task(&operator, Precision::Bf16, "0.0.1", "0");
+        let said = |file: &str| -> Result<String, Box<dyn Error>> {
+            let task: toml::Table = fs::read_to_string(folder.0.join(file))?.parse()?;
+            Ok(task["origin"]["gate"].as_str().unwrap_or_default().to_owned())
+        };
+        fs::write(folder.0.join("task.toml"), &text)?;
+        assert_eq!(said("task.toml")?, "not-run");
+        judged(&folder.0, Gate::Passed)?;
+        assert_eq!(said("task.toml")?, "passed");
+        fs::write(folder.0.join("task.toml"), &text)?;
+        judged(&folder.0, Gate::Refused)?;
+        assert_eq!(said("task.refused.toml")?, "refused");
+        assert!(!folder.0.join("task.toml").exists());
+        Ok(())
     }
 }

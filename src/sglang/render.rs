@@ -1,7 +1,7 @@
 //! What texts stand in an extract's folder beside the framework's own?
 
 use super::operator::{Argument, Level, Operator, Precision};
-use kernelbench::{Fill, Number, Transfer};
+use kernelbench::{Fill, Gate, Number, Transfer};
 use minijinja::{Environment, context};
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -70,7 +70,7 @@ fn parameter(argument: &Argument, precision: Precision, cuda: &str) -> String {
     }
 }
 
-/// The task file.
+/// The task file, of which nobody knows yet what the gate says.
 #[must_use]
 pub fn task(operator: &Operator, precision: Precision, version: &str, sha256: &str) -> String {
     let mut text = String::new();
@@ -87,10 +87,11 @@ pub fn task(operator: &Operator, precision: Precision, version: &str, sha256: &s
     );
     let _ = write!(
         text,
-        "[origin]\nframework = \"sglang\"\nversion = {version:?}\noperator = {:?}\nlevel = {:?}\nfile = {:?}\nsha256 = {sha256:?}\ndtype = {dtype:?}\n\n",
+        "[origin]\nframework = \"sglang\"\nversion = {version:?}\noperator = {:?}\nlevel = {:?}\nfile = {:?}\nsha256 = {sha256:?}\ndtype = {dtype:?}\n{}\n",
         operator.name,
         operator.level.letter(),
         operator.file,
+        gate(Gate::NotRun),
     );
     operator.argument.iter().for_each(|one| argument(&mut text, one, precision));
     let bounds = operator.tolerance[&precision];
@@ -105,6 +106,16 @@ pub fn task(operator: &Operator, precision: Precision, version: &str, sha256: &s
         }
     }
     text
+}
+
+fn gate(said: Gate) -> String {
+    format!("gate = \"{}\"\n", said.name())
+}
+
+/// The same task file, with what the gate said.
+#[must_use]
+pub fn judged(task: &str, said: Gate) -> String {
+    task.replacen(&gate(Gate::NotRun), &gate(said), 1)
 }
 
 fn argument(text: &mut String, argument: &Argument, precision: Precision) {

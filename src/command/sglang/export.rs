@@ -74,7 +74,9 @@ pub(super) fn export(arguments: &ExportArgs) -> Result<Exit, Trouble> {
     };
     laid.write(&arguments.out)?;
     for kernel in &kernels {
-        say(&format!("kernel     {} ({}): {}", kernel.operator(), kernel.dtype(), kernel.found.summary()));
+        let which = format!("{} ({})", kernel.operator(), kernel.dtype());
+        say(&format!("kernel     {which}: {}", kernel.found.summary()));
+        say(&format!("gate       {which}: {}", kernel.found.gate()));
     }
     for note in &laid.notes {
         say(&format!("note       {note}"));

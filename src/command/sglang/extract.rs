@@ -13,7 +13,7 @@ use crate::{
     wiring,
 };
 use clap::Args;
-use kernelbench::{cuda, load};
+use kernelbench::{Gate, cuda, load};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -100,7 +100,7 @@ fn build(folder: &Path, layers: &Layers) -> Result<PathBuf, Trouble> {
     })
 }
 
-/// Runs the gate where there is a GPU, and marks or removes what failed it.
+/// Runs the gate where there is a GPU, and writes down what it said.
 fn judge(order: &Order<'_>, library: &Path, arguments: &ExtractArgs) -> Result<(Value, Exit), Trouble> {
     let skipped = |why: &str| Ok((json!({"ran": false, "why": why}), Exit::Done));
     if arguments.no_gate {
@@ -111,9 +111,11 @@ fn judge(order: &Order<'_>, library: &Path, arguments: &ExtractArgs) -> Result<(
             "no GPU; take the same out on a machine with one and with this SGLang before its speedups are believed",
         );
     }
-    let report = gate::run(order, library, &arguments.out).map_err(|why| match refuse(&arguments.out) {
-        Ok(()) => Trouble::machine(why),
-        Err(worse) => Trouble::machine(format!("{why}; {worse}")),
+    let report = gate::run(order, library, &arguments.out).map_err(|why| {
+        match extract::judged(&arguments.out, Gate::Refused) {
+            Ok(()) => Trouble::machine(why),
+            Err(worse) => Trouble::machine(format!("{why}; {worse}")),
+        }
     })?;
     let refusal = report.refusal();
     let verdict =
@@ -121,18 +123,10 @@ fn judge(order: &Order<'_>, library: &Path, arguments: &ExtractArgs) -> Result<(
     let place = arguments.out.join("gate.json");
     fs::write(&place, json(&verdict))
         .map_err(|e| Trouble::machine(format!("cannot write {}: {e}", place.display())))?;
-    if refusal.is_none() {
-        return Ok((verdict, Exit::Done));
-    }
-    refuse(&arguments.out).map_err(Trouble::machine)?;
-    Ok((verdict, Exit::NothingCorrect))
-}
-
-/// What did not pass the gate is no task any more.
-fn refuse(folder: &Path) -> Result<(), String> {
-    let task = folder.join("task.toml");
-    fs::rename(&task, folder.join("task.refused.toml"))
-        .map_err(|e| format!("{}: cannot rename it, and it did not pass the gate: {e}", task.display()))
+    let (said, exit) =
+        if refusal.is_none() { (Gate::Passed, Exit::Done) } else { (Gate::Refused, Exit::NothingCorrect) };
+    extract::judged(&arguments.out, said).map_err(Trouble::machine)?;
+    Ok((verdict, exit))
 }
 
 fn tell(name: &str, tree: &Tree, headers: usize, folder: &Path, verdict: &Value) {

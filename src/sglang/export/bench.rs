@@ -35,11 +35,16 @@ pub fn bench(kernels: &[Kernel]) -> Result<Layout, Trouble> {
         laid.notes.extend(warnings(kernel));
     }
     let said =
-        kernels.iter().map(|kernel| format!("{} ({}): {}", kernel.operator(), kernel.dtype(), kernel.found.summary()));
+        kernels.iter().map(|kernel| format!("{} ({}): {}", kernel.operator(), kernel.dtype(), description(kernel)));
     let lines: Vec<_> = said.chain(laid.notes.clone()).map(|line| format!("* {line}\n")).collect();
     laid.file("README.md", format!("# For FlashInfer-Bench\n\n{}", lines.concat()));
     laid.next.push("FIB_DATASET_PATH=DIR flashinfer-bench run --local DIR".into());
     Ok(laid)
+}
+
+/// What is claimed of it, and how far that is to be believed.
+fn description(kernel: &Kernel) -> String {
+    format!("{}; {}", kernel.found.summary(), kernel.found.gate())
 }
 
 /// What the format loses.
@@ -192,7 +197,7 @@ fn solution(kernel: &Kernel, names: &Names) -> Value {
         "name": names.solution,
         "definition": names.definition,
         "author": "warpsmith",
-        "description": kernel.found.summary(),
+        "description": description(kernel),
         "spec": {
             "language": "python",
             "target_hardware": [kernel.found.machine],

@@ -2,7 +2,7 @@
 
 use crate::{exit::Trouble, quantity, sglang::operator, store::RunFolder};
 use agents::trajectory::Trajectory;
-use kernelbench::{CandidateId, Case, Certificate, CertificateVerdict, Hash, KernelContext, Origin, Task};
+use kernelbench::{CandidateId, Case, Certificate, CertificateVerdict, Gate, Hash, KernelContext, Origin, Task};
 use std::path::Path;
 
 /// The framework that kernels go back into.
@@ -116,6 +116,22 @@ impl Found {
             _ => format!("NOT CERTIFIED: candidate {} was named by hand", self.candidate),
         }
     }
+
+    /// What the gate said of what was taken out, in a line.
+    #[must_use]
+    pub fn gate(&self) -> &'static str {
+        match self.origin.gate {
+            Some(Gate::Passed) => {
+                "the gate passed: what was taken out had the bits and the time of sglang's own operator"
+            }
+            Some(Gate::NotRun | Gate::Refused) => {
+                "WARNING: the gate was not run: nobody compared what was taken out with sglang's own operator, so a speedup is over the extract alone"
+            }
+            None => {
+                "nothing is known of the gate: the run's record does not say whether what was taken out was compared with sglang's own operator"
+            }
+        }
+    }
 }
 
 fn came_from_sglang(task: &Task) -> Result<(KernelContext, Origin), String> {
@@ -136,6 +152,9 @@ fn came_from_sglang(task: &Task) -> Result<(KernelContext, Origin), String> {
 fn is_sound(origin: &Origin) -> Result<(), String> {
     let operator = operator::named(&origin.operator)?;
     operator.precision(&origin.dtype)?;
+    if origin.gate == Some(Gate::Refused) {
+        return Err("the gate refused what was taken out: it is not sglang's own operator (gate.json beside the task has why); take it out anew".to_owned());
+    }
     let plain = |text: &str, more: &str| {
         !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
     };

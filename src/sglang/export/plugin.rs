@@ -88,12 +88,13 @@ fn readme(package: &str, kernels: &[Kernel]) -> String {
         .map(|kernel| {
             let origin = kernel.found.origin();
             format!(
-                "* `{}` in {}, in the place of `{}` of sglang {}: {}",
+                "* `{}` in {}, in the place of `{}` of sglang {}: {}; {}",
                 kernel.operator(),
                 kernel.dtype(),
                 origin.file,
                 origin.version,
-                kernel.found.summary()
+                kernel.found.summary(),
+                kernel.found.gate()
             )
         })
         .collect();

@@ -85,6 +85,7 @@ impl Kernel {
             "alignment": ALIGNMENT,
             "functions": self.interface.entry.functions,
             "certificate": self.certificate(),
+            "gate": { "verdict": origin.gate, "summary": self.found.gate() },
         });
         if self.is_run_time() {
             kernel["exported"] = self.exported().into();

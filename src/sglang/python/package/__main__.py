@@ -12,6 +12,7 @@ from . import guard
 def status():
     for kernel in guard.SWAP["kernels"]:
         print(f"{kernel['operator']} {kernel['dtype']}: {kernel['certificate']['summary']}")
+        print(f"  {kernel['gate']['summary']}")
         print(
             f"  in the place of {kernel['file']} of sglang {guard.SWAP['version']}, sha256 {kernel['sha256'][:16]}"
         )
