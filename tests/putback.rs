@@ -19,6 +19,8 @@ const ORIGINAL: &str = include_str!("putback/activation.cuh");
 const TASK: &str = include_str!("putback/task.toml");
 /// One that is compiled ahead of time.
 const AHEAD: &str = include_str!("putback/merge.toml");
+/// Each header that the task came with; the stand-in has the one that is SGLang's own.
+const HEADER: &str = include_str!("putback/standin/sglang/kernels/jit/include/sgl_kernel/own.cuh");
 /// What the scripted model writes.
 const FASTER: &str = "// faster, simulate: us=50";
 
@@ -41,9 +43,8 @@ impl Story {
         let entries =
             ["silu_and_mul_bf16", "merge_attn_states_fp16"].map(|entry| format!("extern \"C\" void {entry}() {{}}\n"));
         fs::write(task.join("binding.cu"), entries.concat()).unwrap();
-        for header in ["include/ATen/Tensor.h", "include/own.h"] {
-            fs::create_dir_all(task.join(header).parent().unwrap()).unwrap();
-            fs::write(task.join(header), "#pragma once\n").unwrap();
+        for header in ["ATen/Tensor.h", "own.h", "sgl_kernel/own.cuh", "tvm/ffi/any.h"] {
+            write(&task.join("include").join(header), HEADER);
         }
         let sha256 = kernelbench::Hash::of(ORIGINAL.as_bytes());
         fs::write(task.join("task.toml"), text.replace("SHA256", sha256.as_str())).unwrap();
@@ -98,6 +99,11 @@ impl Story {
         fs::write(about.join("entry_points.txt"), format!("[sglang.srt.plugins]\n{package} = {entry}\n")).unwrap();
         site
     }
+}
+
+fn write(file: &Path, text: &str) {
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, text).unwrap();
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -167,6 +173,34 @@ fn the_original_stays_where_its_file_is_another_or_the_kernel_does_not_compile()
     let installed = site.join("sglang/kernels/jit/csrc/elementwise/activation.cuh");
     fs::write(&installed, format!("{ORIGINAL}// newer\n")).unwrap();
     hooked(&site, "file differs", &[]);
+}
+
+#[test]
+fn the_original_stays_where_a_header_is_another_than_the_kernel_was_taken_out_with() {
+    let story = Story::of(FASTER);
+    let (_, out) = story.export("plugin", &[]);
+    let site = story.site(&out);
+    let own = site.join("sglang/kernels/jit/include/sgl_kernel/own.cuh");
+    // Those of other libraries are compared where their folder is known.
+    let ffi = site.join("tvm_ffi/include/tvm/ffi/any.h");
+    hooked(&site, "certified", &[]);
+    write(&ffi, "// newer\n");
+    hooked(&site, "header differs", &[]);
+    write(&ffi, HEADER);
+    hooked(&site, "certified", &[]);
+    fs::write(&own, format!("{HEADER}// newer\n")).unwrap();
+    hooked(&site, "header differs", &[]);
+    fs::remove_file(&own).unwrap();
+    hooked(&site, "header differs", &[]);
+}
+
+#[test]
+fn a_run_that_was_recorded_without_headers_still_goes_back() {
+    let task = TASK.replace("include = \"include\"\n", "");
+    let story = Story::of_task(&task, FASTER);
+    let (told, out) = story.export("plugin", &[]);
+    told.ended(0);
+    hooked(&story.site(&out), "certified", &[]);
 }
 
 /// A tree of the stand-in, with the file in this layout, under git.

@@ -5,7 +5,7 @@ use super::{
     interface::{Argument, Interface},
 };
 use crate::exit::Trouble;
-use kernelbench::{Case, CertificateVerdict, Language, Number};
+use kernelbench::{Case, CertificateVerdict, Hash, Language, Number};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -88,6 +88,7 @@ impl Kernel {
             "gate": { "verdict": origin.gate, "summary": self.found.gate() },
         });
         if self.is_run_time() {
+            kernel["headers"] = self.headers().into();
             kernel["exported"] = self.exported().into();
             kernel["passed"] = self.interface.entry.passed.clone().into();
         } else {
@@ -96,6 +97,12 @@ impl Kernel {
             kernel["reasons"] = super::library::reasons(&self.interface).into();
         }
         kernel
+    }
+
+    /// The SHA-256 of each header that the file was compiled with, by its path: the task holds their texts.
+    fn headers(&self) -> Map<String, Value> {
+        let hashed = |(path, text): (&String, &String)| (path.clone(), Hash::of(text.as_bytes()).as_str().into());
+        self.found.context().include.iter().map(hashed).collect()
     }
 
     fn exported(&self) -> String {

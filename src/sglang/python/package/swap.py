@@ -1,14 +1,18 @@
 """How does a kernel get into the place of the framework's, where the framework compiles its file at run time?"""
 
 import hashlib
+import importlib.util
 import logging
 import pathlib
+import sys
 
 from . import guard
 
 logger = logging.getLogger(__name__)
 # Kernels that were to be put in place and were not, by operator and type.
 absent = set()
+# Where SGLang's own headers lie in its folder of includes: one that is not there has been renamed or taken away.
+OWN = "sgl_kernel/"
 
 
 def wanted(kernel, files, wrappers):
@@ -21,18 +25,35 @@ def same(one, other):
     return plain(one) == plain(other)
 
 
-def unchanged(kernel, load_jit):
-    """Whether the installed file is the one that was taken out."""
-    import sys
-
+def differs(kernel, load_jit):
+    """What the installed framework has otherwise than when the kernel was taken out, and the file: nothing if nothing."""
     root = getattr(sys.modules.get(load_jit.__module__), "KERNEL_PATH", None)
     if root is None:
-        return None
+        return "file differs", kernel["file"]
+    root = pathlib.Path(root)
+    if sha256(root / "csrc" / kernel["file"]) != kernel["sha256"]:
+        return "file differs", kernel["file"]
+    folders = [root / "include", root / "csrc", (root / "csrc" / kernel["file"]).parent, *tvm_ffi()]
+    for header, recorded in kernel.get("headers", {}).items():
+        found = next((folder / header for folder in folders if (folder / header).is_file()), None)
+        if found is None and not header.startswith(OWN):
+            logger.info("warpsmith: %s is in no folder that is known here, so it is not compared", header)
+        elif found is None or sha256(found) != recorded:
+            return "header differs", header
+    return None
+
+
+def tvm_ffi():
+    """Where tvm-ffi's headers lie, if it is installed."""
+    package = importlib.util.find_spec("tvm_ffi")
+    return [pathlib.Path(folder) / "include" for folder in package.submodule_search_locations or []] if package else []
+
+
+def sha256(file):
     try:
-        text = (pathlib.Path(root) / "csrc" / kernel["file"]).read_bytes()
+        return hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError:
-        return False
-    return hashlib.sha256(text).hexdigest() == kernel["sha256"]
+        return None
 
 
 def around(original, *args, **keywords):
@@ -55,15 +76,17 @@ def around(original, *args, **keywords):
 
 def beside(module, kernel, load_jit, args, keywords):
     name = f"{kernel['operator']} ({kernel['dtype']})"
-    if not unchanged(kernel, load_jit):
+    other = differs(kernel, load_jit)
+    if other:
+        why, file = other
         logger.warning(
-            "warpsmith: %s: the installed sglang's %s is not the file of sglang %s that this kernel replaces; the original "
+            "warpsmith: %s: the installed %s is not the one that this kernel was taken out of sglang %s with; the original "
             "stays. Extract it from this version, optimize it and export it anew.",
             name,
-            kernel["file"],
+            file,
             guard.SWAP["version"],
         )
-        guard.count(kernel, "file differs")
+        guard.count(kernel, why)
         absent.add((kernel["operator"], kernel["dtype"]))
         return module
     source = str(guard.HERE / kernel["source"])
