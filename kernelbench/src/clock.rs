@@ -1,8 +1,8 @@
 //! Which of two clocks counts, and by how much may they disagree?
 //!
 //! Ours stands outside a process and is not to be fooled, but also counts what it takes to reach that process, which differs
-//! from one process to the next. The clock inside counts the calls alone, and may lie. So a time is what the clock inside
-//! says, but never less than ours less what reaching the reference's process costs, and never more than ours.
+//! from one request to the next. The clock inside counts the calls alone, and may lie. So times are what the clock inside
+//! says, but on the whole never less than ours less what reaching the reference's process costs, and never more than ours.
 
 use crate::{
     failure::Failure,
@@ -15,10 +15,14 @@ const SHARE: f64 = 0.01;
 /// By so many nanoseconds a request processes alike were seen to differ in that cost, on an H200: for a short request it may
 /// be that, where it is no more than the second part of the same.
 const ALIKE: (f64, f64) = (50_000.0, 0.05);
+/// What the scatter of that cost may add to it, in standard errors, and with it at most, as a part of the same.
+const CHANCE: (f64, f64) = (2.0, 0.06);
 /// How much more than a request that calls nothing the reference's may cost beside its calls, in times and in nanoseconds.
 const MORE_THAN_EMPTY: [f64; 2] = [3.0, 100_000.0];
 /// The part of the reference's gaps that what is usual on this machine reaches.
 const USUAL: f64 = 0.9;
+/// The part of the values at either end that an average leaves out.
+const ENDS: f64 = 0.1;
 
 /// One request by both clocks, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -44,8 +48,16 @@ impl Reading {
 pub(crate) struct Reach {
     /// As the reference's process says, which has no cause to lie.
     pub(crate) cost_ns: f64,
-    /// Whether the clock inside sees all that is done there: not where the reference itself works beside it.
-    sees_all: bool,
+    /// How well that is known, and what it is at most as a rule; nothing where the clock inside does not see all that is
+    /// done there, because the reference itself works beside it.
+    scatter: Option<Scatter>,
+}
+
+/// How what it costs to reach the reference's process differs between requests, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Scatter {
+    error_ns: f64,
+    usual_ns: f64,
 }
 
 impl Reach {
@@ -57,41 +69,68 @@ impl Reach {
     /// The same of the reference's requests alone.
     pub(crate) fn of_reference(readings: &[Reading], empty_ns: Option<f64>) -> Self {
         let [times, more] = MORE_THAN_EMPTY;
-        let gap = gap_ns(readings.iter());
+        let (gap, error_ns) = average(readings.iter().map(Reading::gap));
         match empty_ns {
-            Some(empty) if gap > times * empty + more => Self { cost_ns: empty, sees_all: false },
-            _ => Self { cost_ns: gap, sees_all: true },
+            Some(empty) if gap > times * empty + more => Self { cost_ns: empty, scatter: None },
+            _ => Self { cost_ns: gap, scatter: Some(Scatter { error_ns, usual_ns: usual_gap(readings).max(gap) }) },
         }
     }
 
-    /// The time of a request that counts.
-    pub(crate) fn counted_ns(&self, reading: &Reading) -> f64 {
-        let outside = reading.outside_ns;
-        if self.sees_all {
-            let beyond = (outside - self.cost_ns).max(0.0);
-            reading.inside_ns.max(beyond - slack_ns(beyond)).min(outside)
-        } else {
-            (outside - self.cost_ns).max(outside / 2.0)
-        }
+    /// The times of a process's requests that count, in nanoseconds: those by the clock inside, unless on the whole they are
+    /// shorter than ours say by more than chance and processes alike make of it; then longer by what is beyond that.
+    pub(crate) fn counted_ns(&self, readings: &[Reading]) -> Vec<f64> {
+        let Some(scatter) = &self.scatter else {
+            let beside = |ran: &Reading| (ran.outside_ns - self.cost_ns).max(ran.outside_ns / 2.0);
+            return readings.iter().map(beside).collect();
+        };
+        let least = |ran: &Reading| {
+            let beyond = (ran.outside_ns - scatter.usual_ns).max(0.0);
+            ran.inside_ns.max(beyond - slack_ns(beyond, 0.0))
+        };
+        let least: Vec<f64> = readings.iter().map(least).collect();
+        let (outside, error) = average(readings.iter().map(|ran| ran.outside_ns));
+        let beyond = (outside - self.cost_ns).max(0.0);
+        let short = (beyond - lesser(&least) - slack_ns(beyond, error.hypot(scatter.error_ns))).max(0.0);
+        readings.iter().zip(least).map(|(ran, time)| (time + short).min(ran.outside_ns)).collect()
     }
 
     /// By how much a candidate's requests would take longer by ours alone, in nanoseconds: nobody knows whether its process
     /// is harder to reach than the reference's, or its clock goes slow.
     pub(crate) fn doubt_ns(&self, pairs: &[Pair]) -> f64 {
-        let more = |ran: &Reading| ran.outside_ns - self.cost_ns - self.counted_ns(ran);
-        Statistic::Median.of(&pairs.iter().map(|pair| more(&pair[1])).collect::<Vec<_>>()).max(0.0)
+        let readings: Vec<Reading> = pairs.iter().map(|pair| pair[1]).collect();
+        let (outside, _) = average(readings.iter().map(|ran| ran.outside_ns));
+        (outside - self.cost_ns - lesser(&self.counted_ns(&readings))).max(0.0)
     }
 }
 
-/// What a clock inside may fall short of a request's own part of ours: never more than a few percent of that, however much
-/// it costs to reach the process beside it.
-fn slack_ns(beyond: f64) -> f64 {
-    (SHARE * beyond).max(ALIKE.0.min(ALIKE.1 * beyond))
+/// The lesser of the median and the average, for a clock may lie in most requests or in a few.
+fn lesser(times: &[f64]) -> f64 {
+    Statistic::Median.of(times).min(average(times.iter().copied()).0)
+}
+
+/// What clocks inside may fall short of their requests' own part of ours: never more than a few percent of that, however
+/// much it costs to reach the process beside it, and however little is known of that.
+fn slack_ns(beyond: f64, error: f64) -> f64 {
+    let alike = ALIKE.0.min(ALIKE.1 * beyond);
+    (SHARE * beyond).max((alike + CHANCE.0 * error).min(CHANCE.1 * beyond).max(alike))
 }
 
 /// By how much ours is ahead of the one inside, in nanoseconds a request, as a rule.
 pub(crate) fn gap_ns<'a>(readings: impl Iterator<Item = &'a Reading>) -> f64 {
-    Statistic::Median.of(&readings.map(Reading::gap).collect::<Vec<_>>())
+    average(readings.map(Reading::gap)).0
+}
+
+/// The mean of values without those at either end, and its standard error: of gaps, of which a request has one of two, it
+/// scatters less than a median.
+fn average(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let ends = (values.len() as f64 * ENDS) as usize;
+    let middle = &values[ends..values.len() - ends];
+    let count = middle.len().max(1) as f64;
+    let mean = middle.iter().sum::<f64>() / count;
+    let squares: f64 = middle.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (count - 1.0).max(1.0) / count).sqrt())
 }
 
 /// By how much two clocks may disagree on any machine: in nanoseconds, and as a part of what was measured.
@@ -104,7 +143,7 @@ pub(crate) struct Allowance {
 /// The failure of a candidate whose clock is always further from ours than the reference's is now and then, or ahead of
 /// ours: it was tampered with, or there is work beside it.
 pub(crate) fn agree(case: &str, pairs: &[Pair], cost_ns: f64, allowance: Allowance) -> Attempt<()> {
-    let usual = gap_quantile(pairs).max(cost_ns);
+    let usual = usual_gap(&pairs.iter().map(|pair| pair[0]).collect::<Vec<_>>()).max(cost_ns);
     let allowed = |ran: &Reading| 2.0 * usual + allowance.share * ran.outside_ns + allowance.floor_ns;
     let apart = pairs.iter().all(|[_, ran]| ran.gap() > allowed(ran));
     let ahead = pairs.iter().any(|[_, ran]| ran.gap() < -allowance.floor_ns);
@@ -144,8 +183,8 @@ fn may_pass(failure: &Failure) -> bool {
     matches!(failure, Failure::Clocks { .. } | Failure::BelowFloor { .. })
 }
 
-fn gap_quantile(pairs: &[Pair]) -> f64 {
-    let mut gaps: Vec<f64> = pairs.iter().map(|[ran, _]| ran.gap()).collect();
+fn usual_gap(readings: &[Reading]) -> f64 {
+    let mut gaps: Vec<f64> = readings.iter().map(Reading::gap).collect();
     gaps.sort_by(f64::total_cmp);
     let at = (gaps.len().saturating_sub(1)) as f64 * USUAL;
     gaps.get(at.round() as usize).copied().unwrap_or(0.0)
@@ -167,7 +206,8 @@ mod tests {
 
     fn times(pairs: &[Pair]) -> (f64, f64) {
         let reach = Reach::of(pairs, None);
-        (reach.counted_ns(&pairs[0][1]), reach.doubt_ns(pairs))
+        let counted = reach.counted_ns(&pairs.iter().map(|pair| pair[1]).collect::<Vec<_>>());
+        (Statistic::Median.of(&counted), reach.doubt_ns(pairs))
     }
 
     #[test]
@@ -185,6 +225,34 @@ mod tests {
             let (time, doubt) = times(&pairs(|n| ran(3300 + n, tells)));
             assert!(time < honest && time + doubt > honest - 20_000.0, "{tells}: {time} and {doubt}");
             assert!(time > 0.98 * honest, "{tells}: {time}");
+        }
+    }
+
+    /// Requests whose cost beside the calls is one of two, in microseconds, as an H200 shows it; `far` of five cost the more.
+    fn of_two(inside_us: u32, told_us: impl Fn(u32) -> u32, far: [u32; 2]) -> Vec<Pair> {
+        let gap = |n: u32, far: u32| if n * 3 % 5 < far { 740 } else { 480 } + n;
+        (0..20)
+            .map(|n| {
+                let told = told_us(n);
+                [ran(inside_us + gap(n, far[0]), inside_us), ran(inside_us + gap(n, far[1]), told)]
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_cost_of_one_of_two_makes_no_difference_by_which_of_them_was_drawn_more_often() {
+        for far in [[2, 2], [2, 3], [3, 2]] {
+            let (time, _) = times(&of_two(2060, |_| 2060, far));
+            assert!((time - 2_060_000.0).abs() < 1.0, "{far:?}: {time}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_goes_slow_now_and_then_gains_no_more_than_one_that_always_does() {
+        for (of_five, tells) in [(5, 1960), (5, 1030), (5, 1), (3, 1960), (3, 1500), (3, 1), (2, 1), (4, 1800)] {
+            let (time, doubt) = times(&of_two(2060, |n| if n % 5 < of_five { tells } else { 2060 }, [2, 2]));
+            assert!(time > 0.93 * 2_060_000.0, "{of_five} of 5 tell {tells}: {time} and {doubt}");
+            assert!(time + doubt > 0.97 * 2_060_000.0, "{of_five} of 5 tell {tells}: {time} and {doubt}");
         }
     }
 
@@ -206,7 +274,7 @@ mod tests {
             .map(|[_, ran]| [Reading { inside_ns: 1e5, ..*ran }; 2])
             .collect::<Vec<_>>();
         let reach = Reach::of(&aside, Some(200_000.0));
-        assert!((reach.counted_ns(&aside[0][1]) - 3_100_000.0).abs() < 1.0);
+        assert!((reach.counted_ns(&[aside[0][1]])[0] - 3_100_000.0).abs() < 1.0);
     }
 
     #[test]

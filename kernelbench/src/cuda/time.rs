@@ -188,7 +188,10 @@ fn timed(
     if !around.trusted {
         clock::agree(&case.name, pairs, reach.cost_ns, ALLOWANCE)?;
     }
-    let times = |side: usize| Timing::of(pairs.iter().map(|pair| reach.counted_ns(&pair[side]) / calls as f64));
+    let times = |side: usize| {
+        let readings: Vec<Reading> = pairs.iter().map(|pair| pair[side]).collect();
+        Timing::of(reach.counted_ns(&readings).iter().map(|ns| ns / calls as f64))
+    };
     let (reference, candidate) = (times(0), times(1));
     let measured = candidate.typical_ns(statistic);
     let bytes = plan.compulsory_bytes();

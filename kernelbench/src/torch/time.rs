@@ -129,7 +129,10 @@ impl Block {
         let Self { pairs, empty_ns } = self;
         let reach = Reach::of(&pairs, Some(empty_ns));
         clock::agree(CASE, &pairs, reach.cost_ns, ALLOWANCE)?;
-        let times = |side: usize| Timing::of(pairs.iter().map(|pair| reach.counted_ns(&pair[side]) / calls as f64));
+        let times = |side: usize| {
+            let readings: Vec<Reading> = pairs.iter().map(|pair| pair[side]).collect();
+            Timing::of(reach.counted_ns(&readings).iter().map(|ns| ns / calls as f64))
+        };
         let (reference, candidate) = (times(0), times(1));
         let measured = candidate.typical_ns(statistic);
         if let Some(floor) = refused_below.filter(|floor| measured < *floor) {
@@ -161,7 +164,7 @@ pub(crate) fn time_reference(session: &mut Session, plan: &TimingPlan, rng: &mut
     let samples = rounds.map(|_| reference_alone(session, &slots, rng)).collect::<Attempt<Vec<Reading>>>()?;
     trusted(session.reference.release())?;
     let reach = Reach::of_reference(&samples, Some(empty_ns));
-    Ok(Timing::of(samples.iter().map(|ran| reach.counted_ns(ran) / calls as f64)))
+    Ok(Timing::of(reach.counted_ns(&samples).iter().map(|ns| ns / calls as f64)))
 }
 
 fn reference_alone(session: &mut Session, slots: &[usize], rng: &mut StdRng) -> Attempt<Reading> {
