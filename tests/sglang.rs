@@ -33,7 +33,7 @@ fn has_nvcc() -> bool {
     named
 }
 
-/// A copy of our tree, changed.
+/// A copy of our tree, changed. There are blanks in its path.
 fn copy(change: impl FnOnce(&Path)) -> tempfile::TempDir {
     fn all(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();
@@ -47,7 +47,7 @@ fn copy(change: impl FnOnce(&Path)) -> tempfile::TempDir {
             }
         }
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::Builder::new().prefix("a tree of sglang ").tempdir().unwrap();
     all(Path::new(TREE), folder.path());
     change(folder.path());
     folder
@@ -152,6 +152,37 @@ fn an_operator_that_is_compiled_ahead_of_time_builds_without_torch() {
     let manifest = check(&folder.path().join("task"), &original, &["checks.h", "ATen/cuda/CUDAContext.h"]);
     assert_eq!(manifest["include"]["warpsmith/tensor.h"]["from"], "stand-in");
     assert_eq!(manifest["mutates"], serde_json::json!(["v_merged", "s_merged"]));
+}
+
+#[test]
+fn headers_come_along_from_a_path_with_blanks() {
+    if !has_nvcc() {
+        return;
+    }
+    let tree = copy(|_| {});
+    let (told, folder) = extract("silu_and_mul", "bf16", tree.path());
+    told.ended(0);
+    let original = tree.path().join("python/sglang/kernels/jit/csrc/elementwise/activation.cuh");
+    let needed = ["sizes.h", "sgl_kernel/half.cuh", "tvm/ffi/container/tensor.h", "dlpack/dlpack.h"];
+    check(&folder.path().join("task"), &original, &needed);
+}
+
+#[test]
+fn a_header_that_no_folder_of_headers_holds_is_named() {
+    if !has_nvcc() {
+        return;
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let header = elsewhere.path().join("elsewhere.h");
+    fs::write(&header, "#pragma once\n").unwrap();
+    let tree = copy(|at| {
+        let file = at.join("python/sglang/kernels/jit/csrc/elementwise/activation.cuh");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(file, format!("#include \"{}\"\n{text}", header.display())).unwrap();
+    });
+    let (told, folder) = extract("silu_and_mul", "bf16", tree.path());
+    assert!(told.clone().ended(2).err.contains("elsewhere.h is needed, and lies neither in a folder"), "{told:?}");
+    assert!(!folder.path().join("task").exists());
 }
 
 #[test]

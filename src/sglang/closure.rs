@@ -4,7 +4,7 @@ use super::{operator::Level, tree::Tree};
 use kernelbench::Hash;
 use serde::Serialize;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -63,6 +63,9 @@ pub const STAND_IN: [(&str, &str); 9] = [
     ("warpsmith/tensor.h", include_str!("standin/warpsmith/tensor.h")),
 ];
 
+/// A header that the toolkit alone has, and that nvcc itself includes.
+const OF_TOOLKIT: &str = "crt/host_config.h";
+
 /// The folders in which an operator's headers are looked for, in the order in which they are searched. The last one is made
 /// here, in a folder of the caller's.
 ///
@@ -119,14 +122,18 @@ pub fn headers(
     let prelude = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n#include <cuda_runtime.h>\n";
     let text = format!("{prelude}#include \"{}\"\n{binding}", file.display());
     fs::write(&unit, text).map_err(|e| format!("cannot write {}: {e}", unit.display()))?;
-    let mut command = Command::new(nvcc);
-    command.arg("-M").args(flags).arg("-gencode=arch=compute_90a,code=sm_90a").current_dir(scratch);
-    command.args(roots.iter().map(|root| format!("-I{}", root.folder.display()))).arg(&unit);
-    let told = command.output().map_err(|e| format!("{} cannot be started: {e}", nvcc.display()))?;
-    if !told.status.success() {
-        return Err(missing(&String::from_utf8_lossy(&told.stderr)));
-    }
-    let mut headers = partition(&paths(&String::from_utf8_lossy(&told.stdout)), file, &unit, roots)?;
+    let listed = |which: &str| {
+        let mut command = Command::new(nvcc);
+        command.arg(which).args(flags).arg("-gencode=arch=compute_90a,code=sm_90a").current_dir(scratch);
+        command.args(roots.iter().map(|root| format!("-I{}", root.folder.display()))).arg(&unit);
+        let told = command.output().map_err(|e| format!("{} cannot be started: {e}", nvcc.display()))?;
+        let rule = String::from_utf8_lossy(&told.stdout);
+        if told.status.success() { Ok(paths(&rule)) } else { Err(missing(&String::from_utf8_lossy(&told.stderr))) }
+    };
+    // The shorter list leaves out the system's headers, but also what a header includes that says it is one of them.
+    let (all, without_system) = (listed("-M")?, listed("-MM")?);
+    let (mut headers, elsewhere) = partition(&all, file, &unit, roots)?;
+    stays(&elsewhere, &without_system)?;
     if roots.iter().any(|root| root.kind == Kind::StandIn) {
         // All of ours: gcc takes files of the same text for one file, and then names one of them alone.
         headers.extend(STAND_IN.map(|(path, text)| (path.to_owned(), Header::new(Kind::StandIn, text.to_owned()))));
@@ -134,21 +141,42 @@ pub fn headers(
     Ok(headers)
 }
 
-/// The files of a rule for make.
+/// The files of a rule for make. A blank in a path has a backslash before it.
 fn paths(rule: &str) -> Vec<PathBuf> {
     let after = rule.split_once(" :").or_else(|| rule.split_once(':')).map_or(rule, |(_, after)| after);
-    after.split_whitespace().filter(|word| *word != "\\").map(PathBuf::from).collect()
+    let (mut words, mut word) = (vec![], String::new());
+    let mut rest = after.chars().peekable();
+    while let Some(c) = rest.next() {
+        match rest.peek() {
+            Some(next) if c == '\\' && [' ', '\t', '#'].contains(next) => word.extend(rest.next()),
+            Some('\n' | '\r') if c == '\\' => {}
+            _ if c.is_whitespace() => words.push(std::mem::take(&mut word)),
+            _ => word.push(c),
+        }
+    }
+    words.push(word);
+    words.into_iter().filter(|word| !word.is_empty()).map(PathBuf::from).collect()
 }
 
-fn partition(paths: &[PathBuf], file: &Path, unit: &Path, roots: &[Root]) -> Result<BTreeMap<String, Header>, String> {
+/// The headers that lie in these folders, and the paths of those that lie elsewhere.
+fn partition(
+    paths: &[PathBuf],
+    file: &Path,
+    unit: &Path,
+    roots: &[Root],
+) -> Result<(BTreeMap<String, Header>, Vec<PathBuf>), String> {
     let beside = Root { kind: Kind::Own, folder: real(file.parent().unwrap_or(file)) };
     let (file, unit) = (real(file), real(unit));
     let mut headers: BTreeMap<String, Header> = BTreeMap::new();
+    let mut elsewhere = vec![];
     for path in paths.iter().map(|path| real(path)).filter(|path| *path != file && *path != unit) {
         // A file beside the source is included by its name alone; the innermost folder that holds a header names it.
         let holds = |root: &&Root| path.starts_with(&root.folder);
         let depth = |root: &&Root| root.folder.components().count();
-        let Some(root) = roots.iter().chain([&beside]).filter(holds).max_by_key(depth) else { continue };
+        let Some(root) = roots.iter().chain([&beside]).filter(holds).max_by_key(depth) else {
+            elsewhere.push(path);
+            continue;
+        };
         let inside = path.strip_prefix(&root.folder).unwrap_or(&path).display().to_string();
         let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         let header = Header::new(root.kind, text);
@@ -159,7 +187,22 @@ fn partition(paths: &[PathBuf], file: &Path, unit: &Path, roots: &[Root]) -> Res
         }
         headers.insert(inside, header);
     }
-    Ok(headers)
+    Ok((headers, elsewhere))
+}
+
+/// Whether what lies elsewhere is the system's or the toolkit's, which every machine that builds the task has.
+fn stays(elsewhere: &[PathBuf], without_system: &[PathBuf]) -> Result<(), String> {
+    let without_system: BTreeSet<PathBuf> = without_system.iter().map(|path| real(path)).collect();
+    let toolkit =
+        without_system.iter().find(|path| path.ends_with(OF_TOOLKIT)).and_then(|path| path.ancestors().nth(2));
+    let ours = |path: &&PathBuf| toolkit.is_none_or(|toolkit| !path.starts_with(toolkit));
+    match elsewhere.iter().filter(|path| without_system.contains(*path)).find(ours) {
+        None => Ok(()),
+        Some(path) => Err(format!(
+            "the header {} is needed, and lies neither in a folder of headers nor in the CUDA toolkit's or the system's: the task would not have it; give the folder that holds it with --headers",
+            path.display()
+        )),
+    }
 }
 
 fn real(path: &Path) -> PathBuf {
@@ -198,6 +241,22 @@ mod tests {
     fn a_rule_for_make_names_its_files() {
         let rule = "unit.o : unit.cu \\\n  /a/b.h /c/d.cuh \\\n  /e.h\n";
         assert_eq!(paths(rule), ["unit.cu", "/a/b.h", "/c/d.cuh", "/e.h"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_blank_in_a_path_ends_no_file_name() {
+        let rule = "unit.o : a\\ b/unit.cu \\\n    /c\\ d/e\\ .h \\\r\n    /f\\#1/$g/h\\i.h\n";
+        assert_eq!(paths(rule), ["a b/unit.cu", "/c d/e .h", "/f#1/$g/h\\i.h"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_header_from_elsewhere_is_named_unless_it_is_the_systems_or_the_toolkits() {
+        let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let elsewhere = paths(&["/no/system/stdio.h", "/no/cuda/include/cuda_bf16.h", "/no/named/own.h"]);
+        let toolkit = ["/no/cuda/include/crt/host_config.h", "/no/cuda/include/cuda_bf16.h"];
+        assert_eq!(stays(&elsewhere, &paths(&toolkit)), Ok(()));
+        let said = stays(&elsewhere, &paths(&[&toolkit[..], &["/no/named/own.h"]].concat())).unwrap_err();
+        assert!(said.contains("/no/named/own.h is needed") && said.contains("--headers"), "{said}");
     }
 
     #[test]
