@@ -3,7 +3,8 @@
 Reads what to compare as JSON from the file that is its argument, and writes what it found as JSON to its standard output.
 The extract is a shared object with a C entry; the framework is called through its own Python function. Both get the same
 bytes. Times are of CUDA graphs of a hundred calls and more over buffers that do not fit the L2 cache together, one side
-after the other in shuffled order.
+after the other in shuffled order. With --rehearse it compares on the CPU and times nothing, so that no extract passes: for
+tests of the comparison.
 """
 
 import ctypes
@@ -83,18 +84,19 @@ def filled(torch, argument, shape, generator):
     dtype = getattr(torch, DTYPES[argument["dtype"]])
     fill = argument.get("fill") or "poison"
     if fill == "poison":
-        return torch.randint(-128, 128, (math.prod(shape) * dtype.itemsize,), dtype=torch.int8, device="cuda", generator=generator).view(dtype).view(shape)
+        count = math.prod(shape) * torch.empty(0, dtype=dtype).element_size()
+        return torch.randint(-128, 128, (count,), dtype=torch.int8, device=generator.device, generator=generator).view(dtype).view(shape)
     if fill in ("zeros", "ones"):
-        return getattr(torch, fill)(shape, dtype=dtype, device="cuda")
+        return getattr(torch, fill)(shape, dtype=dtype, device=generator.device)
     (kind, given), = fill.items()
     if kind == "integers":
-        return torch.randint(given["low"], given["high"] + 1, shape, dtype=dtype, device="cuda", generator=generator)
+        return torch.randint(given["low"], given["high"] + 1, shape, dtype=dtype, device=generator.device, generator=generator)
     if kind == "uniform":
-        drawn = torch.rand(shape, device="cuda", generator=generator) * (given["high"] - given["low"]) + given["low"]
+        drawn = torch.rand(shape, device=generator.device, generator=generator) * (given["high"] - given["low"]) + given["low"]
         return drawn.to(dtype)
-    drawn = torch.randn(shape, device="cuda", generator=generator) * given["std"] + given["mean"]
+    drawn = torch.randn(shape, device=generator.device, generator=generator) * given["std"] + given["mean"]
     if given.get("minus_infinity"):
-        drawn[torch.rand(shape, device="cuda", generator=generator) < given["minus_infinity"]] = -math.inf
+        drawn[torch.rand(shape, device=generator.device, generator=generator) < given["minus_infinity"]] = -math.inf
     return drawn.to(dtype)
 
 
@@ -120,7 +122,8 @@ def by_extract(torch, entry, spec, scalars, values):
             passed.append(ctypes.c_void_p(values[name].data_ptr()))
         else:
             passed.append(SCALARS[argument["dtype"]](scalars[name]))
-    entry(*passed, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+    on_gpu = next(iter(values.values())).is_cuda
+    entry(*passed, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream if on_gpu else None))
 
 
 def bits(torch, tensor):
@@ -133,7 +136,8 @@ def compared(torch, function, entry, spec, case, generator):
     sides = [{name: value.clone() for name, value in before.items()} for _ in range(2)]
     by_framework(function, spec, case["scalars"], sides[0])
     by_extract(torch, entry, spec, case["scalars"], sides[1])
-    torch.cuda.synchronize()
+    if generator.device.type == "cuda":
+        torch.cuda.synchronize()
     differ, changed, unwritten = {}, [], []
     for argument in spec["arguments"]:
         name = argument["name"]
@@ -236,30 +240,28 @@ def main():
         os._exit(0)
 
     globals()["fail"] = refuse
-    if "--rehearse" in sys.argv:
-        function, module = framework(spec["call"])
-        found = drawn(spec, spec["drawn"], random.Random(1))
-        return say({"module": module, "function": function.__name__, "cases": spec["cases"] + found, "versions": versions(torch)})
-    if not torch.cuda.is_available():
+    rehearsed = "--rehearse" in sys.argv
+    if not rehearsed and not torch.cuda.is_available():
         refuse("torch sees no GPU here")
     function, module = framework(spec["call"])
     library = ctypes.CDLL(spec["library"], mode=os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
     entry = getattr(library, spec["entry"])
     entry.restype = None
     seed = random.SystemRandom().getrandbits(48)
-    rng, generator = random.Random(seed), torch.Generator(device="cuda").manual_seed(seed)
+    rng, generator = random.Random(seed), torch.Generator(device="cpu" if rehearsed else "cuda").manual_seed(seed)
     found = []
     for case in spec["cases"] + drawn(spec, spec["drawn"], rng):
         one = {"name": case["name"], "scalars": case["scalars"], "drawn": case.get("drawn", False)}
         try:
             one["differ"], one["changed"], one["unwritten"] = compared(torch, function, entry, spec, case, generator)
-            one["time"] = timed(torch, function, entry, spec, case, generator, rng)
+            if not rehearsed:
+                one["time"] = timed(torch, function, entry, spec, case, generator, rng)
         except Exception as error:
             one["error"] = f"{type(error).__name__}: {error}"
         torch.cuda.empty_cache()
         found.append(one)
-    device = torch.cuda.get_device_properties(0)
-    say({"device": device.name, "module": module, "versions": versions(torch), "seed": seed, "cases": found})
+    device = "none" if rehearsed else torch.cuda.get_device_properties(0).name
+    say({"device": device, "module": module, "versions": versions(torch), "seed": seed, "cases": found})
 
 
 main()

@@ -155,19 +155,21 @@ pub fn specification(operator: &Operator, precision: Precision, library: &Path) 
 /// # Errors
 /// Where the script cannot be run, or says nothing.
 pub fn run(order: &Order<'_>, library: &Path, folder: &Path) -> Result<Report, String> {
-    let texts = [
-        ("gate-spec.json", specification(order.operator, order.precision, library).to_string()),
-        ("gate.py", SCRIPT.to_owned()),
-    ];
+    ask(order.python, &specification(order.operator, order.precision, library), folder, &[])
+}
+
+fn ask(python: &str, specification: &Value, folder: &Path, flags: &[&str]) -> Result<Report, String> {
+    let texts = [("gate-spec.json", specification.to_string()), ("gate.py", SCRIPT.to_owned())];
     for (name, text) in &texts {
         fs::write(folder.join(name), text).map_err(|e| format!("cannot write {name} in {}: {e}", folder.display()))?;
     }
-    let told = Command::new(order.python)
+    let told = Command::new(python)
         .arg(folder.join("gate.py"))
         .arg(folder.join("gate-spec.json"))
+        .args(flags)
         .stdin(Stdio::null())
         .output()
-        .map_err(|e| format!("{} cannot be started: {e}", order.python))?;
+        .map_err(|e| format!("{python} cannot be started: {e}"))?;
     for (name, _) in &texts {
         let _ = fs::remove_file(folder.join(name));
     }
@@ -205,5 +207,83 @@ mod tests {
         changed["changed"] = json!(["input by the extract"]);
         assert!(report(&changed).refusal().is_some());
         assert!(report(&json!({"name": "1x8"})).refusal().is_some_and(|why| why.contains("not timed")));
+    }
+
+    /// Functions of a framework, in a module that lies beside the script.
+    const FRAMEWORK: &str = "def first_half(input, out):\n    out.copy_(input[:, :out.shape[1]])\n\n\n\
+                             def clears(input, out):\n    first_half(input, out)\n    input[0, 0] = 0\n\n\n\
+                             def nothing(input, out):\n    pass\n\n\n\
+                             def breaks(input, out):\n    raise ValueError('no')\n";
+
+    const COPY: &str =
+        "for (int64_t row = 0; row < tokens; row++) memcpy(out + row * hidden, input + row * 2 * hidden, hidden * 2);";
+
+    /// An extract that does this.
+    fn extract(folder: &Path, body: &str) -> std::path::PathBuf {
+        let text = format!(
+            "#include <cstdint>\n#include <cstring>\nextern \"C\" void run_silu_and_mul(uint16_t *out, uint16_t *input, int64_t tokens, int64_t hidden, void *) {{\n{body}\n}}\n"
+        );
+        let (source, library) = (folder.join("extract.cpp"), folder.join("extract.so"));
+        fs::write(&source, text).expect("a source");
+        let built = Command::new("g++").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+        assert!(built.expect("g++").success());
+        library
+    }
+
+    /// What the comparison says on small shapes, without a GPU; nothing where there is no torch.
+    fn rehearsed(function: &str, body: &str) -> Option<Report> {
+        let named = std::env::var("WARPSMITH_PYTHON").ok();
+        let python = named.clone().unwrap_or_else(|| "python3".to_owned());
+        let torch = || Command::new(&python).args(["-c", "import torch"]).output();
+        if named.is_none() && !torch().is_ok_and(|torch| torch.status.success()) {
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("framework_of_ours.py"), FRAMEWORK).expect("a module");
+        let operator = super::super::operator::named("silu_and_mul").expect("an operator");
+        let library = extract(folder.path(), body);
+        let mut asked = specification(&operator, Precision::Bf16, &library);
+        asked["call"]["modules"] = json!(["framework_of_ours"]);
+        asked["call"]["function"] = function.into();
+        asked["cases"] = json!([{"name": "3x16", "scalars": {"tokens": 3, "hidden": 16}}]);
+        asked["draw"] = json!({"tokens": [2, 21, 3], "hidden": [8, 64, 4]});
+        Some(ask(&python, &asked, folder.path(), &["--rehearse"]).expect("a report"))
+    }
+
+    #[test]
+    fn the_comparison_sees_on_a_cpu_what_it_must_see_on_a_gpu() {
+        let and = |more: &str| format!("{COPY} {more}");
+        for (function, body, says) in [
+            // Without a GPU nothing is timed, so what is the same does not pass either.
+            ("first_half", and(""), "on 3x16 it was not timed"),
+            (
+                "first_half",
+                and("if (tokens == 3 && hidden == 16) out[17] ^= 1;"),
+                "on 3x16 1 bytes of out differ from the framework's",
+            ),
+            ("first_half", and("if (tokens == 3 && hidden == 16) input[95] ^= 1;"), "on 3x16 1 bytes of input differ"),
+            ("clears", and("input[0] = 0;"), "on 3x16 the input input by the framework was changed"),
+            ("nothing", String::new(), "on 3x16 nobody wrote out"),
+            ("breaks", and(""), "on 3x16 it broke: ValueError: no"),
+            ("absent", and(""), "the framework cannot be called here: framework_of_ours: AttributeError"),
+        ] {
+            let Some(report) = rehearsed(function, &body) else { return };
+            assert!(report.refusal().is_some_and(|why| why.contains(says)), "{says}: {report:?}");
+        }
+    }
+
+    #[test]
+    fn shapes_are_drawn_within_their_ranges_and_the_least_is_among_them() {
+        let Some(report) = rehearsed("first_half", COPY) else { return };
+        let scalar = |case: &Case, name: &str| case.more["scalars"][name].as_i64().unwrap_or_default();
+        let drawn: Vec<&Case> = report.cases.iter().filter(|case| case.more["drawn"] == true).collect();
+        assert_eq!((report.cases.len(), drawn.len()), (1 + DRAWN as usize, DRAWN as usize));
+        assert_eq!((scalar(drawn[0], "tokens"), scalar(drawn[0], "hidden")), (2, 8));
+        for case in drawn {
+            let (tokens, hidden) = (scalar(case, "tokens"), scalar(case, "hidden"));
+            assert!(tokens == 2 || (3..=21).contains(&tokens) && tokens % 3 == 0, "{case:?}");
+            // That it is a multiple of 8 is a constraint of the operator's.
+            assert!((8..=64).contains(&hidden) && hidden % 8 == 0, "{case:?}");
+        }
     }
 }
