@@ -22,14 +22,18 @@ def around(hooked):
 
         if torch.compiler.is_compiling():
             return original(*args, **keywords)
+        refused = None
         for kernel, named, hook, watch in watched:
             given = dict(zip(hook["parameters"], args), **keywords)
             why = watch.refuses(given) or ("not in place" if named in swap.absent else None)
-            if why != "dtype" or watch is watched[-1][3]:
-                guard.count(kernel, why or guard.HIT)
             if not why:
+                guard.count(kernel, guard.HIT)
                 own = function(hook["through"])
                 return own(*[given[name] for name in hook["passed"] if name in given])
+            # Of kernels of several types, the one of the call's type says why.
+            if refused is None or refused[1] == "dtype":
+                refused = kernel, why
+        guard.count(*refused)
         return original(*args, **keywords)
 
     return call

@@ -1,6 +1,7 @@
 """Functions by their path, and what is put around them."""
 
 import enum
+import functools
 import importlib
 import sys
 
@@ -28,6 +29,7 @@ class HookRegistry:
                 continue
             original = getattr(module, name)
 
+            @functools.wraps(original)
             def wrapped(*args, _original=original, _hook=hook, **keywords):
                 return _hook(_original, *args, **keywords)
 
