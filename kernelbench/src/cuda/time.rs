@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 
 /// What the reference's calls of a request last, in nanoseconds, where the arena holds so many.
 const REQUEST_NS: u64 = 1_200_000;
+/// What the candidate's last at least, likewise: what it costs to reach a process would hide it otherwise.
+const AT_LEAST_NS: f64 = 600_000.0;
 /// Calls from which one call's time is estimated.
 const ESTIMATE: usize = 32;
 /// The most calls of a request.
@@ -114,8 +116,14 @@ fn time_case(
     let plan = trial::plan(pair.context, case)?;
     let most = slots(pair.judge.arena_bytes(), &plan).map_err(Fault)?.min(MOST_CALLS);
     pair.prepare(&plan, most)?;
-    let calls = calls_in_a_request(pair, &plan, most, rng)?;
-    let recorded = pair.count(calls, true)?;
+    let mut calls = calls_in_a_request(pair, &plan, most, rng)?;
+    let mut recorded = pair.count(calls, true)?;
+    let [_, first] = sample(pair, &plan, calls, rng)?;
+    let enough = enough(calls, &first, most);
+    if enough > calls {
+        calls = enough;
+        recorded = pair.count(calls, true)?;
+    }
     let timing = around.timing;
     let warm_up = (timing.warmup as usize).div_ceil(calls).clamp(1, 5);
     for _ in 0..warm_up {
@@ -130,6 +138,12 @@ fn time_case(
         pairs.push(sample(pair, &plan, calls, rng)?);
     }
     Ok((timed(case, &plan, &pairs, calls, around)?, recorded))
+}
+
+/// How many calls make the candidate's request long enough too, where so many took so long.
+fn enough(calls: usize, ran: &Reading, most: usize) -> usize {
+    let times = AT_LEAST_NS / ran.inside_ns.max(1.0);
+    if times > 1.0 { ((calls as f64 * times) as usize + 1).min(most) } else { calls }
 }
 
 /// Pairs that are taken in any case: each stands for as many samples as its requests hold calls.
@@ -206,4 +220,18 @@ fn timed(
         .doubted(doubt);
     let floor_ns = around.machine.bandwidth_at(u64::MAX).map(|bandwidth| bytes as f64 / bandwidth * 1e9);
     Ok((CaseTiming { case: case.name.clone(), reference, candidate, speedup, floor_ns }, doubt))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_holds_more_calls_of_a_candidate_that_is_much_faster_and_no_more_than_fit() {
+        let ran = |inside_us: u32| Reading { outside_ns: 2e6, inside_ns: f64::from(inside_us) * 1000.0 };
+        assert_eq!(enough(100, &ran(1200), 1024), 100);
+        assert_eq!(enough(100, &ran(240), 1024), 251);
+        assert_eq!(enough(100, &ran(240), 200), 200);
+        assert_eq!(enough(100, &ran(0), 1024), 1024);
+    }
 }
