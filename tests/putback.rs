@@ -69,14 +69,19 @@ impl Story {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// The record, as if the machine had been a GPU.
+    /// The records, as if the machine had been a GPU.
     fn on_a_gpu(&self) {
-        let file =
-            program::files(Path::new(&self.run())).into_iter().find(|path| path.ends_with("events.jsonl")).unwrap();
-        let text = fs::read_to_string(&file).unwrap();
         let fact = r#""facts":[{"name":"compute capability","value":"9.0"},"#;
-        assert!(text.contains("\"facts\":["), "{text}");
-        fs::write(file, text.replace("\"facts\":[", fact).replace(",]", "]")).unwrap();
+        self.change_events(|text| {
+            assert!(text.contains("\"facts\":["), "{text}");
+            text.replace("\"facts\":[", fact).replace(",]", "]")
+        });
+    }
+
+    fn change_events(&self, change: impl Fn(&str) -> String) {
+        for file in program::files(Path::new(&self.run())).iter().filter(|path| path.ends_with("events.jsonl")) {
+            fs::write(file, change(&fs::read_to_string(file).unwrap())).unwrap();
+        }
     }
 
     fn export(&self, form: &str, more: &[&str]) -> (Told, PathBuf) {
@@ -277,6 +282,32 @@ fn a_run_that_certified_nothing_is_refused_unless_a_candidate_is_named() {
     assert!(fs::read_to_string(out.join("README.md")).unwrap().contains("NOT CERTIFIED"));
     let (told, _) = story.export("plugin", &["--candidate", "ffffffffff"]);
     assert!(told.ended(2).err.contains("none of its candidates begins with"));
+}
+
+#[test]
+fn a_candidate_that_failed_its_checks_or_never_had_any_does_not_go_back() {
+    let named = |story: &Story, told: &str| {
+        let candidate = ORIGINAL.replace("namespace {\n", &format!("{told}\nnamespace {{\n"));
+        let candidate = kernelbench::Hash::of(candidate.as_bytes());
+        story.export("plugin", &["--candidate", &candidate.as_str()[..10]])
+    };
+    for (told, failure) in
+        [("wrong", "elements of out are wrong on case 16x4096"), ("build-error", "it does not build")]
+    {
+        let told = format!("// simulate: {told}");
+        let (said, out) = named(&Story::of(&told), &told);
+        let said = said.ended(2);
+        assert!(said.err.contains("failed when it was evaluated: ") && said.err.contains(failure), "{said:?}");
+        assert!(!out.exists());
+    }
+    let story = Story::of(FASTER);
+    story.change_events(|events| {
+        let wrote = events.find("\"event\":\"wrote\"").unwrap();
+        let end = wrote + events[wrote..].find('\n').unwrap() + 1;
+        events[..end].to_owned()
+    });
+    let (said, _) = named(&story, FASTER);
+    assert!(said.clone().ended(2).err.contains("was never evaluated: go on with the run"), "{said:?}");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use crate::{exit::Trouble, quantity, sglang::operator, store::RunFolder};
 use agents::trajectory::Trajectory;
-use kernelbench::{CandidateId, Case, Certificate, CertificateVerdict, Gate, Hash, KernelContext, Origin, Task};
+use kernelbench::{
+    CandidateId, Case, Certificate, CertificateVerdict, Evaluation, Gate, Hash, KernelContext, Origin, Task,
+};
 use std::path::Path;
 
 /// The framework that kernels go back into.
@@ -64,7 +66,9 @@ impl Found {
         let (context, origin) = came_from_sglang(&task)?;
         let certified = story.certified();
         let candidate = if let Some(named) = named {
-            one_of(story, named)?
+            let candidate = one_of(story, named)?;
+            passed(story, &candidate)?;
+            candidate
         } else {
             let why = "it has no certified candidate: go on with it (`warpsmith resume`), or name a candidate with --candidate, which the export will say";
             certified.ok_or(why)?.candidate.clone()
@@ -178,6 +182,21 @@ fn one_of(story: &Trajectory, named: &str) -> Result<CandidateId, String> {
             Err(format!("more than one of its candidates begins with {named}: give more of the hash"))
         }
         (None, _) => Err(format!("none of its candidates begins with {named}: `warpsmith show RUN` lists them")),
+    }
+}
+
+/// Whether the shapes that the export will name were those that it was right on.
+fn passed(story: &Trajectory, candidate: &CandidateId) -> Result<(), String> {
+    let of_it = |round: &&agents::trajectory::Round| round.candidate.as_ref() == Some(candidate);
+    match story.rounds.iter().rev().filter(of_it).find_map(|round| round.evaluation.as_ref()) {
+        Some(Evaluation::Passed(_)) => Ok(()),
+        Some(Evaluation::Failed(failure)) => {
+            let failure = crate::progress::plain(&failure.to_string());
+            Err(format!(
+                "candidate {candidate} failed when it was evaluated: {failure}; name one that passed, `warpsmith show RUN` lists them"
+            ))
+        }
+        None => Err(format!("candidate {candidate} was never evaluated: go on with the run (`warpsmith resume`)")),
     }
 }
 
