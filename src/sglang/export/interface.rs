@@ -217,6 +217,39 @@ mod tests {
         assert!(entries.keys().all(|name| OPERATORS.iter().any(|(known, _)| known == name)));
     }
 
+    /// The sizes of these shapes.
+    fn cases(shapes: &[Value]) -> Vec<Case> {
+        let sizes = |shape: &Value| {
+            let sizes = shape.as_object().unwrap().iter();
+            sizes.filter_map(|(name, value)| Some((name.clone(), Number::Integer(value.as_i64()?)))).collect()
+        };
+        shapes.iter().map(|shape| Case { name: String::new(), scalars: sizes(shape) }).collect()
+    }
+
+    #[test]
+    fn every_operator_has_shapes_of_validation_that_are_certified_by_others() {
+        for (name, _) in OPERATORS {
+            let interface = Interface::of(name).unwrap();
+            let known = cases(&[interface.case.clone(), interface.final_case.clone()].concat());
+            let certified = interface.certified(&known);
+            let shapes = cases(&interface.entry.validation);
+            assert!(shapes.len() >= 3, "{name}: {} shapes of validation", shapes.len());
+            for shape in shapes {
+                assert!(!known.contains(&shape), "{name}: {shape:?} is known to the loop or to the certificate");
+                for (axis, certified) in &certified {
+                    let Number::Integer(size) = shape.scalars[axis] else { panic!("{name}: {axis}") };
+                    assert!(
+                        match certified {
+                            Certified::Values(values) => values.contains(&size),
+                            Certified::Range(least, most) => (least..=most).contains(&&size),
+                        },
+                        "{name}: {axis} {size} is not certified: {certified:?}"
+                    );
+                }
+            }
+        }
+    }
+
     #[test]
     fn sizes_that_a_kernel_may_be_made_for_are_certified_one_by_one() {
         let case = |tokens, hidden| Case {
