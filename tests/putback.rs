@@ -37,9 +37,24 @@ impl Story {
 
     fn of_task(text: &str, told: &str) -> Self {
         let story = Self { folder: tempfile::tempdir().unwrap() };
-        let task = story.folder.path().join("silu_and_mul");
-        fs::create_dir(&task).unwrap();
-        fs::write(task.join("activation.cuh"), ORIGINAL).unwrap();
+        let task = story.task("silu_and_mul", text);
+        story.runs("run", &task, told);
+        story
+    }
+
+    /// One run of two operators, of which the framework compiles one at run time and one ahead of time.
+    fn of_two() -> Self {
+        let story = Self { folder: tempfile::tempdir().unwrap() };
+        story.task("tasks/silu_and_mul", TASK);
+        story.task("tasks/merge_attn_states", AHEAD);
+        story.runs("batch", &story.folder.path().join("tasks"), FASTER);
+        story
+    }
+
+    /// A task's folder.
+    fn task(&self, name: &str, text: &str) -> PathBuf {
+        let task = self.folder.path().join(name);
+        write(&task.join("activation.cuh"), ORIGINAL);
         let entries =
             ["silu_and_mul_bf16", "merge_attn_states_fp16"].map(|entry| format!("extern \"C\" void {entry}() {{}}\n"));
         fs::write(task.join("binding.cu"), entries.concat()).unwrap();
@@ -47,18 +62,22 @@ impl Story {
             write(&task.join("include").join(header), HEADER);
         }
         let sha256 = kernelbench::Hash::of(ORIGINAL.as_bytes());
-        fs::write(task.join("task.toml"), text.replace("SHA256", sha256.as_str())).unwrap();
+        write(&task.join("task.toml"), &text.replace("SHA256", sha256.as_str()));
+        task
+    }
+
+    fn runs(&self, command: &str, tasks: &Path, told: &str) {
         let candidate = ORIGINAL.replace("namespace {\n", &format!("{told}\nnamespace {{\n"));
         let reply = serde_json::json!({ "role": "coder", "reply": format!("Here.\n```cuda\n{candidate}```\n") });
-        fs::write(story.folder.path().join("script.jsonl"), format!("{reply}\n")).unwrap();
-        let (task, run) = (task.display().to_string(), story.run());
-        let script = format!("scripted:{}", story.folder.path().join("script.jsonl").display());
+        // One for each task.
+        fs::write(self.path("script.jsonl"), format!("{reply}\n").repeat(2)).unwrap();
+        let (tasks, run, script) = (tasks.display().to_string(), self.run(), self.path("script.jsonl"));
+        let script = format!("scripted:{script}");
         let arguments =
-            ["run", &task, "--model", &script, "--simulate", "--shapes", "task", "--rounds", "1", "--out", &run];
+            [command, &tasks, "--model", &script, "--simulate", "--shapes", "task", "--rounds", "1", "--out", &run];
         let told = program::run(&arguments);
         assert!(matches!(told.code, Some(0 | 1)), "{told:?}");
-        story.on_a_gpu();
-        story
+        self.on_a_gpu();
     }
 
     fn run(&self) -> String {
@@ -358,6 +377,41 @@ fn an_operator_that_is_not_in_the_run_is_told_with_those_that_are() {
     let (told, out) = story.export("plugin", &["--op", "silu_and_mul"]);
     told.ended(0);
     assert!(out.join("warpsmith_sglang_silu_and_mul/swap.json").is_file());
+}
+
+/// Which of the two operators an export speaks of, in its files' names or texts or in the terminal.
+fn spoken_of(told: &Told, out: &Path) -> Vec<&'static str> {
+    let texts = program::files(out).into_iter().map(|path| {
+        let text = fs::read_to_string(&path).unwrap();
+        format!("{}\n{text}", path.strip_prefix(out).unwrap().display())
+    });
+    let all = texts.chain([told.out.clone()]).collect::<Vec<_>>().concat();
+    ["silu_and_mul", "merge_attn_states"].into_iter().filter(|operator| all.contains(operator)).collect()
+}
+
+#[test]
+fn of_a_run_with_two_operators_the_one_that_is_named_goes_back_alone() {
+    let story = Story::of_two();
+    for form in ["plugin", "patch", "flashinfer-bench"] {
+        for operators in [&["silu_and_mul"][..], &["merge_attn_states"], &["silu_and_mul", "merge_attn_states"]] {
+            let named: Vec<&str> = operators.iter().flat_map(|operator| ["--op", operator]).collect();
+            // To name both, or none, is to name all.
+            for named in if operators.len() == 2 { vec![named, vec![]] } else { vec![named] } {
+                let (told, out) = story.export(form, &named);
+                let told = told.ended(0);
+                assert_eq!(spoken_of(&told, &out), operators, "{form}: {told:?}");
+                fs::remove_dir_all(&out).unwrap();
+            }
+        }
+    }
+    let (told, out) = story.export("library", &["--op", "merge_attn_states"]);
+    assert_eq!(spoken_of(&told.ended(0), &out), ["merge_attn_states"]);
+    fs::remove_dir_all(&out).unwrap();
+    for named in [&[][..], &["--op", "silu_and_mul"]] {
+        let (told, out) = story.export("library", named);
+        assert!(told.clone().ended(2).err.contains("silu_and_mul: sglang compiles"), "{told:?}");
+        assert!(!out.exists());
+    }
 }
 
 #[test]
