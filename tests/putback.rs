@@ -273,13 +273,52 @@ fn a_tree_that_is_not_the_one_is_named_with_what_to_do() {
     };
     wrong(story.folder.path(), "no tree of sglang, or a version that moved the file");
     let dirty = tree(&story, root, &format!("{ORIGINAL}// changed\n"));
-    wrong(&dirty, "changes that are not committed: commit or undo them first");
-    git(&dirty, &["-c", "user.name=n", "-c", "user.email=e", "commit", "-qam", "newer"]).ended(0);
-    wrong(&dirty, "it is another text than the one that was taken out");
-    git(&dirty, &["checkout", "-q", "HEAD~1"]).ended(0);
+    wrong(&dirty, "it is another text than the one that was taken out: undo changes to it, check out that version");
+    git(&dirty, &["checkout", "-q", "."]).ended(0);
     let (told, out) = story.export("patch", &["--tree", &dirty.display().to_string()]);
     told.ended(0);
     assert_eq!(program::files(&out).len(), 1);
+}
+
+/// A tree in which git starts programs that leave a trace, as the tree itself says.
+fn trapped(tree: &Path, trace: &Path) {
+    let leave = format!("touch '{}'", trace.display());
+    fs::write(tree.join(".gitattributes"), "* filter=trap\n").unwrap();
+    for (name, value) in [
+        ("filter.trap.clean", format!("{leave}; cat")),
+        ("filter.trap.smudge", format!("{leave}; cat")),
+        ("filter.trap.required", "true".to_owned()),
+        ("core.fsmonitor", leave),
+    ] {
+        git(tree, &["config", name, &value]).ended(0);
+    }
+}
+
+#[test]
+fn nothing_that_a_tree_names_is_started_while_a_patch_is_tried_on_it() {
+    let root = "python/sglang/jit_kernel/csrc";
+    for (text, code) in [(ORIGINAL.to_owned(), 0), (format!("{ORIGINAL}// changed\n"), 2)] {
+        let story = Story::of(FASTER);
+        let (tree, trace) = (tree(&story, root, &text), story.folder.path().join("trace"));
+        trapped(&tree, &trace);
+        story.export("patch", &["--tree", &tree.display().to_string()]).0.ended(code);
+        assert!(!trace.exists());
+        // The trap is one.
+        git(&tree, &["status"]);
+        assert!(trace.exists());
+    }
+}
+
+#[test]
+fn a_patch_is_not_said_to_apply_to_a_text_that_it_does_not_fit() {
+    // The record names the hash of another text than the one that it has.
+    let other = ORIGINAL.replace("namespace {", "namespace other {");
+    let task = TASK.replace("SHA256", kernelbench::Hash::of(other.as_bytes()).as_str());
+    let story = Story::of_task(&task, FASTER);
+    let tree = tree(&story, "python/sglang/jit_kernel/csrc", &other);
+    let (told, out) = story.export("patch", &["--tree", &tree.display().to_string()]);
+    assert!(told.clone().ended(2).err.contains("git says that the patch does not apply"), "{told:?}");
+    assert!(!out.exists());
 }
 
 #[test]

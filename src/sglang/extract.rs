@@ -156,10 +156,11 @@ pub fn judged(folder: &Path, said: Gate) -> Result<(), String> {
 }
 
 /// A folder that goes when it is done with.
-struct Scratch(PathBuf);
+#[derive(Debug)]
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self, String> {
+    pub(super) fn new() -> Result<Self, String> {
         let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_nanos());
         let folder = std::env::temp_dir().join(format!("warpsmith-sglang-{}-{nanos}", std::process::id()));
         fs::create_dir(&folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;

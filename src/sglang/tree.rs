@@ -115,7 +115,7 @@ fn written(file: &Path) -> Option<String> {
 }
 
 /// For git in a tree from elsewhere: it writes nothing there and starts no watcher that the tree names.
-pub(crate) const QUIET_GIT: [&str; 3] = ["--no-optional-locks", "-c", "core.fsmonitor=false"];
+const QUIET_GIT: [&str; 3] = ["--no-optional-locks", "-c", "core.fsmonitor=false"];
 
 fn checkout(root: &Path) -> Option<Checkout> {
     if !root.join(".git").exists() {

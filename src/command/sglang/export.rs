@@ -31,7 +31,7 @@ pub struct ExportArgs {
     /// This candidate of a run with one task, certified or not, by its hash or the beginning of it.
     #[arg(long, value_name = "HASH")]
     pub candidate: Option<String>,
-    /// For --as patch: the tree of SGLang that it is for, where it is tried with git apply --check.
+    /// For --as patch: the tree of SGLang that it is for, on whose file it is tried with git apply --check.
     #[arg(long, value_name = "DIR")]
     pub tree: Option<PathBuf>,
 }

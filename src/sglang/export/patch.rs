@@ -1,10 +1,15 @@
 //! How does a kernel become a patch of SGLang's source?
 
 use super::{Layout, swap::Kernel};
-use crate::{exit::Trouble, sglang::tree::QUIET_GIT};
+use crate::{exit::Trouble, sglang::extract::Scratch};
 use kernelbench::Hash;
 use similar::TextDiff;
-use std::{fs, path::Path, process::Command};
+use std::{
+    env, fs,
+    io::{self, Write},
+    path::Path,
+    process::{Command, Stdio},
+};
 
 /// Where a file that is compiled at run time lies, by layout.
 const RUN_TIME: [(&str, &str); 4] = [
@@ -43,10 +48,10 @@ pub fn patch(kernels: &[Kernel], tree: Option<&Path>) -> Result<Layout, Trouble>
             None => layouts.to_vec(),
         };
         for (layout, root) in chosen {
-            let text =
-                diff(&format!("{root}/{}", origin.file), &kernel.found.context().reference, &kernel.found.source);
+            let path = format!("{root}/{}", origin.file);
+            let text = diff(&path, &kernel.found.context().reference, &kernel.found.source);
             if let Some(tree) = tree {
-                applies(tree, &text)?;
+                applies(tree, &path, &text)?;
             }
             laid.file(format!("{}-{}-{layout}.patch", kernel.operator(), kernel.dtype()), text);
         }
@@ -95,13 +100,8 @@ fn layout_of(
     let text = fs::read(&path).map_err(|e| Trouble::usage(format!("{}: cannot read it: {e}", path.display())))?;
     if Hash::of(&text).as_str() != origin.sha256 {
         return Err(Trouble::usage(format!(
-            "{}: {}; the kernel replaces the file of sglang {}, sha256 {}",
+            "{}: it is another text than the one that was taken out: undo changes to it, check out that version, or take the operator out of this one; the kernel replaces the file of sglang {}, sha256 {}",
             path.display(),
-            if is_changed(tree, &path) {
-                "it has changes that are not committed: commit or undo them first"
-            } else {
-                "it is another text than the one that was taken out: check out that version, or take the operator out of this one"
-            },
             origin.version,
             origin.sha256
         )));
@@ -109,38 +109,31 @@ fn layout_of(
     Ok(*layout)
 }
 
-/// Whether git knows of changes to this file.
-fn is_changed(tree: &Path, path: &Path) -> bool {
-    let told = Command::new("git")
-        .args(QUIET_GIT)
-        .arg("-C")
-        .arg(tree)
-        .args(["status", "--porcelain", "--"])
-        .arg(absolute(path))
-        .output();
-    told.is_ok_and(|told| told.status.success() && !told.stdout.is_empty())
-}
-
-fn absolute(path: &Path) -> std::path::PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-/// Asks git whether it would apply.
-fn applies(tree: &Path, text: &str) -> Result<(), Trouble> {
-    use std::{io::Write, process::Stdio};
+/// Asks git whether it would apply, on a copy of the file in a folder of its own: in the tree git would start the filters that
+/// the tree names.
+fn applies(tree: &Path, path: &str, text: &str) -> Result<(), Trouble> {
+    let machine = |why: String| Trouble::machine(format!("the patch cannot be tried: {why}"));
+    let scratch = Scratch::new().map_err(machine)?;
+    let copy = scratch.0.join(path);
+    let copied = fs::create_dir_all(copy.parent().unwrap_or(&copy)).and_then(|()| fs::copy(tree.join(path), &copy));
+    copied.map_err(|e| machine(format!("{}: {e}", copy.display())))?;
+    let told = tried(&scratch.0, text).map_err(|e| machine(format!("git cannot be started: {e}")))?;
+    let why = String::from_utf8_lossy(&told.stderr);
     let wrong =
-        |why: String| Trouble::usage(format!("{}: git says that the patch does not apply: {why}", tree.display()));
-    let mut git = Command::new("git")
-        .arg("-C")
-        .arg(tree)
-        .args(["apply", "--check", "-"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| Trouble::machine(format!("git cannot be started, which checks the patch: {e}")))?;
-    if let Some(mut input) = git.stdin.take() {
-        input.write_all(text.as_bytes()).map_err(|e| wrong(e.to_string()))?;
+        || Trouble::usage(format!("{}: git says that the patch does not apply: {}", tree.display(), why.trim()));
+    if told.status.success() { Ok(()) } else { Err(wrong()) }
+}
+
+/// What git says of the patch in this folder, which is in no repository for it.
+fn tried(folder: &Path, text: &str) -> io::Result<std::process::Output> {
+    let mut git = Command::new("git");
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GIT_")) {
+        git.env_remove(name);
     }
-    let told = git.wait_with_output().map_err(|e| wrong(e.to_string()))?;
-    if told.status.success() { Ok(()) } else { Err(wrong(String::from_utf8_lossy(&told.stderr).trim().to_owned())) }
+    git.env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder)).env("GIT_CONFIG_NOSYSTEM", "1");
+    git.env("GIT_CONFIG_GLOBAL", "/dev/null").arg("-C").arg(folder).args(["apply", "--check", "-"]);
+    let mut git = git.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    // Where git reads no further it has said why.
+    let _ = git.stdin.take().map(|mut input| input.write_all(text.as_bytes()));
+    git.wait_with_output()
 }
