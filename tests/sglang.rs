@@ -185,26 +185,60 @@ fn a_header_that_no_folder_of_headers_holds_is_named() {
     assert!(!folder.path().join("task").exists());
 }
 
+fn git(at: &Path, arguments: &[&str]) {
+    let mut command = std::process::Command::new("git");
+    command.args(["-c", "user.name=a", "-c", "user.email=a@b"]).arg("-C").arg(at).args(arguments);
+    assert!(command.output().unwrap().status.success(), "{arguments:?}");
+}
+
+fn committed(tree: &Path) {
+    git(tree, &["init", "-q"]);
+    git(tree, &["add", "-A"]);
+    git(tree, &["commit", "-q", "-m", "x"]);
+}
+
 #[test]
 fn a_dirty_tree_is_recorded() {
     if !has_nvcc() {
         return;
     }
     let tree = copy(|at| {
-        let git = |arguments: &[&str]| {
-            let mut command = std::process::Command::new("git");
-            command.args(["-c", "user.name=a", "-c", "user.email=a@b"]).arg("-C").arg(at).args(arguments);
-            assert!(command.output().unwrap().status.success(), "{arguments:?}");
-        };
-        git(&["init", "-q"]);
-        git(&["add", "-A"]);
-        git(&["commit", "-q", "-m", "x"]);
+        committed(at);
         fs::write(at.join("python/sglang/version.py"), "__version__ = \"0.0.2\"\n").unwrap();
     });
     let (told, _folder) = extract("silu_and_mul", "bf16", tree.path());
     let said: Value = serde_json::from_str(&told.ended(0).out).unwrap();
     let dirty = said["manifest"]["origin"]["checkout"]["dirty"].as_array().unwrap();
     assert!(dirty.len() == 1 && dirty[0].as_str().unwrap().contains("version.py"), "{said}");
+}
+
+#[test]
+fn nothing_that_a_tree_names_is_started_while_it_is_looked_at() {
+    let trace = tempfile::tempdir().unwrap();
+    let trace = trace.path().join("trace");
+    let leave = format!("touch '{}'", trace.display());
+    let tree = copy(|at| {
+        committed(at);
+        fs::write(at.join(".gitattributes"), "*.py filter=a.b=c\n*.cuh filter=process\n").unwrap();
+        git(at, &["config", "filter.a.b=c.clean", &format!("{leave}; cat")]);
+        git(at, &["config", "filter.a.b=c.required", "true"]);
+        git(at, &["config", "filter.process.process", &leave]);
+        git(at, &["config", "core.fsmonitor", &leave]);
+        for changed in ["python/sglang/version.py", "python/sglang/kernels/jit/csrc/elementwise/activation.cuh"] {
+            let text = fs::read_to_string(at.join(changed)).unwrap();
+            fs::write(at.join(changed), text + "\n").unwrap();
+        }
+    });
+    told(&["sglang", "list", "--sglang", &tree.path().display().to_string()]).ended(0);
+    if has_nvcc() {
+        let (told, _folder) = extract("silu_and_mul", "bf16", tree.path());
+        let said: Value = serde_json::from_str(&told.ended(0).out).unwrap();
+        assert_eq!(said["manifest"]["origin"]["checkout"]["dirty"].as_array().unwrap().len(), 3, "{said}");
+    }
+    assert!(!trace.exists());
+    // The trap is one.
+    let _ = std::process::Command::new("git").arg("-C").arg(tree.path()).arg("status").output().unwrap();
+    assert!(trace.exists());
 }
 
 /// The real SGLang, where it is.

@@ -1,7 +1,11 @@
 //! Where is SGLang, in which version, and where does it keep its kernels?
 
 use std::{
+    collections::BTreeSet,
+    env,
+    ffi::OsString,
     fs,
+    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -114,17 +118,42 @@ fn written(file: &Path) -> Option<String> {
     line.split(['"', '\'']).nth(1).map(str::to_owned)
 }
 
-/// For git in a tree from elsewhere: it writes nothing there and starts no watcher that the tree names.
-const QUIET_GIT: [&str; 3] = ["--no-optional-locks", "-c", "core.fsmonitor=false"];
-
 fn checkout(root: &Path) -> Option<Checkout> {
     if !root.join(".git").exists() {
         return None;
     }
-    let git = |arguments: &[&str]| {
-        let told = Command::new("git").args(QUIET_GIT).arg("-C").arg(root).args(arguments).output().ok()?;
-        told.status.success().then(|| String::from_utf8_lossy(&told.stdout).into_owned())
+    let text = |said: Vec<u8>| String::from_utf8_lossy(&said).into_owned();
+    let commit = text(git(root, &["rev-parse", "HEAD"], &[])?).trim().to_owned();
+    let off = filters_off(&git(root, &["config", "-z", "--name-only", "--list"], &[])?);
+    // A submodule has settings of its own.
+    let status = git(root, &["status", "--porcelain", "--ignore-submodules=dirty"], &off)?;
+    Some(Checkout { commit, dirty: text(status).lines().map(str::to_owned).collect() })
+}
+
+/// Settings with which git starts no filter, by the names of all settings that there are.
+fn filters_off(settings: &[u8]) -> Vec<(OsString, &'static str)> {
+    let name =
+        |setting: &&[u8]| setting.starts_with(b"filter.").then(|| setting.iter().rposition(|byte| *byte == b'.'))?;
+    let filters = settings.split(|byte| *byte == 0).filter_map(|setting| Some(&setting[..name(&setting)?]));
+    let off = |filter: &[u8]| {
+        let named = |key: &str| OsString::from_vec([filter, key.as_bytes()].concat());
+        [(named(".clean"), ""), (named(".process"), ""), (named(".required"), "false")]
     };
-    let dirty = git(&["status", "--porcelain"])?.lines().map(str::to_owned).collect();
-    Some(Checkout { commit: git(&["rev-parse", "HEAD"])?.trim().to_owned(), dirty })
+    filters.collect::<BTreeSet<_>>().into_iter().flat_map(off).collect()
+}
+
+/// What git says in a tree from elsewhere. It writes nothing there, fetches nothing, and starts no watcher or hook that the
+/// tree names.
+fn git(root: &Path, arguments: &[&str], settings: &[(OsString, &str)]) -> Option<Vec<u8>> {
+    let mut git = Command::new("git");
+    git.args(["--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C"]).arg(root);
+    git.args(arguments).env("GIT_ALLOW_PROTOCOL", "none");
+    // Behind those that the user has in the environment.
+    let before = env::var("GIT_CONFIG_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(0);
+    for (place, (name, value)) in (before..).zip(settings) {
+        git.env(format!("GIT_CONFIG_KEY_{place}"), name).env(format!("GIT_CONFIG_VALUE_{place}"), value);
+    }
+    git.env("GIT_CONFIG_COUNT", (before + settings.len()).to_string());
+    let told = git.output().ok()?;
+    told.status.success().then_some(told.stdout)
 }
