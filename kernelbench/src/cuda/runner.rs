@@ -67,8 +67,8 @@ pub(crate) struct Runner {
     folder: tempfile::TempDir,
     case: String,
     memory_mib: u64,
-    /// How many calls make a request, by case and bytes of a slot, where that was found out: it is the reference's alone.
-    pub(crate) calls: HashMap<(String, usize), usize>,
+    /// What a call takes, in nanoseconds, by case and bytes of a slot, where that was found out: it is the reference's alone.
+    pub(crate) call_ns: HashMap<(String, usize), u64>,
 }
 
 impl Launcher {
@@ -110,7 +110,7 @@ impl Launcher {
         peer.memory_mib = self.memory_mib;
         let setup = Setup { ordinal: self.ordinal, arena: arena.to_vec() };
         peer.greet(&json!(setup), START)?;
-        Ok(Runner { peer, folder, case: String::new(), memory_mib: self.memory_mib, calls: HashMap::new() })
+        Ok(Runner { peer, folder, case: String::new(), memory_mib: self.memory_mib, call_ns: HashMap::new() })
     }
 
     /// What a process of this kind may reach.

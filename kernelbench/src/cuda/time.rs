@@ -29,8 +29,12 @@ use std::time::{Duration, Instant};
 
 /// What the reference's calls of a request last, in nanoseconds, where the arena holds so many.
 const REQUEST_NS: u64 = 1_200_000;
-/// What the candidate's last at least, likewise: what it costs to reach a process would hide it otherwise.
-const AT_LEAST_NS: f64 = 600_000.0;
+/// What the candidate's last at least, likewise, as a part of that: what it costs to reach a process would hide it otherwise.
+const OF_CANDIDATE: f64 = 0.5;
+/// How many times as many calls that may take, and what the reference's may last then, in nanoseconds.
+const LONGER: (f64, f64) = (16.0, 20e6);
+/// How much longer the requests of a certificate are.
+const OF_CERTIFICATE: u64 = 4;
 /// Calls from which one call's time is estimated.
 const ESTIMATE: usize = 32;
 /// The most calls of a request.
@@ -116,10 +120,11 @@ fn time_case(
     let plan = trial::plan(pair.context, case)?;
     let most = slots(pair.judge.arena_bytes(), &plan).map_err(Fault)?.min(MOST_CALLS);
     pair.prepare(&plan, most)?;
-    let mut calls = calls_in_a_request(pair, &plan, most, rng)?;
+    let request_ns = if around.brief { REQUEST_NS } else { OF_CERTIFICATE * REQUEST_NS };
+    let mut calls = calls_in_a_request(pair, &plan, request_ns, most, rng)?;
     let mut recorded = pair.count(calls, true)?;
-    let [_, first] = sample(pair, &plan, calls, rng)?;
-    let enough = enough(calls, &first, most);
+    sample(pair, &plan, calls, rng)?;
+    let enough = enough(calls, &sample(pair, &plan, calls, rng)?, request_ns as f64, most);
     if enough > calls {
         calls = enough;
         recorded = pair.count(calls, true)?;
@@ -140,9 +145,12 @@ fn time_case(
     Ok((timed(case, &plan, &pairs, calls, around)?, recorded))
 }
 
-/// How many calls make the candidate's request long enough too, where so many took so long.
-fn enough(calls: usize, ran: &Reading, most: usize) -> usize {
-    let times = AT_LEAST_NS / ran.inside_ns.max(1.0);
+/// How many calls make the candidate's request long enough too, where so many took so long. Its clock may lie, so ours has a
+/// say, and the reference's request bounds it.
+fn enough(calls: usize, [reference, ran]: &Readings, request_ns: f64, most: usize) -> usize {
+    let by_ours = ran.outside_ns - (reference.outside_ns - reference.inside_ns);
+    let times = OF_CANDIDATE * request_ns / ran.inside_ns.min(by_ours).max(1.0);
+    let times = times.min(LONGER.0).min(LONGER.1 / reference.inside_ns.max(1.0));
     if times > 1.0 { ((calls as f64 * times) as usize + 1).min(most) } else { calls }
 }
 
@@ -153,23 +161,32 @@ fn fewest(around: &Around<'_>, calls: usize) -> usize {
     if around.brief { asked.min(stand_for_all) } else { asked }
 }
 
-/// How many calls make the reference's request long enough: found out once for a process of it.
-fn calls_in_a_request(pair: &mut Pair<'_>, plan: &Plan, most: usize, rng: &mut StdRng) -> Attempt<usize> {
+/// How many calls make the reference's request so long: what one takes is found out once for a process of it.
+fn calls_in_a_request(
+    pair: &mut Pair<'_>,
+    plan: &Plan,
+    request_ns: u64,
+    most: usize,
+    rng: &mut StdRng,
+) -> Attempt<usize> {
+    let so_many = |call_ns: u64| (request_ns / call_ns.max(1) + 1).clamp(1, most as u64) as usize;
     let key = (plan.case.clone(), plan.slot_bytes);
-    if let Some(known) = pair.reference.calls.get(&key) {
-        return Ok((*known).min(most));
+    if let Some(known) = pair.reference.call_ns.get(&key) {
+        return Ok(so_many(*known));
     }
     let count = ESTIMATE.min(most);
-    pair.count(count, true)?;
+    let recorded = pair.count(count, true)?;
     let mut least = u64::MAX;
     for _ in 0..3 {
         let draw = Draw::new(plan, rng);
         pair.fill(plan, count, &draw)?;
         least = least.min(pair.call_reference()?.inside_ns / count as u64);
     }
-    let calls = (REQUEST_NS / least.max(1) + 1).clamp(1, most as u64) as usize;
-    pair.reference.calls.insert(key, calls);
-    Ok(calls)
+    // A candidate that cannot be recorded has the reference's launches issued one by one: that is not its time elsewhere.
+    if recorded {
+        pair.reference.call_ns.insert(key, least);
+    }
+    Ok(so_many(least))
 }
 
 /// Has both called on fresh contents, in random order, and compares all outputs: the reference's and the candidate's times.
@@ -180,7 +197,7 @@ fn sample(pair: &mut Pair<'_>, plan: &Plan, calls: usize, rng: &mut StdRng) -> A
         let reference = pair.call_reference()?;
         [reference, pair.call_candidate(deadline(reference.outside, pair.floor))?]
     } else {
-        let most = Duration::from_nanos(2 * REQUEST_NS);
+        let most = Duration::from_nanos(LONGER.1 as u64);
         let candidate = pair.call_candidate(deadline(most, pair.floor))?;
         [pair.call_reference()?, candidate]
     };
@@ -228,10 +245,18 @@ mod tests {
 
     #[test]
     fn a_request_holds_more_calls_of_a_candidate_that_is_much_faster_and_no_more_than_fit() {
-        let ran = |inside_us: u32| Reading { outside_ns: 2e6, inside_ns: f64::from(inside_us) * 1000.0 };
-        assert_eq!(enough(100, &ran(1200), 1024), 100);
-        assert_eq!(enough(100, &ran(240), 1024), 251);
-        assert_eq!(enough(100, &ran(240), 200), 200);
-        assert_eq!(enough(100, &ran(0), 1024), 1024);
+        let ran = |outside_us: u32, inside_us: u32| Reading {
+            outside_ns: f64::from(outside_us) * 1000.0,
+            inside_ns: f64::from(inside_us) * 1000.0,
+        };
+        let pair = |outside_us, inside_us| [ran(1300, 1200), ran(outside_us, inside_us)];
+        assert_eq!(enough(100, &pair(1300, 1200), 1.2e6, 1024), 100);
+        assert_eq!(enough(100, &pair(340, 240), 1.2e6, 1024), 251);
+        assert_eq!(enough(100, &pair(340, 240), 1.2e6, 200), 200);
+        // One that says it takes long does not keep its requests short, nor makes one that says nothing them endless.
+        assert_eq!(enough(100, &pair(340, 1200), 1.2e6, 1024), 251);
+        assert_eq!(enough(10, &pair(340, 0), 1.2e6, 1024), 161);
+        assert_eq!(enough(1, &[ran(19_100, 19_000), ran(150, 50)], 1.2e6, 1024), 2);
+        assert_eq!(enough(1, &[ran(50_100, 50_000), ran(150, 50)], 1.2e6, 1024), 1);
     }
 }
