@@ -60,6 +60,17 @@ struct Scatter {
     usual_ns: f64,
 }
 
+impl Scatter {
+    /// What requests took by the clock inside, and at least what ours says beyond what the reference's cost as a rule.
+    fn least_ns(self, readings: &[Reading]) -> Vec<f64> {
+        let least = |ran: &Reading| {
+            let beyond = (ran.outside_ns - self.usual_ns).max(0.0);
+            ran.inside_ns.max(beyond - slack_ns(beyond, 0.0))
+        };
+        readings.iter().map(least).collect()
+    }
+}
+
 impl Reach {
     /// What pairs of requests say of it, and what a request costs that calls nothing, where that was tried.
     pub(crate) fn of(pairs: &[Pair], empty_ns: Option<f64>) -> Self {
@@ -83,15 +94,22 @@ impl Reach {
             let beside = |ran: &Reading| (ran.outside_ns - self.cost_ns).max(ran.outside_ns / 2.0);
             return readings.iter().map(beside).collect();
         };
-        let least = |ran: &Reading| {
-            let beyond = (ran.outside_ns - scatter.usual_ns).max(0.0);
-            ran.inside_ns.max(beyond - slack_ns(beyond, 0.0))
-        };
-        let least: Vec<f64> = readings.iter().map(least).collect();
+        let least = scatter.least_ns(readings);
+        let short = self.short_ns(readings, &least);
+        readings.iter().zip(least).map(|(ran, time)| (time + short).min(ran.outside_ns).max(1.0)).collect()
+    }
+
+    /// Whether a candidate's clock says less than ours by more than chance and processes alike make of it.
+    pub(crate) fn contradicted(&self, pairs: &[Pair]) -> bool {
+        let readings: Vec<Reading> = pairs.iter().map(|pair| pair[1]).collect();
+        self.scatter.is_some_and(|scatter| self.short_ns(&readings, &scatter.least_ns(&readings)) > 0.0)
+    }
+
+    /// By how much these times are too short on the whole, in nanoseconds.
+    fn short_ns(&self, readings: &[Reading], times: &[f64]) -> f64 {
         let (beyond, error) = self.beyond_ns(readings);
         let beyond = beyond.max(0.0);
-        let short = (beyond - least_of(&least) - slack_ns(beyond, error)).max(0.0);
-        readings.iter().zip(least).map(|(ran, time)| (time + short).min(ran.outside_ns).max(1.0)).collect()
+        (beyond - least_of(times) - slack_ns(beyond, error)).max(0.0)
     }
 
     /// What requests took by ours beyond the cost of reaching a process, and the standard error of that, in nanoseconds.
@@ -262,6 +280,13 @@ mod tests {
             assert!(time > 0.93 * 2_060_000.0, "{of_five} of 5 tell {tells}: {time} and {doubt}");
             assert!(time + doubt > 2_060_000.0, "{of_five} of 5 tell {tells}: {time} and {doubt}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_ours_does_not_bear_out_is_told_from_chance() {
+        let contradicted = |pairs: &[Pair]| Reach::of(pairs, None).contradicted(pairs);
+        assert!(!contradicted(&of_two(2060, |_| 2060, [2, 3])));
+        assert!(contradicted(&of_two(2060, |_| 1700, [2, 2])));
     }
 
     #[test]
