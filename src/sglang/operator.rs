@@ -203,11 +203,15 @@ pub fn all() -> Vec<Operator> {
 /// The one of this name.
 ///
 /// # Errors
-/// A sentence with the nearest names, where there is none.
+/// A sentence with the nearest names, where there is none; with the reason, where it is known not to come out.
 pub fn named(name: &str) -> Result<Operator, String> {
     let all = all();
     if let Some(found) = all.iter().find(|operator| operator.name == name) {
         return Ok(found.clone());
+    }
+    let stem = |file: &str| file.rsplit('/').next().and_then(|last| last.split('.').next()).map(str::to_owned);
+    if let Some((file, why)) = REFUSED.iter().find(|(file, _)| stem(file).as_deref() == Some(name)) {
+        return Err(format!("{name:?} ({file}) cannot be taken out: {why}; `warpsmith sglang list` shows what can"));
     }
     let words = |name: &str| name.split('_').map(str::to_owned).collect::<Vec<_>>();
     let shared = |other: &str| words(other).iter().filter(|word| words(name).contains(word)).count();
@@ -274,9 +278,11 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_or_type_gets_the_nearest() {
+    fn an_unknown_name_or_type_gets_the_nearest_and_one_that_cannot_be_taken_out_the_reason() {
         let near = named("silu_mul").unwrap_err();
         assert!(near.contains("silu_and_mul") && near.contains("sglang list"), "{near}");
+        let known = named("kvcache").unwrap_err();
+        assert!(known.contains("elementwise/kvcache.cuh") && known.contains("cannot draw such indices"), "{known}");
         let refused = named("topk_sum").and_then(|one| one.precision("fp16")).unwrap_err();
         assert!(refused.contains("expected --dtype bf16"), "{refused}");
     }
