@@ -152,7 +152,7 @@ impl Interface {
     }
 
     /// Which values of each axis these shapes have: all of them for an axis that a constraint names, since a kernel may be
-    /// made for them, and else the least and the most.
+    /// made for them, and else the least and the most. A constraint that says no more than a greatest value is none here.
     #[must_use]
     pub fn certified(&self, shapes: &[Case]) -> BTreeMap<String, Certified> {
         self.axes().into_iter().map(|axis| (axis.to_owned(), self.certified_axis(axis, shapes))).collect()
@@ -165,7 +165,8 @@ impl Interface {
         };
         let values: BTreeSet<i64> = shapes.iter().filter_map(value).collect();
         let names_it = |text: &String| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == axis);
-        if self.constraints.iter().any(names_it) {
+        let is_bound = |text: &String| text.contains("<=");
+        if self.constraints.iter().filter(|text| !is_bound(text)).any(names_it) {
             Certified::Values(values.into_iter().collect())
         } else {
             Certified::Range(values.first().copied().unwrap_or(1), values.last().copied().unwrap_or(0))
@@ -215,6 +216,14 @@ mod tests {
             assert_eq!(interface.exports.is_empty(), interface.entry.passed.is_empty(), "{name}");
         }
         assert!(entries.keys().all(|name| OPERATORS.iter().any(|(known, _)| known == name)));
+    }
+
+    #[test]
+    fn a_size_that_kernels_are_made_for_is_certified_by_its_values_and_a_number_of_rows_by_its_range() {
+        let shapes = cases(&[json!({"tokens": 9, "hidden": 16}), json!({"tokens": 2, "hidden": 64})]);
+        let certified = Interface::of("topk_sum").unwrap().certified(&shapes);
+        assert_eq!(certified["tokens"], Certified::Range(2, 9), "what bounds it makes no kernel");
+        assert_eq!(certified["hidden"], Certified::Values(vec![16, 64]));
     }
 
     /// The sizes of these shapes.
