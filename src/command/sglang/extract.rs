@@ -132,10 +132,10 @@ fn judge(order: &Order<'_>, library: &Path, arguments: &ExtractArgs) -> Result<(
 fn tell(name: &str, tree: &Tree, headers: usize, folder: &Path, verdict: &Value) {
     say(&format!("{name} of SGLang {}: {} with {headers} headers, built for sm_90a", tree.version, folder.display()));
     if let Some(checkout) = tree.checkout.as_ref().filter(|checkout| !checkout.dirty.is_empty()) {
-        let count = checkout.dirty.len();
         say(&format!(
-            "note: {count} files of this tree differ from its commit {}; that is recorded in manifest.json",
-            checkout.commit
+            "note: this tree differs from its commit {} (files: {}; manifest.json names them); if others are to get the same, commit or undo that, and take it out again",
+            checkout.commit,
+            checkout.dirty.len()
         ));
     }
     match (verdict["ran"].as_bool(), verdict["refusal"].as_str()) {
