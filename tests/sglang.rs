@@ -84,7 +84,7 @@ fn what_cannot_be_is_said_in_a_sentence_with_what_to_do() {
     let (near, _folder) = extract("silu_mul", "bf16", Path::new(TREE));
     assert!(near.ended(2).err.contains("the nearest are silu_and_mul"));
     let (dtype, _folder) = extract("silu_and_mul", "fp64", Path::new(TREE));
-    assert!(dtype.ended(2).err.contains("expected --dtype bf16 and fp16"));
+    assert!(dtype.ended(2).err.contains("expected --dtype bf16 or fp16"));
     let (nowhere, _folder) = extract("silu_and_mul", "bf16", Path::new("/nowhere"));
     assert!(nowhere.ended(2).err.contains("there is no SGLang in /nowhere"));
     if !has_nvcc() {
@@ -183,6 +183,34 @@ fn a_header_that_no_folder_of_headers_holds_is_named() {
     let (told, folder) = extract("silu_and_mul", "bf16", tree.path());
     assert!(told.clone().ended(2).err.contains("elsewhere.h is needed, and lies neither in a folder"), "{told:?}");
     assert!(!folder.path().join("task").exists());
+}
+
+#[test]
+fn a_tree_may_be_named_from_where_one_stands() {
+    if !has_nvcc() {
+        return;
+    }
+    let (tree, folder) = (copy(|_| {}), tempfile::tempdir().unwrap());
+    let out = folder.path().join("task").display().to_string();
+    let mut command =
+        program::warpsmith(&["sglang", "extract", "silu_and_mul", "-o", &out, "--sglang", ".", "--no-gate"]);
+    command.current_dir(tree.path()).output().map(Told::of).unwrap().ended(0);
+}
+
+#[test]
+fn what_does_not_build_is_kept_to_look_at_and_is_no_task() {
+    if !has_nvcc() {
+        return;
+    }
+    let tree = copy(|at| {
+        let file = at.join("python/sglang/kernels/jit/csrc/elementwise/activation.cuh");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(file, format!("{text}\nint broken = ;\n")).unwrap();
+    });
+    let (told, folder) = extract("silu_and_mul", "bf16", tree.path());
+    assert!(told.clone().ended(2).err.contains("does not build for sm_90a"), "{told:?}");
+    let has = |name: &str| folder.path().join("task").join(name).exists();
+    assert!(has("task.refused.toml") && !has("task.toml"));
 }
 
 fn git(at: &Path, arguments: &[&str]) {

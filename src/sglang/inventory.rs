@@ -86,7 +86,10 @@ pub fn all(tree: &Tree) -> Vec<Found> {
 fn jit(call: &str, place: &str) -> Found {
     let name = strings(call).next().unwrap_or_default();
     let files: Vec<String> = match call.split_once("cuda_files") {
-        Some((_, rest)) => strings(rest.split(']').next().unwrap_or_default()).collect(),
+        // What begins with a hyphen is a flag that stands in the same brackets.
+        Some((_, rest)) => {
+            strings(rest.split(']').next().unwrap_or_default()).filter(|file| !file.starts_with('-')).collect()
+        }
         None => vec![],
     };
     let known = operator::all().into_iter().any(|one| one.level == Level::J && files.contains(&one.file));

@@ -213,13 +213,14 @@ pub fn named(name: &str) -> Result<Operator, String> {
     if let Some((file, why)) = REFUSED.iter().find(|(file, _)| stem(file).as_deref() == Some(name)) {
         return Err(format!("{name:?} ({file}) cannot be taken out: {why}; `warpsmith sglang list` shows what can"));
     }
-    let words = |name: &str| name.split('_').map(str::to_owned).collect::<Vec<_>>();
+    let words = |name: &str| name.to_lowercase().split('_').map(str::to_owned).collect::<Vec<_>>();
     let shared = |other: &str| words(other).iter().filter(|word| words(name).contains(word)).count();
     let mut near: Vec<(usize, &str)> = all.iter().map(|one| (shared(&one.name), one.name.as_str())).collect();
     near.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
-    let nearest = near.iter().take(3).map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+    let nearest: Vec<&str> = near.iter().filter(|(shared, _)| *shared > 0).take(3).map(|(_, name)| *name).collect();
+    let nearest = if nearest.is_empty() { String::new() } else { format!("; the nearest are {}", nearest.join(", ")) };
     Err(format!(
-        "{name:?} is no operator that can be taken out; the nearest are {nearest}; `warpsmith sglang list` shows all, and why others cannot"
+        "{name:?} is no operator that can be taken out{nearest}; `warpsmith sglang list` shows all, and why others cannot"
     ))
 }
 
@@ -242,7 +243,7 @@ impl Operator {
     /// A sentence with those that it can be taken out in.
     pub fn precision(&self, name: &str) -> Result<Precision, String> {
         let found = self.dtypes.iter().find(|one| one.name() == name);
-        let known = || self.dtypes.iter().map(|one| one.name()).collect::<Vec<_>>().join(" and ");
+        let known = || self.dtypes.iter().map(|one| one.name()).collect::<Vec<_>>().join(" or ");
         found
             .copied()
             .ok_or_else(|| format!("{} cannot be taken out in {name:?}: expected --dtype {}", self.name, known()))
@@ -281,6 +282,8 @@ mod tests {
     fn an_unknown_name_or_type_gets_the_nearest_and_one_that_cannot_be_taken_out_the_reason() {
         let near = named("silu_mul").unwrap_err();
         assert!(near.contains("silu_and_mul") && near.contains("sglang list"), "{near}");
+        let far = named("moe").unwrap_err();
+        assert!(!far.contains("nearest") && far.contains("sglang list"), "{far}");
         let known = named("kvcache").unwrap_err();
         assert!(known.contains("elementwise/kvcache.cuh") && known.contains("cannot draw such indices"), "{known}");
         let refused = named("topk_sum").and_then(|one| one.precision("fp16")).unwrap_err();

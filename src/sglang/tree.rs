@@ -44,6 +44,8 @@ impl Tree {
     /// # Errors
     /// A sentence that says what was expected.
     pub fn open(root: &Path) -> Result<Self, String> {
+        // What works on it runs in folders of its own.
+        let root = &root.canonicalize().unwrap_or_else(|_| root.to_owned());
         let places = [root.join("python/sglang"), root.join("sglang"), root.to_owned()];
         let is_package = |place: &&PathBuf| place.join("kernels").is_dir() || place.join("jit_kernel").is_dir();
         let Some(package) = places.iter().find(is_package) else {

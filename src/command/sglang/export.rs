@@ -93,7 +93,9 @@ fn chosen(kernels: Vec<Kernel>, operators: &[String]) -> Result<Vec<Kernel>, Tro
     let there: Vec<String> = kernels.iter().map(|kernel| kernel.operator().to_owned()).collect();
     if let Some(missing) = operators.iter().find(|operator| !there.contains(operator)) {
         let there = there.join(", ");
-        return Err(Trouble::usage(format!("--op {missing}: there is no kernel of it; there are of {there}")));
+        return Err(Trouble::usage(format!(
+            "--op {missing}: there is no kernel of it; there are of {there}; one that its run has not certified is left out (`warpsmith resume RUN` goes on)"
+        )));
     }
     let named = |kernel: &Kernel| operators.is_empty() || operators.iter().any(|name| name == kernel.operator());
     Ok(kernels.into_iter().filter(named).collect())

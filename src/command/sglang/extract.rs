@@ -24,7 +24,7 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   warpsmith sglang extract silu_and_mul -o silu
   warpsmith sglang extract merge_attn_states -o merge --dtype fp16 --sglang ~/sglang --headers ~/flashinfer/csrc
-  warpsmith run silu --policy astra";
+  warpsmith run silu --policy astra --model openai:NAME";
 
 /// `sglang extract`
 #[derive(Debug, Args)]
@@ -54,6 +54,9 @@ pub struct ExtractArgs {
 pub(super) fn extract(arguments: &ExtractArgs, layers: &Layers) -> Result<Exit, Trouble> {
     let operator = operator::named(&arguments.operator).map_err(Trouble::usage)?;
     let precision = operator.precision(&arguments.dtype).map_err(Trouble::usage)?;
+    if let Some(folder) = arguments.headers.iter().find(|folder| !folder.is_dir()) {
+        return Err(Trouble::usage(format!("--headers {}: there is no such folder", folder.display())));
+    }
     let tree = arguments.framework.tree(layers)?;
     let nvcc = cuda::find_nvcc().ok_or_else(|| {
         Trouble::machine(
@@ -93,8 +96,12 @@ fn build(folder: &Path, layers: &Layers) -> Result<PathBuf, Trouble> {
             kernelbench::Failure::Build { log } | kernelbench::Failure::Interface { log } => log.clone(),
             other => other.to_string(),
         };
+        let kept = match extract::judged(folder, Gate::Refused) {
+            Ok(()) => "kept to look at, and no task: its task.toml is now task.refused.toml".to_owned(),
+            Err(why) => why,
+        };
         Trouble::usage(format!(
-            "what was taken out does not build for sm_90a: this version's file is another than the one known here; the folder {} is kept to look at\n{log}",
+            "what was taken out does not build for sm_90a: this version's file is another than the one known here; the folder {} is {kept}\n{log}",
             folder.display()
         ))
     })

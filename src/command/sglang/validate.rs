@@ -72,11 +72,16 @@ pub(super) fn validate(arguments: &ValidateArgs, layers: &Layers) -> Result<Exit
     let work = env::temp_dir().join(format!("warpsmith-validate-{}", std::process::id()));
     let ended = lay(&work).and_then(|()| start(arguments, &super::python(arguments.python.as_deref(), layers), &work));
     let _ = fs::remove_dir_all(&work);
-    let code = ended?;
-    say(&format!("written    {}", arguments.result.display()));
-    match code {
-        Some(0) => Ok(Exit::Done),
-        Some(FAILED) => Ok(Exit::NothingCorrect),
+    let told = || say(&format!("written    {}", arguments.result.display()));
+    match ended? {
+        Some(0) => {
+            told();
+            Ok(Exit::Done)
+        }
+        Some(FAILED) => {
+            told();
+            Ok(Exit::NothingCorrect)
+        }
         _ => Err(Trouble::machine("the validation broke off; what it printed says where")),
     }
 }

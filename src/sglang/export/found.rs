@@ -5,6 +5,7 @@ use agents::trajectory::Trajectory;
 use kernelbench::{
     CandidateId, Case, Certificate, CertificateVerdict, Evaluation, Gate, Hash, KernelContext, Origin, Task,
 };
+use metrics::Claim;
 use std::path::Path;
 
 /// The framework that kernels go back into.
@@ -107,15 +108,28 @@ impl Found {
         &self.origin
     }
 
+    /// Whether its text is the framework's own.
+    #[must_use]
+    pub fn is_original(&self) -> bool {
+        self.source == self.context.reference
+    }
+
     /// What is claimed of it, in a line.
     #[must_use]
     pub fn summary(&self) -> String {
         match self.certificate.as_ref().map(|certificate| &certificate.verdict) {
             Some(CertificateVerdict::Certified(timed)) => format!(
-                "certified: {} over the original in warpsmith's harness, on {}, {} shapes checked",
+                "certified: {} over the original in warpsmith's harness, on {}, {} shapes checked{}",
                 quantity::speedup(&timed.speedup),
                 crate::progress::plain(&self.machine),
-                self.shapes.len()
+                self.shapes.len(),
+                if self.is_original() {
+                    "; it is the original's own text: nothing faster was found, and putting it back changes nothing"
+                } else if timed.speedup.claim() == Claim::NoDifference {
+                    "; no difference"
+                } else {
+                    ""
+                }
             ),
             _ => format!("NOT CERTIFIED: candidate {} was named by hand", self.candidate),
         }

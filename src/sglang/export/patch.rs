@@ -25,7 +25,7 @@ const AHEAD: [(&str, &str); 2] = [("aot", "python/sglang/kernels/aot/csrc"), ("s
 ///
 /// # Errors
 ///
-/// If two kernels would change one file, a kernel is the original, or the tree is not the one that the kernel replaces.
+/// If two kernels would change one file, all kernels are the originals, or the tree is not the one that the kernel replaces.
 pub fn patch(kernels: &[Kernel], tree: Option<&Path>) -> Result<Layout, Trouble> {
     let mut laid = Layout::default();
     for (place, kernel) in kernels.iter().enumerate() {
@@ -36,11 +36,10 @@ pub fn patch(kernels: &[Kernel], tree: Option<&Path>) -> Result<Layout, Trouble>
                 origin.file
             )));
         }
-        if kernel.found.source == kernel.found.context().reference {
-            return Err(Trouble::usage(format!(
-                "{}: the candidate is the original; there is nothing to patch",
-                origin.file
-            )));
+        if kernel.found.is_original() {
+            let why = "the candidate is the original; there is nothing to patch";
+            laid.notes.push(format!("{} ({}): {why}", kernel.operator(), kernel.dtype()));
+            continue;
         }
         let layouts = if kernel.is_run_time() { &RUN_TIME[..] } else { &AHEAD[..] };
         let chosen: Vec<_> = match tree {
@@ -65,6 +64,9 @@ pub fn patch(kernels: &[Kernel], tree: Option<&Path>) -> Result<Layout, Trouble>
                 origin.file
             ));
         }
+    }
+    if laid.files.is_empty() {
+        return Err(Trouble::usage(laid.notes.join("; ")));
     }
     laid.next.push(
         "git apply --check FILE && git apply FILE   # in sglang's tree; in site-packages: patch -p1 < FILE".into(),

@@ -7,7 +7,7 @@ use super::{
 use crate::exit::Trouble;
 use kernelbench::{Case, CertificateVerdict, Hash, Language, Number};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Arrays were at multiples of this when the kernel was certified, in bytes: what the GPU's allocator gives.
 const ALIGNMENT: u64 = 256;
@@ -222,14 +222,19 @@ pub fn together(kernels: &[Kernel]) -> Result<(), Trouble> {
             return Err(Trouble::usage(format!("{operator} ({dtype}): {why}")));
         }
     }
-    let mut versions: Vec<_> = kernels.iter().map(|kernel| kernel.found.origin().version.as_str()).collect();
-    versions.sort_unstable();
-    versions.dedup();
-    match versions[..] {
-        [_] => Ok(()),
-        _ => Err(Trouble::usage(format!(
-            "the kernels were taken out of different versions of sglang ({}): export them one by one, with --op",
-            versions.join(", ")
-        ))),
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for kernel in kernels {
+        versions.entry(&kernel.found.origin().version).or_default().insert(kernel.operator());
     }
+    if versions.len() == 1 {
+        return Ok(());
+    }
+    let each = versions.iter().map(|(version, operators)| {
+        let flags: Vec<_> = operators.iter().map(|operator| format!("--op {operator}")).collect();
+        format!("{version} ({})", flags.join(" "))
+    });
+    Err(Trouble::usage(format!(
+        "the kernels were taken out of different versions of sglang, and one export holds those of one: name them by version: {}",
+        each.collect::<Vec<_>>().join("; or ")
+    )))
 }

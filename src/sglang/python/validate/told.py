@@ -41,7 +41,8 @@ class Told:
         try:
             yield
         except Exception as error:
-            traceback.print_exc()
+            if not isinstance(error, ImportError):
+                traceback.print_exc()
             if of:
                 self.checked(*of, what, False, last_line(error))
             else:
@@ -73,7 +74,7 @@ class Told:
         self.keep()
         done = len(self.result["checks"]) + len(self.result["tests"])
         not_done = len(self.result["not_done"])
-        verdict = "passed" if self.result["passed"] else "FAILED"
+        verdict = "passed" if self.result["passed"] else "FAILED" if done else "NOT VALIDATED"
         seconds = ", ".join(f"{name} {took:.0f} s" for name, took in self.result["seconds"].items())
         self.say(f"{verdict}: {done - len(failed)} of {done} checks, {not_done} not done; {seconds}")
         for line in failed:
