@@ -9,6 +9,7 @@ import linecache
 import mmap
 import os
 import sys
+import time
 import traceback
 import types
 
@@ -32,12 +33,14 @@ CONTRACT = ("Model", "get_inputs", "get_init_inputs")
 class Judge(outputs.Outputs):
     def __init__(self, setup):
         self.device = torch.device(setup["device"])
+        self.ended_ns = 0
         torch.set_num_threads(setup["threads"])
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
             torch.zeros(1, device=self.device)
+            self.idle = torch.cuda.Event()
             torch.cuda.synchronize()
 
     def facts(self, _):
@@ -180,7 +183,20 @@ class Judge(outputs.Outputs):
             self.synchronize()
             # Not waited for: while the GPU does this, the process that is let go next is woken and launches its first call.
             torch.cuda._sleep(BUSY)
+            self.idle.record()
+            self.ended_ns = None
         return {}
+
+    def settle(self):
+        """Once it has answered: waits until that is over, without sleeping."""
+        if self.ended_ns is None:
+            while not self.idle.query():
+                pass
+            self.ended_ns = time.monotonic_ns()
+
+    def idled(self, _):
+        """When that was over, by the clock that all processes share."""
+        return {"ended_ns": self.ended_ns}
 
     def audit(self, message):
         """What passes for right that is not: the problem's own weakness, at the tolerance in use."""
@@ -271,6 +287,7 @@ def main():
         result = answer(judge, message)
         result["nonce"] = message["nonce"]
         line.say(result)
+        judge.settle()
 
 
 main()

@@ -101,14 +101,14 @@ impl Pair<'_> {
 
     /// Has the reference called, with the cache emptied before; its failure is the machine's or the task's fault.
     pub(crate) fn call_reference(&mut self) -> Attempt<Ran> {
-        self.judge.flush().map_err(broken)?;
-        trusted(self.reference.call(PATIENCE), "in its own process")
+        let mut idle = self.judge.flush().map_err(broken)?;
+        trusted(self.reference.call(PATIENCE, &mut idle), "in its own process")
     }
 
     /// Has the candidate called, with the cache emptied before.
     pub(crate) fn call_candidate(&mut self, deadline: Duration) -> Attempt<Ran> {
-        self.judge.flush().map_err(broken)?;
-        self.candidate.call(deadline)
+        let mut idle = self.judge.flush().map_err(broken)?;
+        self.candidate.call(deadline, &mut idle)
     }
 
     /// Bytes of the GPU's memory that are free.

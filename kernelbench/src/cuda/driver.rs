@@ -97,11 +97,31 @@ unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
 
+/// A place in the stream's order.
+#[derive(Debug)]
+pub(crate) struct Event(sys::CUevent);
+
+// SAFETY: a handle that lives as long as the process.
+unsafe impl Send for Event {}
+// SAFETY: as above; the driver locks its own state.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// Whether the GPU has come so far.
+    pub(crate) fn is_past(&self) -> Asked<bool> {
+        // SAFETY: our own event.
+        match unsafe { sys::cuEventQuery(self.0) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            result => done(result).map(|()| true),
+        }
+    }
+}
+
 /// A pair of events that measure the work enqueued between them.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
-    start: sys::CUevent,
-    end: sys::CUevent,
+    start: Event,
+    end: Event,
 }
 
 impl Device {
@@ -265,32 +285,40 @@ impl Device {
         self.stream.cast()
     }
 
-    /// A new pair of events.
-    pub(crate) fn stopwatch(&self) -> Asked<Stopwatch> {
+    /// A new event.
+    pub(crate) fn event(&self) -> Asked<Event> {
         self.enter()?;
         let flags = sys::CUevent_flags::CU_EVENT_DEFAULT as u32;
-        // SAFETY: places of ours.
-        let event = || ask(|place| unsafe { sys::cuEventCreate(place, flags) });
-        Ok(Stopwatch { start: event()?, end: event()? })
+        // SAFETY: a place of ours.
+        ask(|place| unsafe { sys::cuEventCreate(place, flags) }).map(Event)
+    }
+
+    /// Puts it after all work that was enqueued.
+    pub(crate) fn mark(&self, event: &Event) -> Asked<()> {
+        // SAFETY: our own event and stream.
+        done(unsafe { sys::cuEventRecord(event.0, self.stream) })
+    }
+
+    /// A new pair of events.
+    pub(crate) fn stopwatch(&self) -> Asked<Stopwatch> {
+        Ok(Stopwatch { start: self.event()?, end: self.event()? })
     }
 
     /// Marks the beginning of what is measured.
     pub(crate) fn start(&self, watch: &Stopwatch) -> Asked<()> {
-        // SAFETY: our own event and stream.
-        done(unsafe { sys::cuEventRecord(watch.start, self.stream) })
+        self.mark(&watch.start)
     }
 
     /// Marks the end of what is measured.
     pub(crate) fn stop(&self, watch: &Stopwatch) -> Asked<()> {
-        // SAFETY: our own event and stream.
-        done(unsafe { sys::cuEventRecord(watch.end, self.stream) })
+        self.mark(&watch.end)
     }
 
     /// What was measured, in nanoseconds, once the work is done.
     pub(crate) fn elapsed_ns(&self, watch: &Stopwatch) -> Asked<u64> {
         self.enter()?;
         // SAFETY: our own events and a place of ours.
-        let milliseconds: f32 = ask(|place| unsafe { sys::cuEventElapsedTime_v2(place, watch.start, watch.end) })?;
+        let milliseconds: f32 = ask(|place| unsafe { sys::cuEventElapsedTime_v2(place, watch.start.0, watch.end.0) })?;
         Ok((f64::from(milliseconds) * 1e6) as u64)
     }
 }

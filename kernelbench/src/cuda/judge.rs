@@ -3,7 +3,7 @@
 //! It holds the memory that both children compute in, one arena for each, draws inputs where they lie, and looks at all
 //! that was left there. What its kernels find wrong is looked at once more on the processor, by the rule that decides.
 
-use super::driver::{CudaError, Device, HANDLE, Kernel, Memory};
+use super::driver::{CudaError, Device, Event, HANDLE, Kernel, Memory};
 use crate::{
     compare::{Comparison, compare_on_cores},
     failure::{Failure, Fault},
@@ -13,8 +13,10 @@ use crate::{
         trouble::Attempt,
     },
     task::{Dtype, Fill, Tolerance},
+    torch::peer::Cover,
 };
 use rand::{Rng, rngs::StdRng};
+use std::time::Instant;
 
 /// The source of its kernels.
 pub(crate) const SOURCE: &str = include_str!("judge.cu");
@@ -29,7 +31,7 @@ const CHANGED: usize = COUNTERS - 2;
 /// The counter of what changed in the zones around an array.
 const BESIDE: usize = COUNTERS - 1;
 /// How long the GPU idles before a request, in nanoseconds.
-const IDLE_NS: u64 = 150_000;
+const IDLE_NS: u64 = 600_000;
 /// Elements that are compared once more on the processor after a check, at most.
 const TWICE: usize = 64 << 20;
 
@@ -76,9 +78,29 @@ pub(crate) struct Judge {
     paint: Kernel,
     compare: Kernel,
     idle: Kernel,
+    idled: Event,
     arenas: [Memory; 2],
     counters: Memory,
     flush: Memory,
+}
+
+/// Idle work that was left on the GPU.
+pub(crate) struct Idle<'a> {
+    judge: &'a Judge,
+    ended: Option<Instant>,
+}
+
+impl Cover for Idle<'_> {
+    fn look(&mut self) -> Attempt<()> {
+        if self.ended.is_none() && self.judge.idled.is_past().map_err(broken)? {
+            self.ended = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self) -> Attempt<Option<Instant>> {
+        Ok(self.ended)
+    }
 }
 
 /// A failure of the driver on the trusted side is the machine's.
@@ -95,7 +117,8 @@ impl Judge {
         let counters = device.allocate(MOST_ARRAYS * COUNTERS * 8)?;
         let l2 = device.l2_bytes().unwrap_or(64 << 20) as usize;
         let flush = device.allocate((2 * l2).max(64 << 20))?;
-        Ok(Self { device, inputs, paint, compare, idle, arenas, counters, flush })
+        let idled = device.event()?;
+        Ok(Self { device, inputs, paint, compare, idle, idled, arenas, counters, flush })
     }
 
     /// The handle by which a child opens its arena.
@@ -175,11 +198,13 @@ impl Judge {
 
     /// Empties the cache and waits: what comes next finds its data in memory. Leaves the GPU idle work that is not waited
     /// for: meanwhile the process that is let go next is woken and launches.
-    pub(crate) fn flush(&self) -> Result<(), CudaError> {
+    pub(crate) fn flush(&self) -> Result<Idle<'_>, CudaError> {
         self.device.enter()?;
         self.device.set(self.flush.address, 0, self.flush.bytes)?;
         self.device.wait()?;
-        self.device.launch(self.idle, 1, 1, &mut [IDLE_NS])
+        self.device.launch(self.idle, 1, 1, &mut [IDLE_NS])?;
+        self.device.mark(&self.idled)?;
+        Ok(Idle { judge: self, ended: None })
     }
 
     /// Looks at what the candidate left in the first slots: its outputs beside the reference's, its surroundings, its inputs.

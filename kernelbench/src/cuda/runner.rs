@@ -15,7 +15,7 @@ use crate::{
     torch::{
         launch::{self, Launch},
         nursery::Nursery,
-        peer::{Peer, Trust, Went},
+        peer::{Cover, Peer, Trust, Went},
         python::{SYSTEM, give, own_user},
     },
 };
@@ -198,8 +198,8 @@ impl Runner {
     }
 
     /// Has it make its calls.
-    pub(crate) fn call(&mut self, deadline: Duration) -> Attempt<Ran> {
-        match self.peer.go(deadline).map_err(renamed)? {
+    pub(crate) fn call(&mut self, deadline: Duration, cover: &mut impl Cover) -> Attempt<Ran> {
+        match self.peer.go(deadline, cover).map_err(renamed)? {
             Went::Done { outside, inside_ns, .. } => Ok(Ran { outside, inside_ns }),
             Went::Raised(said) => Err(self.blame_cuda(&said["cuda"])),
         }

@@ -43,8 +43,6 @@ const MOST_CALLS: usize = 1024;
 const BUDGET: Duration = Duration::from_millis(600);
 /// The fewest pairs of a shape, where its requests hold as many calls as the plan has samples.
 const FEWEST: u32 = 16;
-/// How many times as many pairs are taken where a candidate's clock seems to go slow.
-const CLOSER: usize = 4;
 /// What two clocks may disagree by on any machine, beside what reaching the reference's process costs.
 const ALLOWANCE: Allowance = Allowance { floor_ns: 60_000.0, share: 0.1 };
 /// How far above the best bandwidth seen the physical limit may lie.
@@ -138,13 +136,7 @@ fn time_case(
     }
     let (start, fewest, asked) = (Instant::now(), fewest(around, calls), timing.repetitions as usize);
     let mut pairs: Vec<Readings> = vec![];
-    loop {
-        let enough = pairs.len() >= asked || (pairs.len() >= fewest && start.elapsed() > budget);
-        // What looks like a clock that goes slow may be chance: more pairs tell.
-        let settled = pairs.len() >= CLOSER * fewest || !Reach::of(&pairs, None).contradicted(&pairs);
-        if enough && settled {
-            break;
-        }
+    while pairs.len() < fewest || (pairs.len() < asked && start.elapsed() <= budget) {
         pairs.push(sample(pair, &plan, calls, rng)?);
     }
     Ok((timed(case, &plan, &pairs, calls, around)?, recorded))

@@ -171,6 +171,14 @@ pub(crate) fn wait_for_either(one: &impl AsRawFd, two: &impl AsRawFd, timeout: s
     if status < 0 && error.kind() != io::ErrorKind::Interrupted { Err(error) } else { Ok(()) }
 }
 
+/// The clock that all processes of this machine share, in nanoseconds: the one that `Instant` reads.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
 /// Makes reading from a descriptor return at once where there is nothing.
 pub(crate) fn do_not_block(fd: &impl AsRawFd) {
     // SAFETY: a descriptor of ours.

@@ -92,7 +92,7 @@ impl Inner {
         session.introduce_compiled(&mut runner, Some(mode.word()))?;
         session.draw(1, false, &mut self.rng())?;
         runner.inputs(&session.inputs)?;
-        runner.run(&[0], COMPILING)?;
+        runner.run(&[0], COMPILING, &mut ())?;
         runner.release()?;
         Ok(runner)
     }

@@ -46,11 +46,36 @@ pub(crate) enum Trust {
     Stranger,
 }
 
+/// Work on the GPU behind which a process is let go: it is woken and launches meanwhile, and is timed from its end.
+pub(crate) trait Cover {
+    /// Looks at it; done again and again until the process has answered.
+    fn look(&mut self) -> Attempt<()> {
+        Ok(())
+    }
+
+    /// When it ended, where it has, and where there is any.
+    fn ended(&mut self) -> Attempt<Option<Instant>>;
+}
+
+/// None.
+impl Cover for () {
+    fn ended(&mut self) -> Attempt<Option<Instant>> {
+        Ok(None)
+    }
+}
+
+/// What it took: from the end of the cover; from before the process was let go where that ended before, or not yet when it
+/// answered, for then it has not waited for the GPU.
+fn took(let_go: Instant, covered: Option<Instant>, answered: Instant) -> Duration {
+    let from = covered.filter(|ended| (let_go..answered).contains(ended)).unwrap_or(let_go);
+    answered.saturating_duration_since(from)
+}
+
 /// A reply and when it came.
 pub(crate) struct Reply {
     /// What was said.
     pub(crate) said: Value,
-    /// From before the process was let go until it had answered, by our clock.
+    /// By our clock: from before the process was let go, or from the end of what covered that, until it had answered.
     pub(crate) outside: Duration,
 }
 
@@ -58,7 +83,7 @@ pub(crate) struct Reply {
 pub(crate) enum Went {
     /// It has made its calls.
     Done {
-        /// From before the process was let go until it had answered, by our clock.
+        /// By our clock: from the end of what covered its being let go, or else from before that, until it had answered.
         outside: Duration,
         /// By its own, in nanoseconds.
         inside_ns: u64,
@@ -117,11 +142,11 @@ impl Peer {
     pub(crate) fn greet(&mut self, setup: &Value, deadline: Duration) -> Attempt<()> {
         let start = Instant::now();
         if self.trust == Trust::Stranger {
-            let length = self.hear(start, deadline, SPIN)?;
+            let length = self.hear(start, deadline, SPIN, &mut ())?;
             self.layers = serde_json::from_slice(&self.packet[..length]).map_err(|e| Fault(e.to_string()))?;
         }
         self.send(setup, &[])?;
-        let length = self.hear(start, deadline, SPIN)?;
+        let length = self.hear(start, deadline, SPIN, &mut ())?;
         let ready: Value = serde_json::from_slice(&self.packet[..length]).map_err(|e| Fault(e.to_string()))?;
         if ready.get("ready").is_none() {
             return Err(self.meddled());
@@ -136,32 +161,33 @@ impl Peer {
     }
 
     /// The same, with files that it may use from then on.
-    pub(crate) fn ask_with(&mut self, mut message: Value, files: &[&OwnedFd], deadline: Duration) -> Attempt<Reply> {
+    pub(crate) fn ask_with(&mut self, message: Value, files: &[&OwnedFd], deadline: Duration) -> Attempt<Reply> {
+        self.ask_timed(message, files, deadline, &mut ())
+    }
+
+    /// The same, timed as `go` is.
+    pub(crate) fn ask_timed(
+        &mut self,
+        mut message: Value,
+        files: &[&OwnedFd],
+        deadline: Duration,
+        cover: &mut impl Cover,
+    ) -> Attempt<Reply> {
         let nonce = rand::rng().random::<u64>() >> 12;
         message["nonce"] = json!(nonce);
         self.send(&message, files)?;
-        let start = Instant::now();
-        if self.trust == Trust::Stranger {
-            self.process.resume();
-        }
-        let length = self.hear(start, deadline, SPIN)?;
-        let outside = start.elapsed();
+        let (length, outside) = self.answered(deadline, SPIN, cover)?;
         tracing::trace!(to = self.id(), asked = %message["do"], ?outside);
-        self.stand_still()?;
         Ok(Reply { said: self.said(length, nonce)?, outside })
     }
 
-    /// Has it do what it is prepared for, and times that: from before it is let go until it has answered. Nothing else
-    /// lies between.
-    pub(crate) fn go(&mut self, deadline: Duration) -> Attempt<Went> {
+    /// Has it do what it is prepared for, and times that, from the end of what covers its being let go. One that has answered
+    /// by then has not waited for the GPU: it is timed from before it was let go.
+    pub(crate) fn go(&mut self, deadline: Duration, cover: &mut impl Cover) -> Attempt<Went> {
         let nonce = rand::rng().random::<u64>() >> 12;
         let spin = if spare_cores() { SPIN_TIMED } else { SPIN };
         process::send(&self.control, &nonce.to_le_bytes()).map_err(fault("cannot reach the Python process"))?;
-        let start = Instant::now();
-        self.process.resume();
-        let length = self.hear(start, deadline, spin)?;
-        let outside = start.elapsed();
-        self.stand_still()?;
+        let (length, outside) = self.answered(deadline, spin, cover)?;
         if self.packet[0] != WENT || length < 17 {
             return Ok(Went::Raised(self.said(length, nonce)?));
         }
@@ -174,6 +200,18 @@ impl Peer {
         let inside_ns = numbers.next().unwrap_or(0);
         let addresses = numbers.collect();
         Ok(Went::Done { outside, inside_ns, addresses })
+    }
+
+    /// Lets it go until it has answered: how long its answer is in bytes, and the time it took.
+    fn answered(&mut self, deadline: Duration, spin: Duration, cover: &mut impl Cover) -> Attempt<(usize, Duration)> {
+        let let_go = Instant::now();
+        if self.trust == Trust::Stranger {
+            self.process.resume();
+        }
+        let length = self.hear(let_go, deadline, spin, cover)?;
+        let answered = Instant::now();
+        self.stand_still()?;
+        Ok((length, took(let_go, cover.ended()?, answered)))
     }
 
     /// The answer in words that was heard last, if it answers what was asked.
@@ -244,13 +282,13 @@ impl Peer {
     }
 
     /// Waits for a message, without sleeping at first, and says how long it is.
-    fn hear(&mut self, start: Instant, deadline: Duration, spin: Duration) -> Attempt<usize> {
+    fn hear(&mut self, start: Instant, deadline: Duration, spin: Duration, cover: &mut impl Cover) -> Attempt<usize> {
         let mut looked = start;
         loop {
             match process::receive(&self.control, &mut self.packet).map_err(fault("cannot hear the Python process"))? {
                 Some(0) => return Err(self.blame_end()),
                 Some(length) => return Ok(length),
-                None => {}
+                None => cover.look()?,
             }
             let elapsed = start.elapsed();
             if elapsed > deadline {
@@ -336,5 +374,23 @@ fn spare_cores() -> bool {
 impl Drop for Peer {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_timed_from_the_end_of_its_cover_unless_it_did_not_wait_for_that() {
+        let let_go = Instant::now();
+        let at = |us| let_go + Duration::from_micros(us);
+        let took = |covered: Option<u64>, answered| super::took(let_go, covered.map(at), at(answered)).as_micros();
+        assert_eq!(took(Some(600), 1800), 1200);
+        assert_eq!(took(None, 1800), 1800);
+        assert_eq!(took(Some(600), 500), 500);
+        assert_eq!(took(Some(600), 600), 600);
+        let long_ago = let_go.checked_sub(Duration::from_secs(1));
+        assert_eq!(super::took(let_go, long_ago, at(1800)).as_micros(), 1800);
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     CASE,
     headers::{self, Extension, Headers},
-    peer::{Peer, Reply, Went},
+    peer::{Cover, Peer, Reply, Went},
     places::Places,
     python::raised,
 };
@@ -144,8 +144,9 @@ impl Runner {
     }
 
     /// Calls the model on each of these slots, once; its answer describes the outputs, and is slower for it.
-    pub(crate) fn run(&mut self, slots: &[usize], deadline: Duration) -> Attempt<Ran> {
-        let Reply { said, outside } = self.ask(json!({"do": "run", "slots": slots}), "forward", deadline)?;
+    pub(crate) fn run(&mut self, slots: &[usize], deadline: Duration, cover: &mut impl Cover) -> Attempt<Ran> {
+        let reply = self.peer.ask_timed(json!({"do": "run", "slots": slots}), &[], deadline, cover)?;
+        let Reply { said, outside } = self.unless_raised(reply, "forward")?;
         let meddled = || self.peer.forbidden("meddle with the line between its process and the workshop");
         let outputs = said["outputs"].as_array().filter(|outputs| outputs.len() == slots.len());
         let outputs = outputs.ok_or_else(meddled)?.clone();
@@ -161,8 +162,8 @@ impl Runner {
     }
 
     /// Calls the model on each of the slots that it is prepared for; `None` where its outputs lie where none has lain.
-    pub(crate) fn go(&mut self, slots: &[usize], deadline: Duration) -> Attempt<Option<Ran>> {
-        match self.peer.go(deadline)? {
+    pub(crate) fn go(&mut self, slots: &[usize], deadline: Duration, cover: &mut impl Cover) -> Attempt<Option<Ran>> {
+        match self.peer.go(deadline, cover)? {
             Went::Done { outside, inside_ns, addresses } => {
                 Ok(self.places.at(slots, &addresses).map(|outputs| Ran { outside, inside_ns, outputs }))
             }
@@ -212,6 +213,10 @@ impl Runner {
 
     fn ask_with(&mut self, message: Value, files: &[&OwnedFd], stage: &str, deadline: Duration) -> Attempt<Reply> {
         let reply = self.peer.ask_with(message, files, deadline)?;
+        self.unless_raised(reply, stage)
+    }
+
+    fn unless_raised(&mut self, reply: Reply, stage: &str) -> Attempt<Reply> {
         match raised(&reply.said) {
             Some((error, traceback, memory)) => Err(self.blame(stage, error, traceback, memory)),
             None => Ok(reply),

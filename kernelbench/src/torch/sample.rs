@@ -2,7 +2,8 @@
 //!
 //! Both processes are prepared: they drop what they put out last, seed, and choose their slots. Then they stand still, and
 //! only now are inputs drawn. A process is let go by a number, makes its calls, and answers with a number and the
-//! addresses of its outputs: the clock runs from before it is let go until that answer, and nothing else lies between.
+//! addresses of its outputs: the clock runs from when the GPU is free for it until that answer, and nothing else lies
+//! between.
 //! Then it stands still again, and its outputs are read where they lie.
 
 use super::{
@@ -95,7 +96,7 @@ impl Sampler<'_> {
     }
 
     fn candidate(&mut self, rng: &mut StdRng) -> Attempt<Option<Ran>> {
-        let ran = self.candidate.go(&self.slots, self.deadline)?;
+        let ran = self.session.time_candidate(self.candidate, &self.slots, self.deadline)?;
         match &ran {
             Some(ran) => self.session.witness(self.candidate, ran, rng)?,
             None => self.candidate.peer.be_alone()?,

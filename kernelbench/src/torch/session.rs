@@ -8,7 +8,7 @@ use super::{
     headers::Headers,
     judge::{PATIENCE, ask, ask_about, ask_with},
     launch,
-    peer::Peer,
+    peer::{Cover, Peer},
     places,
     python::Facts,
     runner::{Module, Ran, Runner, trusted},
@@ -17,7 +17,10 @@ use super::{
 use crate::{
     failure::{Failure, Fault},
     gpu::{self, Gpu},
-    native::trouble::{Attempt, Trouble, fault},
+    native::{
+        process,
+        trouble::{Attempt, Trouble, fault},
+    },
     task::{Problem, Tolerance},
 };
 use rand::{Rng, rngs::StdRng};
@@ -26,7 +29,7 @@ use std::{
     fs,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The most calls in one request.
@@ -159,12 +162,24 @@ impl Session {
 
     /// Has the reference run.
     pub(crate) fn run_reference(&mut self, slots: &[usize]) -> Attempt<Ran> {
-        trusted(self.reference.run(slots, PATIENCE))
+        let Self { reference, judge, on_gpu, .. } = self;
+        trusted(reference.run(slots, PATIENCE, &mut Idle { judge, on_gpu: *on_gpu }))
     }
 
     /// Has the reference make the calls that it is prepared for, and times them alone.
     pub(crate) fn time_reference(&mut self, slots: &[usize]) -> Attempt<Option<Ran>> {
-        trusted(self.reference.go(slots, PATIENCE))
+        let Self { reference, judge, on_gpu, .. } = self;
+        trusted(reference.go(slots, PATIENCE, &mut Idle { judge, on_gpu: *on_gpu }))
+    }
+
+    /// Has the candidate make the calls that it is prepared for, and times them alone.
+    pub(crate) fn time_candidate(
+        &mut self,
+        candidate: &mut Runner,
+        slots: &[usize],
+        deadline: Duration,
+    ) -> Attempt<Option<Ran>> {
+        candidate.go(slots, deadline, &mut Idle { judge: &mut self.judge, on_gpu: self.on_gpu })
     }
 
     /// Has the candidate run; on a GPU, looks at once at places of its output that nobody else knows.
@@ -175,7 +190,8 @@ impl Session {
         deadline: Duration,
         rng: &mut StdRng,
     ) -> Attempt<Ran> {
-        let ran = candidate.run(slots, deadline)?;
+        let mut idle = Idle { judge: &mut self.judge, on_gpu: self.on_gpu };
+        let ran = candidate.run(slots, deadline, &mut idle)?;
         self.witness(candidate, &ran, rng)?;
         Ok(ran)
     }
@@ -235,6 +251,23 @@ impl Session {
     /// What a step of a candidate takes on the device beside what this problem holds, in bytes, as far as is known.
     pub(crate) fn wanted_bytes(&self) -> u64 {
         crowd::of_a_step(self.most_bytes, self.reference.most_bytes)
+    }
+}
+
+/// The idle work that a judge leaves on a GPU once it has emptied the cache.
+struct Idle<'a> {
+    judge: &'a mut Peer,
+    on_gpu: bool,
+}
+
+impl Cover for Idle<'_> {
+    fn ended(&mut self) -> Attempt<Option<Instant>> {
+        if !self.on_gpu {
+            return Ok(None);
+        }
+        let said = ask(self.judge, json!({"do": "idled"}))?;
+        let ago_ns = said["ended_ns"].as_u64().map(|ended| process::monotonic_ns().saturating_sub(ended));
+        Ok(ago_ns.and_then(|ago| Instant::now().checked_sub(Duration::from_nanos(ago))))
     }
 }
 
