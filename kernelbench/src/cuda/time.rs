@@ -42,7 +42,7 @@ const MOST_CALLS: usize = 1024;
 /// What all shapes together may take for pairs beyond the fewest.
 const BUDGET: Duration = Duration::from_millis(600);
 /// The fewest pairs of a shape, where its requests hold as many calls as the plan has samples.
-const FEWEST: u32 = 16;
+const FEWEST: u32 = 12;
 /// What two clocks may disagree by on any machine, beside what reaching the reference's process costs.
 const ALLOWANCE: Allowance = Allowance { floor_ns: 60_000.0, share: 0.1 };
 /// How far above the best bandwidth seen the physical limit may lie.
