@@ -1,7 +1,7 @@
 //! Evaluates candidates for a problem or a kernel context in CUDA and prints what came of each as JSON, a line a candidate:
 //! `evaluate PYTHON DEVICE PROBLEM.py CANDIDATE.py...`, or `evaluate - cuda:0 CONTEXT CANDIDATE.cu...`
 //!
-//! `REPETITIONS` and `TRIALS` set how often; with `PROFILE=1` each is profiled too (with `AHEAD=0`, by no process that waits
+//! `REPETITIONS` and `TRIALS` set how often, else as policies do; with `PROFILE=1` each is profiled too (with `AHEAD=0`, by no process that waits
 //! for it), and `PAUSE_S` passes before each, as a model would take to write it. With `TIMES` each is evaluated so often, as a
 //! new candidate each time, and the last line has the median, the least and the most of what each stage took, in seconds.
 //! `BASELINES=compile,max-autotune` times the reference as torch compiles it, beside.
@@ -34,8 +34,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [python, device, problem, candidates @ ..] = arguments.as_slice() else {
         return Err("expected PYTHON DEVICE PROBLEM.py CANDIDATE.py...".into());
     };
-    let repetitions = std::env::var("REPETITIONS").ok().map_or(Ok(20), |text| text.parse())?;
-    let plan = TimingPlan { warmup: 2, repetitions, statistic: Statistic::Median };
+    let repetitions = std::env::var("REPETITIONS").ok().map_or(Ok(100), |text| text.parse())?;
+    let plan = TimingPlan { warmup: 20, repetitions, statistic: Statistic::Median };
     let task = load::task(Path::new(problem))?;
     let start = Instant::now();
     if task.problem().is_none() {

@@ -40,7 +40,7 @@ const ESTIMATE: usize = 32;
 /// The most calls of a request.
 const MOST_CALLS: usize = 1024;
 /// What all shapes together may take for pairs beyond the fewest.
-const BUDGET: Duration = Duration::from_millis(600);
+const BUDGET: Duration = Duration::from_millis(400);
 /// The fewest pairs of a shape, where its requests hold as many calls as the plan has samples.
 const FEWEST: u32 = 12;
 /// What two clocks may disagree by on any machine, beside what reaching the reference's process costs.

@@ -69,7 +69,7 @@ impl Inner {
             // A graph that is replayed overwrites its outputs: one call to a request.
             let most_calls = if mode == Mode::MaxAutotune { 1 } else { usize::MAX };
             let (machine, floor) = (&self.machine, self.options.deadline_floor);
-            let bench = Bench { tolerance: &task.tolerance, plan, machine, floor, most_calls };
+            let bench = Bench { tolerance: &task.tolerance, plan, machine, floor, most_calls, brief: false };
             time(session, &mut runner, &bench, &mut self.rng())
         });
         outcome(session.forget())?.map_err(|failure| Fault(failure.to_string()))?;

@@ -80,7 +80,7 @@ fn examine(
         "new secret seeds; every element beside the reference's; inputs unchanged",
     ));
     let machine = &inner.machine;
-    let bench = time::Bench { tolerance: &task.tolerance, plan, machine, floor, most_calls: usize::MAX };
+    let bench = time::Bench { tolerance: &task.tolerance, plan, machine, floor, most_calls: usize::MAX, brief: false };
     let quiet = inner.spares.quiet();
     let (timed, clocks) = time::time(&mut session, &mut runner, &bench, rng)?;
     drop(quiet);

@@ -250,7 +250,8 @@ impl Inner {
     ) -> Attempt<Timed> {
         let _quiet = self.spares.quiet();
         let (floor, machine) = (self.options.deadline_floor, &self.machine);
-        let bench = time::Bench { tolerance: &task.tolerance, plan, machine, floor, most_calls: usize::MAX };
+        let bench =
+            time::Bench { tolerance: &task.tolerance, plan, machine, floor, most_calls: usize::MAX, brief: true };
         let timed =
             session.introduce(&mut runner).and_then(|()| time::time(session, &mut runner, &bench, &mut self.rng()));
         session.forget()?;

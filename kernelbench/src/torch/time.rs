@@ -29,6 +29,11 @@ const REQUEST: Duration = Duration::from_millis(20);
 const EMPTY: u32 = 5;
 /// Calls of the reference that tell how many make a request.
 const TRIED: usize = 3;
+/// The fewest pairs of a block where pairs may be left out, and the most before it.
+const FEWEST: u32 = 20;
+const MOST_BEFORE: u32 = 2;
+/// What such a block may take for more than the fewest.
+const LONG: Duration = Duration::from_secs(1);
 /// What a block may take on a GPU for more pairs than were asked for, and how many times as many at most.
 const MORE: (Duration, u32) = (Duration::from_millis(800), 5);
 /// What two clocks may disagree by on any machine, beside what reaching the reference's process costs.
@@ -68,6 +73,28 @@ pub(crate) struct Bench<'a> {
     pub(crate) floor: Duration,
     /// Calls of a request, at most.
     pub(crate) most_calls: usize,
+    /// Whether pairs may be left out on a GPU, where a request holds many calls or lasts long: not for a certificate.
+    pub(crate) brief: bool,
+}
+
+/// Requests of each side: before a block, in it at least, and in it unless that takes too long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Requests {
+    before: u32,
+    fewest: u32,
+    asked: u32,
+}
+
+impl Requests {
+    /// Those of the plan; or so many that their calls are as many.
+    fn of(plan: &TimingPlan, calls: usize, brief: bool) -> Self {
+        if !brief {
+            return Self { before: plan.warmup.max(1), fewest: plan.repetitions, asked: plan.repetitions };
+        }
+        let calls = u32::try_from(calls).unwrap_or(u32::MAX).max(1);
+        let asked = plan.repetitions.min(plan.repetitions.div_ceil(calls).max(FEWEST));
+        Self { before: plan.warmup.div_ceil(calls).clamp(1, MOST_BEFORE), fewest: asked.min(FEWEST), asked }
+    }
 }
 
 /// Times both.
@@ -85,10 +112,11 @@ pub(crate) fn time(
     let (gpu, floors) = (session.gpu, floors(session, bench.machine));
     let mut both = Sampler { session, candidate, tolerance: bench.tolerance, slots, deadline, lost: 0 };
     both.described_pair(rng)?;
-    for _ in 0..bench.plan.warmup.max(1) {
+    let requests = Requests::of(bench.plan, calls, bench.brief && both.session.on_gpu);
+    for _ in 0..requests.before {
         both.pair(rng)?;
     }
-    let block = || settled(|| block(&mut both, bench, rng)?.judged(calls, floors, bench.plan.statistic));
+    let block = || settled(|| block(&mut both, requests, rng)?.judged(calls, floors, bench.plan.statistic));
     let (((timed, mut clocks), anew), disturbed) = watched(gpu.as_ref(), block)?;
     (clocks.lost, clocks.watched, clocks.disturbed, clocks.anew) = (both.lost, gpu.is_some(), disturbed, anew);
     Ok((timed, clocks))
@@ -100,14 +128,16 @@ struct Block {
     empty_ns: f64,
 }
 
-/// So many pairs as the plan says; on a GPU more while they are cheap.
-fn block(both: &mut Sampler<'_>, bench: &Bench<'_>, rng: &mut StdRng) -> Attempt<Block> {
-    let (start, asked) = (Instant::now(), bench.plan.repetitions);
+/// So many pairs; on a GPU more while they are cheap.
+fn block(both: &mut Sampler<'_>, requests: Requests, rng: &mut StdRng) -> Attempt<Block> {
+    let Requests { fewest, asked, .. } = requests;
+    let start = Instant::now();
     let most = if both.session.on_gpu { asked.saturating_mul(MORE.1) } else { asked };
     let (mut pairs, mut costs) = (vec![], vec![]);
     let between = asked.div_ceil(EMPTY).max(1);
     for round in 0..most {
-        if round >= asked && start.elapsed() > MORE.0 {
+        let elapsed = start.elapsed();
+        if (round >= asked && elapsed > MORE.0) || (round >= fewest && elapsed > LONG) {
             break;
         }
         if round % between == 0 {
@@ -157,11 +187,17 @@ pub(crate) fn time_reference(session: &mut Session, plan: &TimingPlan, rng: &mut
     session.scatter(None, calls)?;
     let empty_ns = empties(session, calls, EMPTY as usize, rng)?;
     let slots: Vec<usize> = (0..calls).collect();
-    for _ in 0..plan.warmup.max(1) {
+    let requests = Requests::of(plan, calls, session.on_gpu);
+    for _ in 0..requests.before {
         reference_alone(session, &slots, rng)?;
     }
-    let rounds = 0..plan.repetitions;
-    let samples = rounds.map(|_| reference_alone(session, &slots, rng)).collect::<Attempt<Vec<Reading>>>()?;
+    let (start, mut samples) = (Instant::now(), vec![]);
+    for round in 0..requests.asked {
+        if round >= requests.fewest && start.elapsed() > LONG {
+            break;
+        }
+        samples.push(reference_alone(session, &slots, rng)?);
+    }
     trusted(session.reference.release())?;
     let reach = Reach::of_reference(&samples, Some(empty_ns));
     Ok(Timing::of(reach.counted_ns(&samples).iter().map(|ns| ns / calls as f64)))
@@ -203,4 +239,24 @@ fn floors(session: &Session, machine: &Machine) -> [Option<f64>; 2] {
     let all = input_bytes + output_bytes + parameter_bytes;
     let least = machine.floor_ns(output_bytes + input_bytes / 2).map(|floor| floor / MARGIN);
     [least, machine.bandwidth_at(all).map(|bandwidth| all as f64 / bandwidth * 1e9)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_request_holds_many_calls_fewer_are_as_many_samples_and_a_certificate_leaves_none_out() {
+        let plan = TimingPlan { warmup: 20, repetitions: 100, statistic: Statistic::Median };
+        let requests = |calls, brief| {
+            let Requests { before, fewest, asked } = Requests::of(&plan, calls, brief);
+            [before, fewest, asked]
+        };
+        assert_eq!(requests(7, true), [2, 20, 20]);
+        assert_eq!(requests(2, true), [2, 20, 50]);
+        assert_eq!(requests(1, true), [2, 20, 100]);
+        assert_eq!(requests(7, false), [20, 100, 100]);
+        let few = TimingPlan { warmup: 0, repetitions: 3, ..plan };
+        assert_eq!(Requests::of(&few, 1, true), Requests { before: 1, fewest: 3, asked: 3 });
+    }
 }
