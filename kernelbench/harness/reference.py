@@ -33,7 +33,7 @@ CONTRACT = ("Model", "get_inputs", "get_init_inputs")
 class Judge(outputs.Outputs):
     def __init__(self, setup):
         self.device = torch.device(setup["device"])
-        self.ended_ns = 0
+        self.ended_ns, self.is_over = 0, True
         torch.set_num_threads(setup["threads"])
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
@@ -182,20 +182,26 @@ class Judge(outputs.Outputs):
             torch.empty(256 << 20, dtype=torch.uint8, device=self.device).fill_(42)
             self.synchronize()
             # Not waited for: while the GPU does this, the process that is let go next is woken and launches its first call.
+            self.ended_ns, self.is_over = time.monotonic_ns(), False
             torch.cuda._sleep(BUSY)
             self.idle.record()
-            self.ended_ns = None
         return {}
 
     def settle(self):
-        """Once it has answered: waits until that is over, without sleeping."""
-        if self.ended_ns is None:
-            while not self.idle.query():
-                pass
-            self.ended_ns = time.monotonic_ns()
+        """Once it has answered: waits until that is over, without sleeping. Who looks too late has its end too early, and
+        nobody gains by that."""
+        while not self.is_over:
+            now = time.monotonic_ns()
+            try:
+                self.is_over = self.idle.query()
+            except Exception:  # what comes next meets it too, and tells it
+                return
+            if not self.is_over:
+                self.ended_ns = now
 
     def idled(self, _):
         """When that was over, by the clock that all processes share."""
+        self.synchronize()
         return {"ended_ns": self.ended_ns}
 
     def audit(self, message):

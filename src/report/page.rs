@@ -230,7 +230,7 @@ fn plan(policy: &Policy) -> String {
         Statistic::Median => "median",
     };
     format!(
-        "{} warm-up calls, {} samples of each, {statistic}; reference and candidate interleaved in random order",
+        "up to {} warm-up calls and {} samples of each, {statistic}; reference and candidate interleaved in random order",
         plan.warmup, plan.repetitions
     )
 }

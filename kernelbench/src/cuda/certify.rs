@@ -34,12 +34,12 @@ const NOT_EXCLUDED: [(&str, &str); 6] = [
     ("races on the GPU", "racecheck is not run; a race that shows is a wrong output"),
     ("work of several calls done in one", "a timed request holds many calls, each on arguments of its own"),
     (
-        "work on the processor before the clock starts",
-        "a process is let go 0.6 ms before that, while the GPU idles, for its launches",
+        "work on the processor, and copies from and to it, before the clock starts",
+        "a process is let go 0.6 ms before that, while the GPU idles, for its launches; here a request lasts 2.4 ms or more",
     ),
     (
-        "an end that is told some microseconds too early",
-        "its outputs are read at once, last written first; what is done by then counts as done",
+        "an end that is told before the GPU is done",
+        "its outputs are read next, or after the reference's request, last written first; what is done by then counts as done",
     ),
     (
         "a candidate that tells tests from use",

@@ -16,7 +16,7 @@ use crate::{
     torch::peer::Cover,
 };
 use rand::{Rng, rngs::StdRng};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The source of its kernels.
 pub(crate) const SOURCE: &str = include_str!("judge.cu");
@@ -87,19 +87,26 @@ pub(crate) struct Judge {
 /// Idle work that was left on the GPU.
 pub(crate) struct Idle<'a> {
     judge: &'a Judge,
-    ended: Option<Instant>,
+    /// Until when it lasted at least: who looks too late has its end too early, and nobody gains by that.
+    busy: Instant,
+    is_over: bool,
 }
 
 impl Cover for Idle<'_> {
     fn look(&mut self) -> Attempt<()> {
-        if self.ended.is_none() && self.judge.idled.is_past().map_err(broken)? {
-            self.ended = Some(Instant::now());
+        if self.is_over {
+            return Ok(());
+        }
+        let now = Instant::now();
+        self.is_over = self.judge.idled.is_past().map_err(broken)?;
+        if !self.is_over {
+            self.busy = self.busy.max(now);
         }
         Ok(())
     }
 
     fn ended(&mut self) -> Attempt<Option<Instant>> {
-        Ok(self.ended)
+        Ok(self.is_over.then_some(self.busy))
     }
 }
 
@@ -202,9 +209,10 @@ impl Judge {
         self.device.enter()?;
         self.device.set(self.flush.address, 0, self.flush.bytes)?;
         self.device.wait()?;
+        let busy = Instant::now() + Duration::from_nanos(IDLE_NS);
         self.device.launch(self.idle, 1, 1, &mut [IDLE_NS])?;
         self.device.mark(&self.idled)?;
-        Ok(Idle { judge: self, ended: None })
+        Ok(Idle { judge: self, busy, is_over: false })
     }
 
     /// Looks at what the candidate left in the first slots: its outputs beside the reference's, its surroundings, its inputs.

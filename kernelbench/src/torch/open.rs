@@ -17,8 +17,8 @@ pub struct Open {
 pub const OPEN: [Open; 6] = [
     Open {
         kinds: &[2],
-        what: "work on the processor before the clock starts",
-        how: "on a GPU a process is let go 0.6 ms before that, for its launches; a request lasts 20 ms where memory allows",
+        what: "work on the processor, and copies from and to it, before the clock starts",
+        how: "on a GPU a process is let go 0.6 ms before that, for its launches; a request lasts 20 ms, or as long as 128 calls",
     },
     Open {
         kinds: &[7],

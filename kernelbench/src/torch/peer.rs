@@ -64,11 +64,14 @@ impl Cover for () {
     }
 }
 
+/// The longest that a cover hides: what one lasts that is longer counts.
+const COVER: Duration = Duration::from_millis(1);
+
 /// What it took: from the end of the cover; from before the process was let go where that ended before, or not yet when it
 /// answered, for then it has not waited for the GPU.
 fn took(let_go: Instant, covered: Option<Instant>, answered: Instant) -> Duration {
     let from = covered.filter(|ended| (let_go..answered).contains(ended)).unwrap_or(let_go);
-    answered.saturating_duration_since(from)
+    answered.saturating_duration_since(from.min(let_go + COVER))
 }
 
 /// A reply and when it came.
@@ -288,7 +291,12 @@ impl Peer {
             match process::receive(&self.control, &mut self.packet).map_err(fault("cannot hear the Python process"))? {
                 Some(0) => return Err(self.blame_end()),
                 Some(length) => return Ok(length),
-                None => cover.look()?,
+                None => {
+                    if let Err(trouble) = cover.look() {
+                        self.end();
+                        return Err(trouble);
+                    }
+                }
             }
             let elapsed = start.elapsed();
             if elapsed > deadline {
@@ -390,6 +398,7 @@ mod tests {
         assert_eq!(took(None, 1800), 1800);
         assert_eq!(took(Some(600), 500), 500);
         assert_eq!(took(Some(600), 600), 600);
+        assert_eq!(took(Some(1700), 1800), 800);
         let long_ago = let_go.checked_sub(Duration::from_secs(1));
         assert_eq!(super::took(let_go, long_ago, at(1800)).as_micros(), 1800);
     }

@@ -266,8 +266,9 @@ impl Cover for Idle<'_> {
             return Ok(None);
         }
         let said = ask(self.judge, json!({"do": "idled"}))?;
-        let ago_ns = said["ended_ns"].as_u64().map(|ended| process::monotonic_ns().saturating_sub(ended));
-        Ok(ago_ns.and_then(|ago| Instant::now().checked_sub(Duration::from_nanos(ago))))
+        let (now, now_ns) = (Instant::now(), process::monotonic_ns());
+        let ago_ns = said["ended_ns"].as_u64().map(|ended| now_ns.saturating_sub(ended));
+        Ok(ago_ns.and_then(|ago| now.checked_sub(Duration::from_nanos(ago))))
     }
 }
 

@@ -73,7 +73,8 @@ pub(crate) struct Bench<'a> {
     pub(crate) floor: Duration,
     /// Calls of a request, at most.
     pub(crate) most_calls: usize,
-    /// Whether pairs may be left out on a GPU, where a request holds many calls or lasts long: not for a certificate.
+    /// Whether pairs may be left out on a GPU, where a request holds many calls or lasts long: not for a certificate, nor for what
+    /// is timed once on a machine.
     pub(crate) brief: bool,
 }
 
@@ -134,7 +135,7 @@ fn block(both: &mut Sampler<'_>, requests: Requests, rng: &mut StdRng) -> Attemp
     let start = Instant::now();
     let most = if both.session.on_gpu { asked.saturating_mul(MORE.1) } else { asked };
     let (mut pairs, mut costs) = (vec![], vec![]);
-    let between = asked.div_ceil(EMPTY).max(1);
+    let between = fewest.div_ceil(EMPTY).max(1);
     for round in 0..most {
         let elapsed = start.elapsed();
         if (round >= asked && elapsed > MORE.0) || (round >= fewest && elapsed > LONG) {
