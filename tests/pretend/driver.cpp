@@ -112,7 +112,12 @@ int cuModuleGetFunction(Function **function, void *module, const char *name) {
 }
 int cuLaunchKernel(Function *function, unsigned, unsigned slots, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
                    void **arguments, void **) {
-    if (function->name == "idle") return SUCCESS;
+    // Nobody else is kept from working meanwhile, so it is over before anybody is asked to.
+    if (function->name == "idle") {
+        const timespec length = {0, (long)*(u64 *)arguments[0]};
+        nanosleep(&length, nullptr);
+        return SUCCESS;
+    }
     u64 a[10];
     double d[10];
     const size_t count = function->name == "inputs" ? 10 : function->name == "compare" ? 8 : 6;
@@ -144,6 +149,7 @@ int cuEventRecord(Event *event, void *) {
     copied = false;
     return SUCCESS;
 }
+int cuEventQuery(Event *) { return SUCCESS; }
 int cuEventElapsedTime_v2(float *milliseconds, Event *start, Event *end) {
     *milliseconds = (float)(end->ns - start->ns) / 1e6f;
     return SUCCESS;
