@@ -223,7 +223,7 @@ fn the_examples_and_the_judge_are_cuda() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let examples = fs::read_dir(root.join("examples/cuda")).unwrap();
     let references = examples.map(|folder| folder.unwrap().path().join("reference.cu")).filter(|file| file.is_file());
-    let sources: Vec<PathBuf> = references.chain([root.join("kernelbench/src/cuda/judge.cu")]).collect();
+    let sources: Vec<PathBuf> = references.chain([root.join("kernelbench/src/backend/cuda/verifier.cu")]).collect();
     assert!(sources.len() >= 7, "{sources:?}");
     for source in sources {
         let folder = tempfile::tempdir().unwrap();

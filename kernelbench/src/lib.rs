@@ -2,49 +2,38 @@
 //!
 //! Nothing here knows of models, prompts or actors.
 
-mod absent;
-mod candidate;
-mod certificate;
-mod clock;
-mod compare;
-pub mod cpu;
-pub mod cuda;
-mod evaluation;
-mod failure;
-mod family;
-mod fill;
-mod flag;
-pub mod gpu;
-mod hash;
-pub mod load;
-pub mod native;
-pub mod ncu;
-pub mod profiler;
-mod recorded;
-mod simulated;
-mod size;
-mod suite;
-mod survey;
-mod task;
-pub mod torch;
-mod workshop;
+pub(crate) mod backend;
+pub(crate) mod build;
+pub(crate) mod engine;
+pub(crate) mod hash;
+pub(crate) mod machine;
+pub(crate) mod measure;
+pub(crate) mod profile;
+pub(crate) mod result;
+pub(crate) mod sandbox;
+pub(crate) mod task;
+pub(crate) mod workshop;
 
-pub use absent::Absent;
-pub use candidate::{Built, Candidate, CandidateId, Verified};
-pub use certificate::{Certificate, Checked, Verdict as CertificateVerdict};
-pub use compare::{Comparison, compare};
-pub use evaluation::{CaseTiming, Evaluation, Timed};
-pub use failure::{Failure, Fault, Outcome};
-pub use family::{Design, Family, Member, Parameter};
-pub use fill::fill;
+pub use backend::{cuda, native, torch};
+pub use engine::compare::{Comparison, compare};
 pub use hash::Hash;
-pub use recorded::{Findings, Recorded};
-pub use simulated::Simulated;
-pub use size::SizeError;
-pub use suite::{Provenance, Suite};
-pub use survey::Survey;
+pub use machine::{cpu, gpu};
+pub use profile::{cpu as profiler, ncu};
+pub use result::candidate::{Built, Candidate, CandidateId, Verified};
+pub use result::certificate::{Certificate, Checked, Verdict as CertificateVerdict};
+pub use result::evaluation::{CaseTiming, Evaluation, Timed};
+pub use result::failure::{Failure, Fault, Outcome};
+pub use result::survey::Survey;
+pub use task::family::{Design, Family, Member, Parameter};
+pub use task::fill::fill;
+pub use task::load;
+pub use task::size::SizeError;
+pub use task::suite::{Provenance, Suite};
 pub use task::{
     Argument, ArgumentKind, Case, Dtype, Fill, Gate, KernelContext, Language, Number, Origin, Precision, Problem, Size,
     Source, Task, TimedCases, Tolerance, Transfer,
 };
+pub use workshop::absent::Absent;
+pub use workshop::recorded::{Findings, Recorded};
+pub use workshop::simulated::Simulated;
 pub use workshop::{Baseline, TimingPlan, Variant, Workshop};

@@ -2,7 +2,14 @@
 //!
 //! A [`Task`] is whole in itself: it holds the reference's source, so that a record of a run needs no other file.
 
-use crate::size::SizeError;
+pub(crate) mod family;
+pub(crate) mod fill;
+pub(crate) mod layout;
+pub mod load;
+pub(crate) mod size;
+pub(crate) mod suite;
+
+use crate::task::size::SizeError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,13 +1,18 @@
 //! Where candidates are built and run: a machine, or a simulation of one.
 
+pub(crate) mod absent;
+pub(crate) mod recorded;
+pub(crate) mod simulated;
+
 use crate::{
-    candidate::{Built, Candidate, Verified},
-    certificate::Certificate,
-    evaluation::Timed,
-    failure::{Fault, Outcome},
-    suite::Suite,
-    survey::Survey,
-    task::Task,
+    result::{
+        candidate::{Built, Candidate, Verified},
+        certificate::Certificate,
+        evaluation::Timed,
+        failure::{Fault, Outcome},
+        survey::Survey,
+    },
+    task::{Task, suite::Suite},
 };
 use metrics::{Interval, Machine, Profile, Speedup, Statistic, Timing};
 use serde::{Deserialize, Serialize};

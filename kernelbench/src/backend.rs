@@ -1,0 +1,5 @@
+//! Backends: the CPU, CUDA without Python, and torch.
+
+pub mod cuda;
+pub mod native;
+pub mod torch;

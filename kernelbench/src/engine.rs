@@ -1,0 +1,3 @@
+//! The engine: a candidate prepared, checked, timed, profiled and certified, written once for every backend.
+
+pub(crate) mod compare;

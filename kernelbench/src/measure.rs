@@ -1,0 +1,4 @@
+//! Clocks, and what disturbs them.
+
+pub(crate) mod clock;
+pub(crate) mod watch;

@@ -1,0 +1,216 @@
+//! What is Nsight Compute asked for, and what does this GPU not have of it?
+
+use super::{
+    DURATION, Launched,
+    dominant::{Dominant, Launches, base, dominant},
+};
+use metrics::{Kernel, MetricSet, Profile, Reading, Rung, catalog};
+use std::collections::HashSet;
+
+/// The command line of Nsight Compute for these metrics, what stands for them anywhere, and the duration: of the
+/// launches between a start and a stop of the profiler, at most `launches`, of these kernels alone where any are named.
+#[must_use]
+pub fn command(set: &MetricSet, launches: usize, kernels: &[String]) -> Vec<String> {
+    let mut names: Vec<&str> = vec![DURATION];
+    for metric in &set.metric {
+        names.push(&metric.name);
+        names.extend(metric.nearest.values().map(String::as_str));
+    }
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(*name));
+    let names = names.join(",");
+    let mut command = line(&if set.is_full() { ["--set", "full"] } else { ["--metrics", &names] }, launches);
+    if !kernels.is_empty() {
+        command.extend(["--kernel-name".to_owned(), format!("regex:^({})$", kernels.join("|"))]);
+    }
+    command
+}
+
+/// The same for every section, and beside these for what a set names: in the units that all launches have in common.
+pub(crate) fn everything(beside: &MetricSet, launches: usize) -> Vec<String> {
+    let asked = beside.metric.iter().flat_map(|metric| std::iter::once(&metric.name).chain(metric.nearest.values()));
+    let mut names: Vec<&str> = asked.map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    line(&["--set", "full", "--metrics", &names.join(","), "--print-units", "base"], launches)
+}
+
+/// What is asked for, of the launches between a start and a stop of the profiler, with the clocks left alone.
+fn line(asked: &[&str], launches: usize) -> Vec<String> {
+    let launches = launches.to_string();
+    let words = ["ncu", "--csv", "--page", "raw", "--clock-control", "none", "--profile-from-start", "off"];
+    let more = ["--launch-count", &launches, "--target-processes", "application-only"];
+    words.iter().chain(&more).chain(asked).map(ToString::to_string).collect()
+}
+
+/// The profile of a call whose launches were all read.
+#[must_use]
+pub fn profile(set: &MetricSet, case: &str, launches: &[Launched]) -> Profile {
+    let mut notes = vec![];
+    let kernels = kernels(set, launches, None, |_| vec![], &mut notes);
+    Profile { rung: Rung::Ncu, case: case.to_owned(), readings: vec![], kernels, notes }
+}
+
+/// The kernels that the time of a call goes to, with what was read of one launch of each. `seen` is the whole call as another
+/// profiler saw it, where not all of it was read; `otherwise` is what that says of a kernel of which nothing was read.
+pub(crate) fn kernels(
+    set: &MetricSet,
+    launched: &[Launched],
+    seen: Option<&[Launches]>,
+    otherwise: impl Fn(&Launches) -> Vec<Reading>,
+    notes: &mut Vec<String>,
+) -> Vec<Kernel> {
+    let alone: Vec<Launches> = launched.iter().map(Launched::alone).collect();
+    let (shown, left_out) = dominant(seen.unwrap_or(&alone));
+    notes.extend(left_out);
+    let mut kernel = |kernel: &Dominant<'_>| {
+        let (count, share) = (Some(kernel.launches), Some(kernel.share));
+        let Some(read) = like(kernel.longest, launched) else {
+            let name = kernel.longest.name.clone();
+            notes.push(format!("Nsight Compute read nothing of {name}: its durations are torch.profiler's"));
+            return Kernel { name, launches: count, share, readings: otherwise(kernel.longest) };
+        };
+        Kernel { name: read.kernel.clone(), launches: count, share, readings: readings(set, read, notes) }
+    };
+    shown.iter().map(&mut kernel).collect()
+}
+
+/// Whether profilers mean the same kernel: torch's writes one that is called `kernel` as `Kernel`.
+pub(crate) fn is_called(kernel: &str, name: &str) -> bool {
+    base(kernel).eq_ignore_ascii_case(name)
+}
+
+/// The launch that was read of this kernel: one of the very same name and of the same shape, if there is one, and the longest
+/// of these.
+fn like<'a>(kernel: &Launches, launched: &'a [Launched]) -> Option<&'a Launched> {
+    let of_kernel = launched.iter().filter(|read| is_called(&read.kernel, &base(&kernel.name)));
+    of_kernel.max_by(|one, other| {
+        let rank = |read: &Launched| (read.kernel == kernel.name, read.shape == kernel.shape, read.duration_ns());
+        rank(one).partial_cmp(&rank(other)).unwrap_or(std::cmp::Ordering::Equal)
+    })
+}
+
+/// What was read of one launch: the set's metrics in order, and behind each that this GPU does not have the nearest that
+/// it has. In the notes, those that nothing stands for.
+#[must_use]
+pub fn readings(set: &MetricSet, launched: &Launched, notes: &mut Vec<String>) -> Vec<Reading> {
+    let mut readings = vec![launched.reading(DURATION, "the kernel's duration")];
+    if set.is_full() {
+        readings.extend(all_of(launched));
+    }
+    for metric in &set.metric {
+        let says = metric.says();
+        readings.push(launched.reading(&metric.name, &says));
+        if launched.value(&metric.name).is_some() {
+            continue;
+        }
+        match metric.nearest.get(&launched.capability) {
+            Some(near) => {
+                readings.push(Reading { stands_for: Some(metric.name.clone()), ..launched.reading(near, &says) });
+            }
+            None => notes.push(format!(
+                "{} was not to be had, and nothing near it is known for compute capability {}",
+                metric.name, launched.capability
+            )),
+        }
+    }
+    readings
+}
+
+/// Every number that was read of a launch: what the catalogue has in its order, then the rest in the table's.
+fn all_of(launched: &Launched) -> Vec<Reading> {
+    let listed = catalog::entries().iter().map(|entry| entry.name.as_str());
+    let rest = launched.metrics().map(|column| column.name).filter(|name| catalog::find(name).is_none());
+    let names = listed.chain(rest).filter(|name| *name != DURATION && launched.value(name).is_some());
+    names.map(|name| launched.reading(name, &catalog::meaning(name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::ncu::read;
+
+    const ONE: &str = include_str!("../../../tests/ncu/h200-silu-cudaforge24.csv");
+    /// Of `ncu --query-metrics` on an H200 (Nsight Compute 2025.3.1): all names of the families that the set asks for.
+    const H200: &str = include_str!("../../../tests/ncu/h200-metric-names.txt");
+
+    fn readings(printed: &str) -> (Vec<Reading>, Vec<String>) {
+        let mut notes = vec![];
+        let readings =
+            crate::profile::ncu::asked::readings(&MetricSet::cudaforge24(), &read(printed).unwrap()[0], &mut notes);
+        (readings, notes)
+    }
+
+    #[test]
+    fn everything_is_asked_for_and_what_the_judge_is_shown_beside_it() {
+        let command = crate::profile::ncu::asked::everything(&MetricSet::cudaforge24(), 9);
+        let after = |flag: &str| &command[command.iter().position(|word| word == flag).unwrap() + 1];
+        assert_eq!((after("--set").as_str(), after("--launch-count").as_str()), ("full", "9"));
+        assert!(after("--metrics").split(',').any(|name| name == "sm__inst_executed.sum"));
+    }
+
+    #[test]
+    fn a_kernel_that_is_called_kernel_is_found_though_torch_writes_it_large() {
+        assert!(is_called("kernel", "Kernel") && !is_called("kernel4", "Kernel"));
+    }
+
+    #[test]
+    fn a_real_capture_is_read_with_units_and_large_numbers() {
+        let (readings, _) = readings(ONE);
+        let find = |name: &str| readings.iter().find(|reading| reading.name == name).unwrap();
+        assert_eq!(find("launch__registers_per_thread").unit, "register/thread");
+        assert_eq!(
+            (find("sm__inst_executed.sum").value, find("gpu__time_duration.sum").unit.as_str()),
+            (Some(79_692_161.0), "ns")
+        );
+        assert!(readings.iter().all(|reading| reading.value.is_none() || !reading.unit.is_empty()), "{readings:#?}");
+    }
+
+    #[test]
+    fn what_a_gpu_does_not_have_is_neither_zero_nor_dropped_and_the_nearest_stands_beside_it() {
+        let (readings, notes) = readings(ONE);
+        let absent: Vec<usize> = (0..readings.len())
+            .filter(|at| readings[*at].stands_for.is_none() && readings[*at].value.is_none())
+            .collect();
+        assert_eq!((absent.len(), notes.len()), (2, 0), "{readings:#?}");
+        assert_eq!(readings[absent[0]].name, "sm__inst_executed_pipe_fp32.avg.pct_of_peak_sustained_active");
+        for at in absent {
+            let near = &readings[at + 1];
+            assert_eq!(near.stands_for.as_ref(), Some(&readings[at].name));
+        }
+        let near = &readings.iter().find(|reading| reading.name.contains("long_scoreboard")).unwrap();
+        assert_eq!(near.value, Some(75.53));
+    }
+
+    #[test]
+    fn everything_is_asked_for_by_ncus_own_set_and_told_from_the_catalogue_on() {
+        let line = command(&MetricSet::full(), 3, &[]).join(" ");
+        assert!(line.contains("--set full") && !line.contains("--metrics"), "{line}");
+        let mut notes = vec![];
+        let readings = crate::profile::ncu::asked::readings(&MetricSet::full(), &read(ONE).unwrap()[0], &mut notes);
+        assert!(readings.len() > 200 && notes.is_empty(), "{}", readings.len());
+        assert_eq!(readings[1].name, catalog::entries()[4].name);
+        assert!(readings.iter().all(|reading| reading.value.is_some() && !reading.meaning.is_empty()));
+    }
+
+    #[test]
+    fn where_no_nearest_is_known_a_note_says_so() {
+        let mut launched = read(ONE).unwrap().remove(0);
+        launched.capability = "7.0".into();
+        let mut notes = vec![];
+        let readings = crate::profile::ncu::asked::readings(&MetricSet::cudaforge24(), &launched, &mut notes);
+        assert!(readings.iter().all(|reading| reading.stands_for.is_none()));
+        assert!(notes.len() == 2 && notes[0].contains("compute capability 7.0"), "{notes:?}");
+    }
+
+    #[test]
+    fn the_set_names_a_nearest_for_exactly_what_an_h200_lacks_and_the_nearest_exists_there() {
+        let there: HashSet<&str> = H200.lines().filter(|line| !line.starts_with('#')).collect();
+        let has = |name: &str| name.starts_with("launch__") || there.contains(name.split('.').next().unwrap());
+        for metric in MetricSet::cudaforge24().metric {
+            let near = metric.nearest.get("9.0");
+            assert_eq!(has(&metric.name), near.is_none(), "{}", metric.name);
+            assert!(near.is_none_or(|near| has(near)), "{near:?}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What do hardware counters say of the kernels that the time goes to?
+
+use super::{Bench, Plan, Ready, Room, Waiting, job, trace, traced};
+use crate::{
+    backend::torch::{runner::Runner, session::Session},
+    profile::ncu::{self, Launched, Launches, Permit, base, dominant, is_called},
+    result::error::Attempt,
+};
+use metrics::{Kernel, MetricSet};
+use std::{sync::atomic::Ordering, time::Duration};
+
+/// Launches that are read, and a process that waits is good for; of calls with more, only the dominating kernels are.
+pub(super) const MOST: usize = 12;
+/// Launches that are read in a process that knows which kernels dominate.
+const OF_THESE: usize = 24;
+/// What a profile may take.
+const DEADLINE: Duration = Duration::from_mins(1);
+/// How long it is waited until nobody else reads counters.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What Nsight Compute says where another process holds the counters.
+const TAKEN: &str = "a driver resource was unavailable";
+
+/// Why nothing was read.
+#[derive(Debug, PartialEq)]
+enum Unread {
+    /// The counters cannot be had here: no candidate's doing.
+    Counters(String),
+    /// The same, from a profiler that ended by itself, perhaps for the layers around it.
+    Refused(String),
+    /// This candidate launched nothing, or did not come to its end.
+    Call(String),
+}
+
+/// The kernels that dominate, with the set's metrics of one launch each; in words why there are none.
+pub(super) fn kernels(
+    bench: &Bench<'_>,
+    session: &mut Session,
+    candidate: &mut Runner,
+    waiting: Option<Ready>,
+    notes: &mut Vec<String>,
+) -> Attempt<Result<Vec<Kernel>, String>> {
+    let Some(set) = &bench.ladder.set else { return Ok(Err("no metrics were asked for".to_owned())) };
+    let scene = Scene { bench, session, candidate, set };
+    let all = match scene.every_launch(waiting, notes)? {
+        Ok(all) => all,
+        Err(unread) => return Ok(Err(bench.learn(unread))),
+    };
+    if all.len() < MOST {
+        return Ok(Ok(scene.kernels(&all, None, notes)));
+    }
+    let seen = match trace(scene.session, scene.candidate)? {
+        Ok(seen) => seen,
+        Err(why) => {
+            notes.push(format!(
+                "the first {MOST} launches of the call were looked at, and no more (torch.profiler: {why})"
+            ));
+            return Ok(Ok(scene.kernels(&all, None, notes)));
+        }
+    };
+    let wanted: Vec<String> = dominant(&seen).0.iter().map(|kernel| base(&kernel.longest.name)).collect();
+    let there = |name: &String| all.iter().any(|read| is_called(&read.kernel, name));
+    let all = if wanted.iter().all(there) { all } else { scene.start(&wanted)?.unwrap_or(all) };
+    Ok(Ok(scene.kernels(&all, Some(&seen), notes)))
+}
+
+impl Bench<'_> {
+    /// Notes what is known against counters from now on, in words.
+    fn learn(&self, unread: Unread) -> String {
+        match unread {
+            Unread::Counters(why) | Unread::Refused(why) => {
+                self.ladder.note(&why);
+                why
+            }
+            Unread::Call(why) => why,
+        }
+    }
+}
+
+struct Scene<'a> {
+    bench: &'a Bench<'a>,
+    session: &'a mut Session,
+    candidate: &'a mut Runner,
+    set: &'a MetricSet,
+}
+
+type Read = Result<Vec<Launched>, Unread>;
+
+impl Scene<'_> {
+    /// What is read of the first launches of a call. A profiler that ends before it is ready is tried without landlock, once.
+    fn every_launch(&self, waiting: Option<Ready>, notes: &mut Vec<String>) -> Attempt<Read> {
+        let first = match waiting {
+            Some(waiting) => waiting.map_err(Unread::Counters).and_then(|waiting| self.read(waiting)),
+            None => self.start(&[])?,
+        };
+        let open_files = &self.bench.ladder.open_files;
+        match first {
+            Err(Unread::Refused(why)) if !open_files.swap(true, Ordering::Relaxed) => {
+                let again = self.start(&[])?;
+                if again.is_ok() {
+                    notes.push(format!("the profiler ran without landlock; behind it: {why}"));
+                } else {
+                    open_files.store(false, Ordering::Relaxed);
+                }
+                Ok(again)
+            }
+            first => Ok(first),
+        }
+    }
+
+    /// As one that waited reads, with one that is started for it, perhaps for these kernels alone.
+    fn start(&self, wanted: &[String]) -> Attempt<Read> {
+        let device = &self.bench.room.python.device;
+        self.bench.ladder.ahead.others_give_way();
+        let permit = match Permit::take(device, PATIENCE) {
+            Ok(permit) => permit,
+            Err(why) => return Ok(Err(Unread::Counters(why))),
+        };
+        let primed = wanted.is_empty();
+        let launches = if primed { MOST + 1 } else { OF_THESE };
+        let landlock = !self.bench.ladder.open_files.load(Ordering::Relaxed);
+        let wrapper = self.bench.room.ncu(ncu::command(self.set, launches, wanted));
+        let plan = Plan { wrapper, primed, beside: self.candidate.folder(), permit: Some(permit) };
+        let mut waiting = Waiting::start(&Room { landlock, ..self.bench.room }, plan)?;
+        let ready = waiting.settle(self.bench.ladder.patience).map_err(Unread::Counters);
+        Ok(ready.and_then(|()| self.read(waiting)))
+    }
+
+    fn read(&self, waiting: Waiting) -> Read {
+        let (own, was_ready) = (usize::from(waiting.primed), waiting.is_ready());
+        let job = job(self.bench.room.python, self.session, self.candidate);
+        let owner = self.candidate.peer.company().user;
+        let said = waiting.work(self.candidate.folder(), owner, &job, DEADLINE);
+        let printed = said.map_err(if was_ready { Unread::Call } else { Unread::Counters })?;
+        sorted(&printed, own, was_ready)
+    }
+
+    fn kernels(&self, launched: &[Launched], seen: Option<&[Launches]>, notes: &mut Vec<String>) -> Vec<Kernel> {
+        ncu::kernels(self.set, launched, seen, traced::readings, notes)
+    }
+}
+
+/// The launches of the candidate among those that were read; the profiler's own is the first.
+fn sorted(printed: &str, own: usize, was_ready: bool) -> Read {
+    if printed.contains(TAKEN) {
+        return Err(Unread::Counters("another tool reads this GPU's counters now".to_owned()));
+    }
+    let mut launched =
+        ncu::read(printed).map_err(if was_ready && own == 0 { Unread::Call } else { Unread::Refused })?;
+    launched.drain(..own.min(launched.len()));
+    if launched.is_empty() { Err(Unread::Call(why_nothing(printed))) } else { Ok(launched) }
+}
+
+/// What a process said that launched nothing of its candidate's.
+fn why_nothing(printed: &str) -> String {
+    let before = printed.split("\"ID\",\"Process ID\"").next().unwrap_or_default();
+    let said = before.lines().rev().find(|line| line.contains("Error") && !line.starts_with("=="));
+    said.map_or("no kernel was launched".to_owned(), |said| format!("no kernel was launched: {}", said.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Unread, sorted};
+
+    const CAPTURE: &str = include_str!("../../../tests/ncu/h200-softplus-softmax.csv");
+
+    #[test]
+    fn the_profilers_own_launch_is_left_out_and_nothing_beside_it_is_the_candidates_doing() {
+        let launched = sorted(CAPTURE, 1, true).unwrap();
+        assert_eq!(launched.len(), 1);
+        let header = CAPTURE.find("\"ID\"").unwrap();
+        let one: Vec<&str> = CAPTURE[header..].lines().take(3).collect();
+        let said = format!("RuntimeError: it did not work\n==PROF== Disconnected\n{}\n", one.join("\n"));
+        let Err(Unread::Call(why)) = sorted(&said, 1, true) else { panic!("the candidate launched nothing") };
+        assert!(why.contains("it did not work"), "{why}");
+    }
+
+    #[test]
+    fn where_not_even_the_own_launch_was_read_the_counters_are_refused() {
+        let refused = sorted("==ERROR== ERR_NVGPUCTRPERM\n", 1, true);
+        assert!(matches!(refused, Err(Unread::Refused(why)) if why.contains("NVGPUCTRPERM")));
+        let taken = "==ERROR== An error was reported by the driver:\n==ERROR== Profiling failed because a driver resource was unavailable. Ensure that no other tool (like DCGM) is concurrently collecting profiling data.\n";
+        assert!(matches!(sorted(taken, 1, true), Err(Unread::Counters(_))));
+    }
+}

@@ -1,0 +1,8 @@
+//! What came of a candidate: built, evaluated, failed, certified.
+
+pub(crate) mod candidate;
+pub(crate) mod certificate;
+pub(crate) mod error;
+pub(crate) mod evaluation;
+pub(crate) mod failure;
+pub(crate) mod survey;

@@ -1,0 +1,218 @@
+//! How does a folder, or a problem's file, become a [`Task`]?
+//!
+//! A kernel context is a folder with a `task.toml` and a reference beside it. Both are untrusted: whatever stands in them,
+//! the answer is a task or a [`TaskError`] that says where, what was expected and what to do.
+
+pub(crate) mod arguments;
+pub(crate) mod cases;
+pub(crate) mod error;
+pub(crate) mod family;
+pub(crate) mod file;
+pub(crate) mod include;
+pub(crate) mod problem;
+pub(crate) mod reference;
+
+pub use error::TaskError;
+pub use family::family;
+pub(crate) use include::stays;
+pub use problem::problem;
+
+use crate::{
+    build::flags,
+    task::{KernelContext, Language, Precision, Source, Task, Tolerance},
+};
+use error::Document;
+use file::{Backend, TaskFile};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+use toml::Spanned;
+
+/// The file that makes a folder a task.
+const TASK_FILE: &str = "task.toml";
+/// The only version of the format there is.
+const SCHEMA: i64 = 1;
+/// What a task file or a reference may weigh, in bytes.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// Reads the task in this folder, in this `task.toml`, or in this problem's `.py` file.
+///
+/// # Errors
+/// Anything that is not a whole and consistent task, with the place where it is not.
+pub fn task(path: &Path) -> Result<Task, TaskError> {
+    if path.extension().is_some_and(|extension| extension == "py") {
+        return problem(path, Precision::default());
+    }
+    let path = task_file(path)?;
+    let text = reference::read_text(&path).map_err(|why| TaskError::of_file(&path, why.0, why.1))?;
+    let document = Document { path: &path, text: &text };
+    let file: TaskFile = toml::from_str(&text).map_err(|error| document.not_toml(&error))?;
+    assemble(&document, file)
+}
+
+/// The recorded run that comes with a task: the folder `recorded` beside its `task.toml`, if there is one.
+#[must_use]
+pub fn recorded_run(path: &Path) -> Option<PathBuf> {
+    let folder = if path.is_dir() { path } else { path.parent()? };
+    Some(folder.join("recorded")).filter(|recorded| recorded.is_dir())
+}
+
+fn task_file(path: &Path) -> Result<PathBuf, TaskError> {
+    let error = |what: &str, help: &str| Err(TaskError::of_file(path, what, help));
+    if path.is_dir() {
+        let file = path.join(TASK_FILE);
+        return if file.exists() { Ok(file) } else { error("there is no task.toml in this folder", HELP_FOLDER) };
+    }
+    if !path.exists() {
+        return error("there is no such file or folder", HELP_FOLDER);
+    }
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        return error("this is no task", HELP_FOLDER);
+    }
+    Ok(path.to_owned())
+}
+
+const HELP_FOLDER: &str =
+    "expected a folder that holds a task.toml and a reference; examples/silu_and_mul is one to copy";
+
+fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> {
+    check_heading(document, &file)?;
+    let arguments = arguments::check(document, &file.argument)?;
+    let (cases, final_cases) = cases::check(document, &file, &arguments)?;
+    let timed = cases::timed(document, file.timing.as_ref(), &cases)?;
+    let tolerance = tolerance(document, &file.tolerance)?;
+    let language = *file.language.get_ref();
+    let entry = file.entry.get_ref();
+    let binding = binding(document, file.binding.as_ref(), language, entry)?;
+    let context = KernelContext {
+        language,
+        flags: flags(document, file.flags.as_deref(), language)?,
+        reference: match &binding {
+            Some(_) => reference::text(document, &file.reference)?,
+            None => reference::beside(document, &file.reference, entry)?,
+        },
+        include: file
+            .include
+            .as_ref()
+            .map_or(Ok(BTreeMap::new()), |name| include::headers(document, name, language))?,
+        origin: file.origin.map(Box::new),
+        binding,
+        tuning: tuning(document, file.tuning)?,
+        entry: file.entry.into_inner(),
+        arguments,
+    };
+    Ok(Task {
+        name: file.name.into_inner(),
+        summary: file.summary.get_ref().trim().to_owned(),
+        source: Source::Context(context),
+        tolerance,
+        cases,
+        final_cases,
+        timed,
+    })
+}
+
+fn check_heading(document: &Document<'_>, file: &TaskFile) -> Result<(), TaskError> {
+    if *file.schema.get_ref() != SCHEMA {
+        return document.error(&file.schema, "this version of the format is unknown", "expected schema = 1");
+    }
+    if !is_plain_name(file.name.get_ref()) {
+        let help = "expected up to 64 letters, digits, `_`, `-` and `.`, with a letter or digit first: folders are named after it";
+        return document.error(&file.name, "this cannot be a task's name", help);
+    }
+    if file.summary.get_ref().trim().is_empty() {
+        let help = "say in a sentence or two what the kernel computes: the model reads it";
+        return document.error(&file.summary, "the summary is empty", help);
+    }
+    check_backend(document, file)?;
+    arguments::check_identifier(document, &file.entry, "the entry point")
+}
+
+fn check_backend(document: &Document<'_>, file: &TaskFile) -> Result<(), TaskError> {
+    let runs_on = match file.language.get_ref() {
+        Language::Cuda => Backend::Cuda,
+        Language::C | Language::Cpp => Backend::Cpu,
+        Language::Python => {
+            let help = "a kernel context is written in \"c11\", \"c++17\" or \"cuda\"; a problem in Python is a file of its own";
+            return document.error(&file.language, "a task folder cannot be in Python", help);
+        }
+    };
+    match &file.backend {
+        Some(backend) if *backend.get_ref() != runs_on => {
+            let help = "expected backend = \"cuda\" with language = \"cuda\", and backend = \"cpu\" with any other";
+            document.error(backend, "this backend does not run this language", help)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_plain_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(plain)
+}
+
+fn tolerance(document: &Document<'_>, file: &file::ToleranceFile) -> Result<Tolerance, TaskError> {
+    for bound in [&file.atol, &file.rtol] {
+        if !(bound.get_ref().is_finite() && *bound.get_ref() >= 0.0) {
+            let help = "expected a number of 0 or more, such as 1e-5";
+            return document.error(bound, "this cannot bound a difference", help);
+        }
+    }
+    let share = file.share.as_ref().map_or(1.0, |share| *share.get_ref());
+    match &file.share {
+        Some(at) if !(share > 0.0 && share <= 1.0) => {
+            document.error(at, "this is no share", "expected more than 0 and at most 1, where 1 means every element")
+        }
+        _ => Ok(Tolerance { atol: *file.atol.get_ref(), rtol: *file.rtol.get_ref(), share }),
+    }
+}
+
+fn flags(
+    document: &Document<'_>,
+    flags: Option<&[Spanned<String>]>,
+    language: Language,
+) -> Result<Vec<String>, TaskError> {
+    let cuda = language == Language::Cuda;
+    let usual: &[&str] = if cuda { &flags::CUDA_DEFAULT } else { &flags::DEFAULT };
+    let Some(flags) = flags else { return Ok(usual.iter().map(ToString::to_string).collect()) };
+    for flag in flags {
+        let harmless = if cuda { flags::is_harmless_in_cuda } else { flags::is_harmless };
+        if !harmless(flag.get_ref()) {
+            let help = if cuda { flags::CUDA_EXPECTED } else { flags::EXPECTED };
+            return document.error(flag, "this flag is not allowed", help);
+        }
+    }
+    Ok(flags.iter().map(|flag| flag.get_ref().clone()).collect())
+}
+
+/// The text that defines the entry in the candidate's place.
+fn binding(
+    document: &Document<'_>,
+    name: Option<&Spanned<String>>,
+    language: Language,
+    entry: &str,
+) -> Result<Option<String>, TaskError> {
+    match name {
+        Some(name) if language != Language::Cuda => {
+            let help = "take the key away: a candidate in this language defines the entry point itself";
+            document.error(name, "only a task in \"cuda\" can have a binding", help)
+        }
+        Some(name) => reference::beside(document, name, entry).map(Some),
+        None => Ok(None),
+    }
+}
+
+type Tuning = BTreeMap<Spanned<String>, Spanned<Vec<i64>>>;
+
+fn tuning(document: &Document<'_>, tuning: Tuning) -> Result<BTreeMap<String, Vec<i64>>, TaskError> {
+    for (name, values) in &tuning {
+        arguments::check_identifier(document, name, "a tuning parameter")?;
+        let distinct: std::collections::BTreeSet<_> = values.get_ref().iter().collect();
+        if distinct.is_empty() || distinct.len() < values.get_ref().len() {
+            let help = "expected one or more different integers, such as [64, 128]";
+            return document.error(values, "these are no values to choose from", help);
+        }
+    }
+    Ok(tuning.into_iter().map(|(name, values)| (name.into_inner(), values.into_inner())).collect())
+}

@@ -1,0 +1,85 @@
+//! How does a file in KernelBench's format become a [`Task`]?
+
+use super::{TaskError, is_plain_name, reference::read_text};
+use crate::task::{Case, Precision, Problem, Source, Task, TimedCases, Tolerance, suite};
+use serde::Deserialize;
+use std::path::Path;
+
+/// What such a file defines.
+const CONTRACT: [&str; 3] = ["class Model(", "def get_inputs(", "def get_init_inputs("];
+/// Problems of the public collection that let pass what is no answer.
+const DEFECTIVE: &str = include_str!("../../../problems/defective.toml");
+
+/// Reads a problem, to be evaluated in this precision. Its level and number come from its folder and its file's name.
+///
+/// # Errors
+/// A file that cannot be read, or that does not define what the format asks for.
+pub fn problem(path: &Path, precision: Precision) -> Result<Task, TaskError> {
+    let source = read_text(path).map_err(|why| TaskError::of_file(path, why.0, why.1))?;
+    if let Some(missing) = CONTRACT.iter().find(|name| !source.contains(*name)) {
+        let what = format!("there is no `{}` in this file", missing.trim_end_matches('('));
+        let help =
+            "a problem in KernelBench's format defines the class `Model`, `get_inputs()` and `get_init_inputs()`";
+        return Err(TaskError::of_file(path, what, help));
+    }
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let (level, number) = (level(path), number(&stem));
+    let tolerance = precision.tolerance();
+    Ok(Task {
+        name: name(level, &stem),
+        summary: format!("The forward pass of the PyTorch module `Model` of {}.", stem.replace('_', " ")),
+        source: Source::Problem(Problem { source, file, level, number, precision, labels: labels(level, number) }),
+        tolerance: Tolerance { atol: tolerance, rtol: tolerance, share: 1.0 },
+        cases: vec![Case { name: suite::DEFAULT.to_owned(), scalars: [].into() }],
+        final_cases: vec![],
+        timed: TimedCases::All,
+    })
+}
+
+fn level(path: &Path) -> Option<u8> {
+    let folder = path.canonicalize().ok()?.parent()?.file_name()?.to_string_lossy().into_owned();
+    folder.strip_prefix("level")?.parse().ok()
+}
+
+fn number(stem: &str) -> Option<u32> {
+    stem.split('_').next()?.parse().ok()
+}
+
+fn name(level: Option<u8>, stem: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '-' };
+    let level = level.map(|level| format!("level{level}-")).unwrap_or_default();
+    let name: String = format!("{level}{stem}").chars().map(plain).take(64).collect();
+    if is_plain_name(&name) { name } else { "problem".to_owned() }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Defective {
+    label: Vec<Label>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Label {
+    what: String,
+    source: String,
+    #[serde(default)]
+    level1: Vec<u32>,
+    #[serde(default)]
+    level2: Vec<u32>,
+    #[serde(default)]
+    level3: Vec<u32>,
+}
+
+fn labels(level: Option<u8>, number: Option<u32>) -> Vec<String> {
+    let (Some(level), Some(number)) = (level, number) else { return vec![] };
+    let known: Defective = toml::from_str(DEFECTIVE).expect("our own list is valid: a test reads it");
+    let names = |label: &Label| match level {
+        1 => label.level1.contains(&number),
+        2 => label.level2.contains(&number),
+        3 => label.level3.contains(&number),
+        _ => false,
+    };
+    known.label.into_iter().filter(names).map(|label| format!("{} ({})", label.what, label.source)).collect()
+}

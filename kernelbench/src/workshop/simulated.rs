@@ -1,0 +1,246 @@
+//! A workshop with no compiler and no clock: what a candidate does stands in its text.
+//!
+//! A line with `simulate:` says it, in any comment: `us=50` (its time), `build-error`, `wrong`, `hang`, `crash`, `refused`
+//! (fails only when certified), `fault` (the machine fails), `build_ms=20` and `run_ms=20` (really waits, by tokio's
+//! clock). A candidate without such a line takes 40 to 130 µs, by its hash; the reference takes 100 µs. The same text
+//! always comes to the same numbers.
+
+pub(crate) mod directive;
+pub(crate) mod survey;
+
+use crate::{
+    hash::Hash,
+    result::{
+        candidate::{Built, Candidate, Verified},
+        certificate::{Certificate, Checked, Verdict},
+        evaluation::{CaseTiming, Timed},
+        failure::{Failure, Fault, Outcome},
+        survey::Survey,
+    },
+    task::{ArgumentKind, Case, Source, Task, Transfer, suite::Suite},
+    workshop::{Baseline, TimingPlan, Workshop},
+};
+use directive::{Directive, Told, mismatch};
+use metrics::{Fact, Machine, MachineKind, Profile, Reading, Rung, Speedup, Timing};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+/// The reference's time.
+const REFERENCE_US: f64 = 100.0;
+/// How far a sample lies from the candidate's time at most, as a share of it.
+const NOISE: f64 = 0.02;
+/// The largest case that fits, in bytes.
+const MEMORY: u64 = 1 << 30;
+const BUILD: &str = "simulated: nothing is compiled";
+
+/// A simulated machine.
+#[derive(Debug)]
+pub struct Simulated {
+    machine: Machine,
+    building: Busy,
+    running: Busy,
+}
+
+impl Default for Simulated {
+    fn default() -> Self {
+        Self { machine: machine(), building: Busy::default(), running: Busy::default() }
+    }
+}
+
+impl Simulated {
+    /// A simulated machine that has done nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many candidates were built at the same time, at most.
+    #[must_use]
+    pub fn most_building(&self) -> usize {
+        self.building.most.load(SeqCst)
+    }
+
+    /// How many candidates ran (were checked, timed, profiled or certified) at the same time, at most: 1 where the lease is kept.
+    #[must_use]
+    pub fn most_running(&self) -> usize {
+        self.running.most.load(SeqCst)
+    }
+
+    /// How many builds were asked for.
+    #[must_use]
+    pub fn builds(&self) -> usize {
+        self.building.ever.load(SeqCst)
+    }
+}
+
+impl Workshop for Simulated {
+    type Rebuilt = Candidate;
+
+    fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    fn fits(&self, task: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
+        let fit = |case| match task.context().map_or(Ok(0), |context| context.bytes(case)) {
+            Ok(bytes) if bytes <= MEMORY => Ok(bytes),
+            Ok(bytes) => Err(format!("it takes {bytes} bytes, more than the {MEMORY} that a simulation lends")),
+            Err(error) => Err(error.to_string()),
+        };
+        cases.iter().map(fit).collect()
+    }
+
+    async fn prepare(&self, task: &Task, suite: &Suite, plan: &TimingPlan) -> Result<Baseline, Fault> {
+        let timing = |case: &String| (case.clone(), samples(REFERENCE_US, plan, &[&task.name, case, "baseline"]));
+        Ok(Baseline::new(suite.timed.iter().map(timing).collect(), BUILD.into()))
+    }
+
+    async fn build(&self, _: &Task, candidate: &Candidate) -> Outcome<Built> {
+        let directive = Directive::of(candidate);
+        self.building.during(directive.build).await;
+        Ok(match directive.told {
+            Some(Told::BuildError) => Err(Failure::Build { log: "kernel.cpp:1:1: error: told to fail".into() }),
+            _ => Ok(Built { candidate: candidate.clone(), artifact: std::path::PathBuf::new() }),
+        })
+    }
+
+    async fn check(&self, task: &Task, built: Built, suite: &Suite) -> Outcome<Verified> {
+        let directive = Directive::of(&built.candidate);
+        self.running.during(directive.run).await;
+        if directive.told == Some(Told::Fault) {
+            return Err(Fault("the simulated machine was told to fail".into()));
+        }
+        let case = suite.cases.first().map_or("", |case| &case.name);
+        Ok(directive.failure(case, first_output(task)).map_or(Ok(Verified { built }), Err))
+    }
+
+    async fn time(&self, _: &Task, verified: &Verified, suite: &Suite, plan: &TimingPlan) -> Outcome<Timed> {
+        self.running.during(Directive::of(verified.candidate()).run).await;
+        timed(verified.candidate(), suite, plan, "loop").map(Ok)
+    }
+
+    async fn profile(&self, _: &Task, verified: &Verified, suite: &Suite) -> Result<Profile, Fault> {
+        let directive = Directive::of(verified.candidate());
+        self.running.during(directive.run).await;
+        Ok(profile(suite.timed.first().map_or("", String::as_str), directive.us))
+    }
+
+    async fn survey(&self, _: &Task, verified: &Verified, suite: &Suite) -> Result<Result<Survey, String>, Fault> {
+        let directive = Directive::of(verified.candidate());
+        self.running.during(directive.run).await;
+        let case = suite.timed.first().map_or("", String::as_str);
+        Ok(survey::survey(case, &verified.candidate().id(), directive.us))
+    }
+
+    async fn rebuild(&self, _: &Task, candidate: &Candidate) -> Result<Candidate, Fault> {
+        self.building.during(Directive::of(candidate).build).await;
+        Ok(candidate.clone())
+    }
+
+    async fn certify(&self, task: &Task, candidate: Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {
+        let candidate = &candidate;
+        let directive = Directive::of(candidate);
+        self.running.during(directive.run).await;
+        let suite = Suite::of_task(task);
+        let last = task.final_cases.last().or(task.cases.last()).map_or("", |case| &case.name);
+        let failure = match directive.told {
+            Some(Told::Refused) => Some(mismatch(last.to_owned(), first_output(task))),
+            Some(Told::BuildError) => Some(Failure::Build { log: "told to fail".into() }),
+            _ => directive.failure(last, first_output(task)),
+        };
+        let verdict = match failure {
+            Some(failure) => Verdict::Refused(failure),
+            None => Verdict::Certified(timed(candidate, &suite, plan, "certificate")?),
+        };
+        let checked = Checked {
+            what: "the candidate itself".into(),
+            done: false,
+            how: "this is a simulation: nothing was built, run or measured".into(),
+        };
+        let (candidate, machine) = (candidate.id(), self.machine.name.clone());
+        Ok(Certificate { candidate, verdict, checked: vec![checked], build: BUILD.into(), machine })
+    }
+}
+
+/// How many are at it, were at it at most, and were ever.
+#[derive(Debug, Default)]
+struct Busy {
+    now: AtomicUsize,
+    most: AtomicUsize,
+    ever: AtomicUsize,
+}
+
+impl Busy {
+    /// Is busy for this long, and gives others their turn in any case; a caller that gives up is counted out.
+    async fn during(&self, time: std::time::Duration) {
+        struct Leaving<'a>(&'a AtomicUsize);
+        impl Drop for Leaving<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, SeqCst);
+            }
+        }
+        self.ever.fetch_add(1, SeqCst);
+        self.most.fetch_max(self.now.fetch_add(1, SeqCst) + 1, SeqCst);
+        let _leaving = Leaving(&self.now);
+        if time.is_zero() {
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(time).await;
+        }
+    }
+}
+
+/// Samples around a time, the same for the same words.
+fn samples(us: f64, plan: &TimingPlan, words: &[&str]) -> Timing {
+    let seed = Hash::of(words.join("\n").as_bytes());
+    let seed = u64::from_str_radix(seed.as_str().get(..16).unwrap_or("0"), 16).unwrap_or(0);
+    let mut rng = StdRng::seed_from_u64(seed);
+    Timing::of((0..plan.repetitions.max(1)).map(|_| us * 1000.0 * (1.0 + NOISE * rng.random_range(-1.0..1.0))))
+}
+
+fn timed(candidate: &Candidate, suite: &Suite, plan: &TimingPlan, purpose: &str) -> Result<Timed, Fault> {
+    let (id, us) = (candidate.id(), Directive::of(candidate).us);
+    let none = || Fault("the suite times no case".into());
+    let case = |name: &String| {
+        let reference = samples(REFERENCE_US, plan, &[id.as_str(), name, purpose, "reference"]);
+        let candidate = samples(us, plan, &[id.as_str(), name, purpose, "candidate"]);
+        let speedup = Speedup::over(&[(&reference, &candidate)], plan.statistic).ok_or_else(none)?;
+        Ok(CaseTiming { case: name.clone(), reference, candidate, speedup, floor_ns: None })
+    };
+    let cases = suite.timed.iter().map(case).collect::<Result<Vec<_>, Fault>>()?;
+    let pairs: Vec<_> = cases.iter().map(|case| (&case.reference, &case.candidate)).collect();
+    let speedup = Speedup::over(&pairs, plan.statistic).ok_or_else(none)?;
+    Ok(Timed { cases, speedup, statistic: plan.statistic })
+}
+
+fn first_output(task: &Task) -> &str {
+    let Source::Context(context) = &task.source else { return "output" };
+    let is_output =
+        |kind: &ArgumentKind| matches!(kind, ArgumentKind::Array { transfer, .. } if *transfer != Transfer::In);
+    context.arguments.iter().find(|argument| is_output(&argument.kind)).map_or("", |argument| &argument.name)
+}
+
+fn machine() -> Machine {
+    let fact = |name: &str, value: &str| Fact { name: name.into(), value: value.into() };
+    Machine {
+        kind: MachineKind::Simulated,
+        name: "simulated machine".into(),
+        arch: "simulated".into(),
+        facts: vec![fact("cores", "1"), fact("vector extensions", "none: nothing is run here")],
+        bandwidths: vec![],
+        peak_flops: None,
+    }
+}
+
+fn profile(case: &str, us: f64) -> Profile {
+    Profile {
+        rung: Rung::TimingOnly,
+        case: case.to_owned(),
+        readings: vec![
+            Reading::new("time", Some(us * 1000.0), "ns", "of one call, as its text says"),
+            Reading::new("instructions per element", Some(us / 10.0), "", "made up from the time"),
+            Reading::new("L1 misses", None, "", "not simulated"),
+        ],
+        kernels: vec![],
+        notes: vec!["simulated: no reading was measured".into()],
+    }
+}

@@ -1,0 +1,89 @@
+//! What does a candidate's text tell the simulation to do with it?
+
+use crate::result::{candidate::Candidate, failure::Failure};
+use std::time::Duration;
+
+/// How a candidate that was told to fail fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    BuildError,
+    Wrong,
+    Hang,
+    Crash,
+    /// Passes in the loop and fails at certification.
+    Refused,
+    /// The machine fails, not the candidate.
+    Fault,
+}
+
+/// All that the `simulate:` lines of a source say.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Directive {
+    pub(super) us: f64,
+    pub(super) build: Duration,
+    pub(super) run: Duration,
+    pub(super) told: Option<Told>,
+}
+
+impl Directive {
+    /// Reads every line with `simulate:`; words that mean nothing are passed over.
+    pub(super) fn of(candidate: &Candidate) -> Self {
+        let mut directive =
+            Self { us: microseconds_from(candidate), build: Duration::ZERO, run: Duration::ZERO, told: None };
+        let lines = candidate.source().lines().filter_map(|line| line.split_once("simulate:"));
+        for word in lines.flat_map(|(_, words)| words.split_whitespace()) {
+            directive.obey(word.trim_end_matches([',', ';']));
+        }
+        directive
+    }
+
+    fn obey(&mut self, word: &str) {
+        let milliseconds = |number: &str| number.parse().map(Duration::from_millis).unwrap_or_default();
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("us", number) => self.us = number.parse().ok().filter(|us| *us > 0.0).unwrap_or(self.us),
+            ("build_ms", number) => self.build = milliseconds(number),
+            ("run_ms", number) => self.run = milliseconds(number),
+            ("build-error", _) => self.told = Some(Told::BuildError),
+            ("wrong", _) => self.told = Some(Told::Wrong),
+            ("hang", _) => self.told = Some(Told::Hang),
+            ("crash", _) => self.told = Some(Told::Crash),
+            ("refused", _) => self.told = Some(Told::Refused),
+            ("fault", _) => self.told = Some(Told::Fault),
+            _ => {}
+        }
+    }
+
+    /// The failure on this case, if running it was told to fail.
+    pub(super) fn failure(&self, case: &str, output: &str) -> Option<Failure> {
+        let case = case.to_owned();
+        match self.told? {
+            Told::Wrong => Some(mismatch(case, output)),
+            Told::Hang => Some(Failure::Hang { case, deadline_ms: 1000 }),
+            Told::Crash => Some(Failure::Crash { case, signal: "SIGSEGV".into(), stderr: String::new() }),
+            Told::BuildError | Told::Refused | Told::Fault => None,
+        }
+    }
+}
+
+/// An output with half of its elements wrong.
+pub(super) fn mismatch(case: String, output: &str) -> Failure {
+    Failure::Mismatch {
+        case,
+        argument: output.to_owned(),
+        wrong: 512,
+        total: 1024,
+        worst_at: 7,
+        expected: "1.5".into(),
+        got: "-0.25".into(),
+        unwritten: 0,
+        nan: 0,
+        while_timed: false,
+    }
+}
+
+/// A time between 40 and 130 µs from the candidate's hash.
+fn microseconds_from(candidate: &Candidate) -> f64 {
+    let id = candidate.id();
+    let drawn = u64::from_str_radix(id.as_str().get(..12).unwrap_or("0"), 16).unwrap_or(0);
+    40.0 + 90.0 * (drawn as f64 / (1_u64 << 48) as f64)
+}
