@@ -24,9 +24,9 @@ use notebook::{Found, Timed};
 use std::{collections::HashMap, path::Path};
 
 /// A sampling that goes on or begins.
-pub struct Sampling<'a, W> {
+pub struct Sampling<'a> {
     /// Where kernels are built, checked, timed and surveyed.
-    pub workshop: &'a W,
+    pub workshop: &'a dyn Workshop,
     /// How they are timed.
     pub plan: TimingPlan,
     /// How many of the fastest and how many of the slowest are surveyed.
@@ -57,7 +57,7 @@ struct AtHand {
     verified: HashMap<Hash, Verified>,
 }
 
-impl<W: Workshop> Sampling<'_, W> {
+impl Sampling<'_> {
     /// Samples these pools one after the other, and writes the table after each.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl<W: Workshop> Sampling<'_, W> {
             Ok(verified) => verified,
             Err(failure) => return Ok(Err(failure)),
         };
-        let timed = self.workshop.time(&pool.task, &verified, suite, &self.plan).await?;
+        let timed = self.workshop.time(&pool.task, &verified, suite, &self.plan, 0.0).await?;
         Ok(timed.map(|timed| Timed::of(&timed)))
     }
 

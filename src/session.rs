@@ -51,7 +51,7 @@ impl Session {
     /// # Errors
     ///
     /// Why it broke off.
-    pub async fn drive<W: Workshop>(self, workshop: Arc<W>) -> Result<Exit, Trouble> {
+    pub async fn drive(self, workshop: Arc<dyn Workshop>) -> Result<Exit, Trouble> {
         let crew = Crew::spawn(workshop, self.llm, self.prompts).await;
         let log = Telling::new(self.log, self.voice, self.screen.clone(), self.so_far.clone(), self.policy.rounds);
         let limit = Arc::new(Meter::new(self.limits, &[])).for_task();

@@ -1,7 +1,7 @@
-//! Which real thing stands behind each port?
+//! The real things behind the ports: workshops and models.
 
 mod machine;
 mod model;
 
-pub use machine::{CHILD, cache_folder, cuda, has_gpu, is_cuda, is_problem, native, torch};
+pub use machine::{CHILD, Kind, cache_folder, cuda, has_gpu, is_problem, native, torch, workshop};
 pub use model::{Answering, Spec, unpriced};

@@ -1,6 +1,7 @@
 //! Is the program built as ARCHITECTURE.md says?
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -12,6 +13,8 @@ const ROOMS: [&str; 6] = ["metrics", "kernelbench", "prompts", "agents", "metric
 const SOURCES: [&str; 4] = ["src", "tests", "benches", "examples"];
 /// The most lines a source file may have.
 const LONGEST: usize = 600;
+/// The most files that may use one another in a circle.
+const LONGEST_CYCLE: usize = 10;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -108,5 +111,156 @@ fn no_source_file_is_too_long_to_be_read() {
     for name in sources() {
         let lines = read(&name).lines().count();
         assert!(lines <= LONGEST, "{name} has {lines} lines: split it");
+    }
+}
+
+/// The paths that the `use` lines of a source name, braces written out; those of its tests left out.
+fn used(source: &str) -> Vec<String> {
+    let own = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = own.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let starts = text.match_indices("use ").filter(|(at, _)| {
+        let before = text[..*at].rsplit('\n').next().unwrap_or_default().trim();
+        before.is_empty() || before == "pub" || before.starts_with("pub(")
+    });
+    starts.flat_map(|(at, _)| expanded(text[at + 4..].split(';').next().unwrap_or_default())).collect()
+}
+
+/// `a::{b, c::{d, e}}` as `a::b`, `a::c::d`, `a::c::e`.
+fn expanded(path: &str) -> Vec<String> {
+    let path = path.trim();
+    let Some((head, rest)) = path.split_once('{') else {
+        let named = path.split(" as ").next().unwrap_or_default().trim();
+        return if named.is_empty() { vec![] } else { vec![named.to_owned()] };
+    };
+    let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
+    let (mut depth, mut from, mut parts) = (0, 0, vec![]);
+    for (at, c) in inner.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&inner[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&inner[from..]);
+    let whole = |part: String| format!("{head}{part}").trim_end_matches("::self").to_owned();
+    parts.into_iter().flat_map(expanded).map(whole).collect()
+}
+
+/// Which file of a crate uses which, by their module paths: `sandbox::peer`. The crate's root is left out, for it names all.
+fn imports(src: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut found = vec![];
+    collect(&root().join(src), &mut found);
+    let module = |path: &Path| {
+        let inside = path.strip_prefix(root().join(src)).expect("it lies there").with_extension("");
+        inside.iter().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>().join("::")
+    };
+    let files: BTreeMap<String, PathBuf> = found.into_iter().map(|path| (module(&path), path)).collect();
+    let resolve = |from: &str, path: &str| {
+        let mut base: Vec<&str> = from.split("::").collect();
+        let mut rest: Vec<&str> = path.split("::").collect();
+        match rest[0] {
+            "crate" => base.clear(),
+            "super" => {}
+            "self" => rest.insert(0, "self"),
+            _ => return None,
+        }
+        while rest.first() == Some(&"super") {
+            base.pop();
+            rest.remove(0);
+        }
+        rest.retain(|part| !["crate", "self"].contains(part));
+        let whole: Vec<&str> = base.into_iter().chain(rest).collect();
+        (1..=whole.len()).rev().map(|end| whole[..end].join("::")).find(|name| files.contains_key(name))
+    };
+    let edges = |(name, path): (&String, &PathBuf)| {
+        let source = fs::read_to_string(path).expect("a source can be read");
+        let used = used(&source);
+        let targets = used.iter().filter_map(|used| resolve(name, used)).filter(|target| target != name);
+        (name.clone(), targets.collect())
+    };
+    files.iter().filter(|(name, _)| *name != "lib").map(edges).collect()
+}
+
+/// Files that reach each other, in groups of more than one.
+fn cycles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<BTreeSet<String>> {
+    let reached = |from: &String| {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![from.clone()]);
+        while let Some(next) = open.pop() {
+            for target in imports.get(&next).into_iter().flatten() {
+                if seen.insert(target.clone()) {
+                    open.push(target.clone());
+                }
+            }
+        }
+        seen
+    };
+    let reach: BTreeMap<&String, BTreeSet<String>> = imports.keys().map(|name| (name, reached(name))).collect();
+    let mut groups: Vec<BTreeSet<String>> = vec![];
+    for (name, seen) in &reach {
+        let group: BTreeSet<String> =
+            seen.iter().filter(|other| reach.get(other).is_some_and(|back| back.contains(*name))).cloned().collect();
+        if group.len() > 1 && !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    groups
+}
+
+#[test]
+fn no_backend_uses_another_and_no_cycle_of_imports_is_long() {
+    let imports = imports("kernelbench/src");
+    assert!(imports.len() > 100, "{}", imports.len());
+    let backend = |name: &str| name.strip_prefix("backend::")?.split("::").next().map(str::to_owned);
+    for (name, targets) in &imports {
+        for target in targets {
+            let (from, to) = (backend(name), backend(target));
+            assert!(from.is_none() || to.is_none() || from == to, "{name} uses {target}");
+        }
+    }
+    let longest = cycles(&imports).into_iter().max_by_key(BTreeSet::len).unwrap_or_default();
+    assert!(longest.len() <= LONGEST_CYCLE, "{} files use one another: {longest:#?}", longest.len());
+}
+
+#[test]
+fn use_lines_are_read_with_all_their_braces() {
+    let source = "use super::a;\n// use crate::no;\npub(crate) use crate::{b, c::{self, d as e},\n f};\nlet x = 1;\n";
+    assert_eq!(used(source), ["super::a", "crate::b", "crate::c", "crate::c::d", "crate::f"]);
+}
+
+/// What decides, and must be said in one place alone: by what shows it, and the file that may hold it.
+const SINGLE: [(&str, &str); 7] = [
+    ("CLONE_NEWNET", "kernelbench/src/sandbox/confine.rs"),
+    ("setresuid(", "kernelbench/src/sandbox/confine.rs"),
+    ("fn die_with", "kernelbench/src/sandbox/confine.rs"),
+    ("CapSet::Bounding", "kernelbench/src/sandbox/confine.rs"),
+    ("--module_id_file_name", "kernelbench/harness/nvcc_halves.sh"),
+    ("const LEVEL: f64 = 0.95", "metrics/src/bootstrap.rs"),
+    ("const RESAMPLINGS", "metrics/src/bootstrap.rs"),
+];
+
+#[test]
+fn what_decides_is_defined_once() {
+    let own = |name: &String| name.starts_with("src/") || name.contains("/src/");
+    let mut files: Vec<PathBuf> = sources().iter().filter(|name| own(name)).map(|name| root().join(name)).collect();
+    for folder in ["kernelbench/harness", "src/sglang/python"] {
+        let mut open = vec![root().join(folder)];
+        while let Some(folder) = open.pop() {
+            for path in fs::read_dir(&folder).into_iter().flatten().map(|entry| entry.expect("a folder").path()) {
+                if path.is_dir() { open.push(path) } else { files.push(path) }
+            }
+        }
+    }
+    for (sign, place) in SINGLE {
+        let holds = |path: &&PathBuf| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.split("#[cfg(test)]").next().is_some_and(|own| own.contains(sign))
+        };
+        let found: Vec<&PathBuf> = files.iter().filter(holds).collect();
+        assert_eq!(found, [&root().join(place)], "{sign}");
     }
 }

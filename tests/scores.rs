@@ -58,7 +58,7 @@ fn machine() -> Machine {
     Machine {
         kind,
         name: "A CPU, 2 cores".into(),
-        arch: "x86_64".into(),
+        arch: metrics::Arch::Cpu("x86_64".into()),
         facts: vec![],
         bandwidths: vec![],
         peak_flops: None,
@@ -96,7 +96,7 @@ fn timed(us: f64) -> Timed {
     let (reference, candidate) = (samples(100.0), samples(us));
     let speedup = Speedup::over(&[(&reference, &candidate)], Statistic::Median).unwrap();
     let case = CaseTiming { case: "default".into(), reference, candidate, speedup, floor_ns: None };
-    Timed { cases: vec![case], speedup, statistic: Statistic::Median }
+    Timed { cases: vec![case], speedup, statistic: Statistic::Median, labels: vec![] }
 }
 
 fn baseline() -> Baseline {

@@ -54,9 +54,9 @@ pub struct Testing {
 }
 
 /// A workshop and how it is shared.
-pub struct Place<W: Workshop> {
+pub struct Place {
     /// Where candidates are built and run.
-    pub workshop: Arc<W>,
+    pub workshop: Arc<dyn Workshop>,
     /// Its device's name in leases: `cuda:0`, `cpu`.
     pub device: String,
     /// How many candidates may be under way at once, from the build on until the device gives them back.
@@ -65,7 +65,7 @@ pub struct Place<W: Workshop> {
 
 impl Crew {
     /// Hires everyone for this workshop, where one task at a time is worked on.
-    pub async fn spawn<W: Workshop>(workshop: Arc<W>, llm: Arc<dyn Llm>, prompts: Arc<Prompts>) -> Self {
+    pub async fn spawn(workshop: Arc<dyn Workshop>, llm: Arc<dyn Llm>, prompts: Arc<Prompts>) -> Self {
         let device = match workshop.machine().kind {
             MachineKind::Cpu => "cpu",
             MachineKind::Gpu => "gpu",
@@ -76,7 +76,7 @@ impl Crew {
     }
 
     /// Hires everyone for this place.
-    pub async fn at<W: Workshop>(place: Place<W>, llm: Arc<dyn Llm>, prompts: Arc<Prompts>) -> Self {
+    pub async fn at(place: Place, llm: Arc<dyn Llm>, prompts: Arc<Prompts>) -> Self {
         let Place { workshop, device: name, builds } = place;
         let builds = Arc::new(Semaphore::new(builds.max(1)));
         let boss = Supervisor::spawn(Supervisor);

@@ -3,17 +3,18 @@
 use crate::lease::{Clock, Lease, Leased};
 use kameo::prelude::*;
 use kernelbench::{
-    Baseline, Built, CandidateId, Certificate, Evaluation, Failure, Fault, Hash, Suite, Task, TimingPlan, Verified,
-    Workshop,
+    Baseline, Built, CandidateId, Certificate, Evaluation, Failure, Fault, Hash, Rebuilt, Suite, Task, TimingPlan,
+    Verified, Workshop,
 };
 use metrics::Profile;
+use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, sync::Arc};
 
 /// Verified candidates that are kept for the Profiler.
 const KEPT: usize = 64;
 
 /// Check a built candidate and, if it is right, time it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckAndTime {
     /// For which task.
     pub task: Arc<Task>,
@@ -23,10 +24,12 @@ pub struct CheckAndTime {
     pub suite: Suite,
     /// How.
     pub plan: TimingPlan,
+    /// By what part the reference was seen to differ from itself.
+    pub self_difference: f64,
 }
 
 /// Profile a built candidate; one that was not verified in this process is verified first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunProfiler {
     /// For which task.
     pub task: Arc<Task>,
@@ -37,7 +40,7 @@ pub struct RunProfiler {
 }
 
 /// Check and time the reference.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareReference {
     /// Of which task.
     pub task: Arc<Task>,
@@ -47,28 +50,29 @@ pub struct PrepareReference {
     pub plan: TimingPlan,
 }
 
-/// Examine a candidate that was built anew from its source alone.
-pub struct CertifyCandidate<W: Workshop> {
+/// Examine a candidate that was built again from its source alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CertifyCandidate {
     /// For which task.
     pub task: Arc<Task>,
     /// What was built.
-    pub rebuilt: W::Rebuilt,
+    pub rebuilt: Rebuilt,
     /// How.
     pub plan: TimingPlan,
 }
 
 /// Owns a device.
 #[derive(Actor)]
-pub struct Device<W: Workshop> {
-    workshop: Arc<W>,
+pub struct Device {
+    workshop: Arc<dyn Workshop>,
     name: String,
     clock: Clock,
     verified: HashMap<(CandidateId, Hash), Verified>,
 }
 
-impl<W: Workshop> Device<W> {
+impl Device {
     /// The device of this workshop, by its name, with the clock that its leases are read off.
-    pub fn new(workshop: Arc<W>, name: String, clock: Clock) -> Self {
+    pub fn new(workshop: Arc<dyn Workshop>, name: String, clock: Clock) -> Self {
         Self { workshop, name, clock, verified: HashMap::new() }
     }
 
@@ -93,12 +97,12 @@ impl<W: Workshop> Device<W> {
     }
 }
 
-impl<W: Workshop> Message<CheckAndTime> for Device<W> {
+impl Message<CheckAndTime> for Device {
     type Reply = Result<Leased<Evaluation>, Fault>;
 
     async fn handle(&mut self, job: CheckAndTime, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
         let from_us = self.clock.now_us();
-        let CheckAndTime { task, built, suite, plan } = job;
+        let CheckAndTime { task, built, suite, plan, self_difference } = job;
         // Checked anew each time it is offered, whatever was found before.
         self.verified.remove(&(built.candidate().id(), suite.id()));
         let verified = match self.verify(&task, built, &suite).await? {
@@ -106,7 +110,7 @@ impl<W: Workshop> Message<CheckAndTime> for Device<W> {
             Err(failure) => return Ok(self.leased(from_us, Evaluation::Failed(failure))),
         };
         let checked_us = self.clock.now_us();
-        let mut leased = match self.workshop.time(&task, &verified, &suite, &plan).await? {
+        let mut leased = match self.workshop.time(&task, &verified, &suite, &plan, self_difference).await? {
             Ok(timed) => self.leased(from_us, Evaluation::Passed(timed)),
             Err(failure) => self.leased(from_us, Evaluation::Failed(failure)),
         };
@@ -115,7 +119,7 @@ impl<W: Workshop> Message<CheckAndTime> for Device<W> {
     }
 }
 
-impl<W: Workshop> Message<RunProfiler> for Device<W> {
+impl Message<RunProfiler> for Device {
     type Reply = Result<Leased<Result<Profile, String>>, Fault>;
 
     async fn handle(&mut self, job: RunProfiler, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
@@ -129,7 +133,7 @@ impl<W: Workshop> Message<RunProfiler> for Device<W> {
     }
 }
 
-impl<W: Workshop> Message<PrepareReference> for Device<W> {
+impl Message<PrepareReference> for Device {
     type Reply = Result<Leased<Baseline>, Fault>;
 
     async fn handle(&mut self, job: PrepareReference, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
@@ -139,10 +143,10 @@ impl<W: Workshop> Message<PrepareReference> for Device<W> {
     }
 }
 
-impl<W: Workshop> Message<CertifyCandidate<W>> for Device<W> {
+impl Message<CertifyCandidate> for Device {
     type Reply = Result<Leased<Certificate>, Fault>;
 
-    async fn handle(&mut self, job: CertifyCandidate<W>, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
+    async fn handle(&mut self, job: CertifyCandidate, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
         let from_us = self.clock.now_us();
         let certificate = self.workshop.certify(&job.task, job.rebuilt, &job.plan).await?;
         Ok(self.leased(from_us, certificate))

@@ -26,7 +26,7 @@ impl Lease {
 }
 
 /// What a device's job came to, and its lease.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Leased<T> {
     /// What it came to.
     pub result: T,
@@ -49,7 +49,7 @@ pub enum Work {
 }
 
 /// What a job came to, and what it took.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Worked<T> {
     /// What it came to.
     pub result: T,

@@ -23,16 +23,16 @@ pub struct TakeProfile {
 
 /// Profiles.
 #[derive(Actor)]
-pub struct Profiler<W: Workshop> {
+pub struct Profiler {
     /// Builds, from its cache.
-    pub workshop: Arc<W>,
+    pub workshop: Arc<dyn Workshop>,
     /// Runs.
-    pub device: ActorRef<Device<W>>,
+    pub device: ActorRef<Device>,
     /// As the Tester's.
     pub builds: Arc<Semaphore>,
 }
 
-impl<W: Workshop> Message<TakeProfile> for Profiler<W> {
+impl Message<TakeProfile> for Profiler {
     /// The inner error says why nothing was measured.
     type Reply = DelegatedReply<Result<Worked<Result<Profile, String>>, Fault>>;
 

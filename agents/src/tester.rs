@@ -65,6 +65,8 @@ pub struct Examine {
     pub suite: Suite,
     /// How it is timed.
     pub plan: TimingPlan,
+    /// By what part the reference was seen to differ from itself.
+    pub self_difference: f64,
 }
 
 /// Examine the best candidate anew.
@@ -80,20 +82,20 @@ pub struct Certify {
 
 /// Builds beside the device, checks and times on it.
 #[derive(Actor)]
-pub struct Tester<W: Workshop> {
+pub struct Tester {
     /// Its model, for shapes.
     pub llm: Arc<dyn Llm>,
     /// Its words.
     pub prompts: Arc<Prompts>,
     /// Builds.
-    pub workshop: Arc<W>,
+    pub workshop: Arc<dyn Workshop>,
     /// Runs.
-    pub device: ActorRef<Device<W>>,
+    pub device: ActorRef<Device>,
     /// How many candidates may be under way at once, from the build on until the device gives them back.
     pub builds: Arc<Semaphore>,
 }
 
-impl<W: Workshop> Message<ProposeShapes> for Tester<W> {
+impl Message<ProposeShapes> for Tester {
     type Reply = DelegatedReply<Result<Answer<Vec<Case>>, AskError>>;
 
     async fn handle(&mut self, ask: ProposeShapes, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
@@ -108,7 +110,7 @@ impl<W: Workshop> Message<ProposeShapes> for Tester<W> {
     }
 }
 
-impl<W: Workshop> Message<FreezeSuite> for Tester<W> {
+impl Message<FreezeSuite> for Tester {
     /// The suite, and what was left out of it and why.
     type Reply = Result<(Suite, Vec<String>), Fault>;
 
@@ -117,7 +119,7 @@ impl<W: Workshop> Message<FreezeSuite> for Tester<W> {
     }
 }
 
-impl<W: Workshop> Message<Prepare> for Tester<W> {
+impl Message<Prepare> for Tester {
     type Reply = DelegatedReply<Result<Worked<Baseline>, Fault>>;
 
     async fn handle(&mut self, ask: Prepare, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
@@ -129,13 +131,13 @@ impl<W: Workshop> Message<Prepare> for Tester<W> {
     }
 }
 
-impl<W: Workshop> Message<Examine> for Tester<W> {
+impl Message<Examine> for Tester {
     type Reply = DelegatedReply<Result<Worked<Evaluation>, Fault>>;
 
     async fn handle(&mut self, ask: Examine, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
         let (workshop, device, builds) = (self.workshop.clone(), self.device.clone(), self.builds.clone());
         ctx.spawn(async move {
-            let Examine { task, candidate, suite, plan } = ask;
+            let Examine { task, candidate, suite, plan, self_difference } = ask;
             let _turn = builds.acquire().await;
             // Building needs no device, so it waits for none.
             let began = Instant::now();
@@ -145,13 +147,13 @@ impl<W: Workshop> Message<Examine> for Tester<W> {
                 Ok(built) => built,
                 Err(failure) => return Ok(Worked { result: Evaluation::Failed(failure), build_ms, lease: None }),
             };
-            let leased = device.ask(CheckAndTime { task, built, suite, plan }).await.map_err(fault)?;
+            let leased = device.ask(CheckAndTime { task, built, suite, plan, self_difference }).await.map_err(fault)?;
             Ok(Worked { build_ms, ..leased.into() })
         })
     }
 }
 
-impl<W: Workshop> Message<Certify> for Tester<W> {
+impl Message<Certify> for Tester {
     type Reply = DelegatedReply<Result<Worked<Certificate>, Fault>>;
 
     async fn handle(&mut self, ask: Certify, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
@@ -170,7 +172,7 @@ impl<W: Workshop> Message<Certify> for Tester<W> {
 
 /// The suite of the cases that fit, and what was left out. A model's proposal of which too little fits gives way to the
 /// task's own cases.
-fn freeze<W: Workshop>(workshop: &W, ask: &FreezeSuite) -> Result<(Suite, Vec<String>), Fault> {
+fn freeze(workshop: &dyn Workshop, ask: &FreezeSuite) -> Result<(Suite, Vec<String>), Fault> {
     let mut notes = vec![];
     if let Some(proposed) = &ask.proposed {
         let fitting = fitting(workshop, &ask.task, proposed, &mut notes);
@@ -181,12 +183,12 @@ fn freeze<W: Workshop>(workshop: &W, ask: &FreezeSuite) -> Result<(Suite, Vec<St
     }
     let fitting = fitting(workshop, &ask.task, &ask.task.cases, &mut notes);
     if fitting.is_empty() {
-        return Err(Fault(format!("no case of {} fits this machine: {}", ask.task.name, notes.join("; "))));
+        return Err(Fault::Machine(format!("no case of {} fits this machine: {}", ask.task.name, notes.join("; "))));
     }
     Ok((suite(Provenance::Task, &fitting, &ask.timed), notes))
 }
 
-fn fitting<W: Workshop>(workshop: &W, task: &Task, cases: &[Case], notes: &mut Vec<String>) -> Vec<(Case, u64)> {
+fn fitting(workshop: &dyn Workshop, task: &Task, cases: &[Case], notes: &mut Vec<String>) -> Vec<(Case, u64)> {
     let verdicts = workshop.fits(task, cases);
     let mut fitting = vec![];
     for (case, verdict) in cases.iter().zip(verdicts) {
@@ -215,6 +217,8 @@ fn suite(provenance: Provenance, cases: &[(Case, u64)], timed: &TimedCases) -> S
 pub(crate) fn fault<M>(err: SendError<M, Fault>) -> Fault {
     match err {
         SendError::HandlerError(fault) => fault,
-        _ => Fault("the device's actor stopped in the middle of a job: this is a defect of the program".to_owned()),
+        _ => Fault::Machine(
+            "the device's actor stopped in the middle of a job: this is a defect of the program".to_owned(),
+        ),
     }
 }

@@ -19,7 +19,12 @@ enum Came {
 
 fn passed(ratio: f64) -> Evaluation {
     let interval = Interval { low: ratio * 0.9, high: ratio * 1.1 };
-    Evaluation::Passed(Timed { cases: vec![], speedup: Speedup { ratio, interval }, statistic: Statistic::Median })
+    Evaluation::Passed(Timed {
+        cases: vec![],
+        speedup: Speedup { ratio, interval },
+        statistic: Statistic::Median,
+        labels: vec![],
+    })
 }
 
 fn events(story: &[Came], start: Start) -> Vec<Event> {

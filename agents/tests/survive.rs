@@ -12,8 +12,8 @@ use warpsmith_agents::log::{Log, MemoryLog};
 use warpsmith_agents::policy::Policy;
 
 use kernelbench::{
-    Baseline, Built, Candidate, Case, Certificate, Fault, Findings, Hash, Outcome, Recorded, Simulated, Suite, Task,
-    Timed, TimingPlan, Verified, Workshop,
+    Baseline, Built, Candidate, Case, Certificate, Fault, Findings, Hash, Outcome, Rebuilt, Recorded, Simulated, Step,
+    Suite, Task, Timed, TimingPlan, Verified, Workshop,
 };
 use metrics::{Machine, Profile};
 use std::{
@@ -147,40 +147,59 @@ struct Panicking {
 }
 
 impl Workshop for Panicking {
-    type Rebuilt = <Simulated as Workshop>::Rebuilt;
-
     fn machine(&self) -> &Machine {
         self.inner.machine()
     }
     fn fits(&self, task: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
         self.inner.fits(task, cases)
     }
-    async fn prepare(&self, task: &Task, suite: &Suite, plan: &TimingPlan) -> Result<Baseline, Fault> {
-        self.inner.prepare(task, suite, plan).await
+    fn prepare<'a>(
+        &'a self,
+        task: &'a Task,
+        suite: &'a Suite,
+        plan: &'a TimingPlan,
+    ) -> Step<'a, Result<Baseline, Fault>> {
+        self.inner.prepare(task, suite, plan)
     }
-    async fn build(&self, task: &Task, candidate: &Candidate) -> Outcome<Built> {
-        self.inner.build(task, candidate).await
+    fn build<'a>(&'a self, task: &'a Task, candidate: &'a Candidate) -> Step<'a, Outcome<Built>> {
+        self.inner.build(task, candidate)
     }
-    async fn check(&self, task: &Task, built: Built, suite: &Suite) -> Outcome<Verified> {
+    fn check<'a>(&'a self, task: &'a Task, built: Built, suite: &'a Suite) -> Step<'a, Outcome<Verified>> {
         let left = self.panics_left.load(SeqCst);
         if left > 0 {
             self.panics_left.store(left - 1, SeqCst);
             panic!("a defect in the workshop");
         }
-        self.inner.check(task, built, suite).await
+        self.inner.check(task, built, suite)
     }
-    async fn time(&self, task: &Task, verified: &Verified, suite: &Suite, plan: &TimingPlan) -> Outcome<Timed> {
-        self.inner.time(task, verified, suite, plan).await
+    fn time<'a>(
+        &'a self,
+        task: &'a Task,
+        verified: &'a Verified,
+        suite: &'a Suite,
+        plan: &'a TimingPlan,
+        self_difference: f64,
+    ) -> Step<'a, Outcome<Timed>> {
+        self.inner.time(task, verified, suite, plan, self_difference)
     }
-    async fn profile(&self, task: &Task, verified: &Verified, suite: &Suite) -> Result<Profile, Fault> {
-        self.inner.profile(task, verified, suite).await
+    fn profile<'a>(
+        &'a self,
+        task: &'a Task,
+        verified: &'a Verified,
+        suite: &'a Suite,
+    ) -> Step<'a, Result<Profile, Fault>> {
+        self.inner.profile(task, verified, suite)
     }
-    async fn rebuild(&self, task: &Task, candidate: &Candidate) -> Result<Self::Rebuilt, Fault> {
-        self.inner.rebuild(task, candidate).await
+    fn rebuild<'a>(&'a self, task: &'a Task, candidate: &'a Candidate) -> Step<'a, Result<Rebuilt, Fault>> {
+        self.inner.rebuild(task, candidate)
     }
-
-    async fn certify(&self, task: &Task, rebuilt: Self::Rebuilt, plan: &TimingPlan) -> Result<Certificate, Fault> {
-        self.inner.certify(task, rebuilt, plan).await
+    fn certify<'a>(
+        &'a self,
+        task: &'a Task,
+        rebuilt: Rebuilt,
+        plan: &'a TimingPlan,
+    ) -> Step<'a, Result<Certificate, Fault>> {
+        self.inner.certify(task, rebuilt, plan)
     }
 }
 

@@ -35,15 +35,15 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("expected PYTHON DEVICE PROBLEM.py CANDIDATE.py...".into());
     };
     let repetitions = std::env::var("REPETITIONS").ok().map_or(Ok(100), |text| text.parse())?;
-    let plan = TimingPlan { warmup: 20, repetitions, statistic: Statistic::Median };
+    let plan = TimingPlan::median_of(20, repetitions);
     let task = load::task(Path::new(problem))?;
     let start = Instant::now();
     if task.problem().is_none() {
         let cache = std::env::temp_dir().join("warpsmith-evaluate");
         let workshop = Cuda::new(cuda::Options::new(std::env::current_exe()?, vec!["child".into()], cache))?;
         let up = start.elapsed();
-        let notes = |id: &CandidateId| (workshop.labels(id), json!(null));
-        return each(&workshop, &task, &plan, candidates, up, &json!({}), notes);
+        let clocks = |id: &CandidateId| json!(workshop.remarks(id));
+        return each(&workshop, &task, &plan, candidates, up, &json!({}), clocks);
     }
     let mut options = Options::new(python.into(), device, std::env::current_exe()?, vec!["child".into()]);
     if let Ok(trials) = std::env::var("TRIALS") {
@@ -60,19 +60,19 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let known = json!({
         "facts": workshop.facts(), "labels": workshop.audit(&task)?, "confinement": workshop.confinement(&task)?,
     });
-    let notes = |id: &CandidateId| (workshop.labels(id), json!(workshop.clocks(id)));
-    each(&workshop, &task, &plan, candidates, up, &known, notes)
+    let clocks = |id: &CandidateId| json!(workshop.remarks(id));
+    each(&workshop, &task, &plan, candidates, up, &known, clocks)
 }
 
-/// Evaluates one after the other; `notes` are a candidate's labels and how its time came about.
-fn each<W: Workshop>(
-    workshop: &W,
+/// Evaluates one after the other; `clocks` says how a candidate's time came about.
+fn each(
+    workshop: &dyn Workshop,
     task: &Task,
     plan: &TimingPlan,
     candidates: &[String],
     up: Duration,
     known: &Value,
-    notes: impl Fn(&CandidateId) -> (Vec<String>, Value),
+    clocks: impl Fn(&CandidateId) -> Value,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let suite = Suite::of_task(task);
@@ -99,9 +99,8 @@ fn each<W: Workshop>(
         let (outcome, seconds, profile) = runtime.block_on(evaluate(workshop, task, &suite, plan, &candidate));
         let outcome = match outcome {
             Ok(Ok(timed)) => {
-                let (labels, clocks) = notes(&candidate.id());
-                let mut found = passed(&timed, &labels);
-                found["passed"]["clocks"] = clocks;
+                let mut found = passed(&timed);
+                found["passed"]["clocks"] = clocks(&candidate.id());
                 found
             }
             Ok(Err(failure)) => json!({"failed": failure, "in words": failure.to_string()}),
@@ -131,8 +130,8 @@ fn summary(seconds: &[Value]) -> Value {
     all
 }
 
-async fn evaluate<W: Workshop>(
-    workshop: &W,
+async fn evaluate(
+    workshop: &dyn Workshop,
     task: &Task,
     suite: &Suite,
     plan: &TimingPlan,
@@ -148,7 +147,7 @@ async fn evaluate<W: Workshop>(
     };
     let checked = start.elapsed().as_secs_f64();
     let (timed, verified) = match verified {
-        Ok(Ok(verified)) => (workshop.time(task, &verified, suite, plan).await, Some(verified)),
+        Ok(Ok(verified)) => (workshop.time(task, &verified, suite, plan, 0.0).await, Some(verified)),
         Ok(Err(failure)) => (Ok(Err(failure)), None),
         Err(fault) => (Err(fault), None),
     };
@@ -170,7 +169,7 @@ fn times(timing: &Timing) -> Value {
     })
 }
 
-fn passed(timed: &Timed, labels: &[String]) -> Value {
+fn passed(timed: &Timed) -> Value {
     let case = |case: &CaseTiming| {
         json!({
             "case": case.case, "speedup": case.speedup, "reference": times(&case.reference),
@@ -183,6 +182,6 @@ fn passed(timed: &Timed, labels: &[String]) -> Value {
     };
     passed["speedup"] = json!(timed.speedup);
     passed["in words"] = json!(timed.speedup.to_string());
-    passed["labels"] = json!(labels);
+    passed["labels"] = json!(timed.labels);
     json!({"passed": passed})
 }

@@ -22,7 +22,7 @@ use std::{
 };
 use tokio::task::JoinHandle;
 use warpsmith_kernelbench::{
-    Built, Candidate, Failure, Fault, Outcome, Suite, Task, Timed, TimingPlan, Workshop, load, native,
+    Built, Candidate, Failure, Fault, Label, Outcome, Suite, Task, Timed, TimingPlan, Workshop, load, native,
     torch::{Options, Torch},
 };
 
@@ -95,9 +95,9 @@ async fn all(workshop: &Torch, jobs: Vec<Job>) -> Result<bool, Box<dyn Error>> {
         if std::env::var_os("KEEP").is_some() {
             continue;
         }
-        workshop.let_go(&job.candidate.id());
+        workshop.release(&job.candidate.id());
         if jobs[at + 1..].iter().all(|next| next.task.name != job.task.name) {
-            workshop.close(&job.task)?;
+            workshop.close(&job.task);
         }
     }
     Ok(all_as_said)
@@ -117,7 +117,7 @@ async fn gate() {
 
 async fn one(workshop: &Torch, job: &Job, build: &mut Build) -> Result<Value, Box<dyn Error>> {
     let (warmup, repetitions) = (setting("WARMUP", 2)?, setting("REPETITIONS", 20)?);
-    let plan = TimingPlan { warmup, repetitions, statistic: Statistic::Median };
+    let plan = TimingPlan::median_of(warmup, repetitions);
     let start = Instant::now();
     let waited = Cell::new(Duration::ZERO);
     let (outcome, profile) = match evaluate(workshop, job, build, &plan, &waited).await {
@@ -126,7 +126,7 @@ async fn one(workshop: &Torch, job: &Job, build: &mut Build) -> Result<Value, Bo
             return Ok(json!({"file": job.file.path, "fault": fault.to_string(), "as said": false}));
         }
     };
-    let labels: Vec<String> =
+    let labels: Vec<Label> =
         workshop.audit(&job.task)?.into_iter().chain(workshop.labels(&job.candidate.id())).collect();
     let what = match &outcome {
         Ok(timed) => passed(timed),
@@ -147,7 +147,7 @@ async fn evaluate(
     waited: &Cell<Duration>,
 ) -> Result<(Result<Timed, Failure>, Value), Fault> {
     let (suite, start) = (Suite::of_task(task), Instant::now());
-    let begun = begun.await.map_err(|e| Fault(e.to_string()))?;
+    let begun = begun.await.map_err(|e| Fault::Machine(e.to_string()))?;
     waited.set(start.elapsed());
     let built = match begun? {
         Ok(built) => built,
@@ -157,7 +157,7 @@ async fn evaluate(
         Ok(verified) => verified,
         Err(failure) => return Ok((Err(failure), Value::Null)),
     };
-    let timed = workshop.time(task, &verified, &suite, plan).await?;
+    let timed = workshop.time(task, &verified, &suite, plan, 0.0).await?;
     let profile = match &timed {
         Ok(_) if std::env::var_os("PROFILE").is_some() => match workshop.profile(task, &verified, &suite).await {
             Ok(profile) => json!({

@@ -1,7 +1,7 @@
 """The untrusted side: loads one module, and calls its model on inputs in shared memory as often as it is asked to.
 
-It holds neither the reference nor its outputs nor the clock that bounds its own. Nothing that it says is believed: the judge reads
-the outputs where they lie, while this process stands still.
+It holds neither the reference nor its outputs nor the clock that bounds its own. Nothing that it says is believed: the verifier
+reads the outputs where they lie, while this process is stopped.
 """
 
 import contextlib
@@ -76,14 +76,14 @@ class Runner:
             self.model = torch.compile(self.model, mode=message["compile"])
         return {}
 
-    def map(self, message):
+    def map_inputs(self, message):
         descriptors = message.get("descriptors", [])
         self.arena = memory.open_arena(message["arena"], descriptors, self.device)
         for descriptor in descriptors:
             os.close(descriptor)
         return {}
 
-    def inputs_of(self, message):
+    def set_inputs(self, message):
         self.inputs = [wire.decode(slot, self.arena.tensor) for slot in message["inputs"]]
         return {}
 
@@ -96,7 +96,7 @@ class Runner:
         self.seed_everything()
         return {}
 
-    def scatter(self, message):
+    def randomize_allocations(self, message):
         """From here on what is put out lies elsewhere in every request, where there is memory for that."""
         self.kept, self.places = [], scatter.Scatter(message["sizes"], message["count"], self.beside, self.device)
         return {}
@@ -152,11 +152,11 @@ class Runner:
         with torch.no_grad():
             return {"launches": tracing.launches(lambda: self.model(*self.inputs[0]), self.device)}
 
-    def release(self, _):
+    def release_outputs(self, _):
         self.kept = []
         return {}
 
-    def rest(self, message):
+    def trim_memory(self, message):
         """Gives back what it holds of the device beside its model, and where nobody asks it to run soon, that and the inputs
         too; how much torch had at most."""
         self.kept, self.slots, self.places = [], [], None

@@ -1,4 +1,4 @@
-"""How are a candidate's C++ and CUDA sources built in seconds?
+"""The quick build of a candidate's C++ and CUDA sources, with headers of our own.
 
 torch's `load` and `load_inline` write sources down and hand them to one function that compiles them with torch's headers.
 Here another function stands in its place: it compiles them with the headers in `slim/`, and where anything fails there, in
@@ -19,7 +19,7 @@ import time
 
 import torch
 
-import nvcc as nvcc_apart
+import nvcc as compiler
 
 HEADERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "slim")
 RUNTIME_FLAGS = ["-std=c++17", "-O2", "-fPIC", "-w"]
@@ -208,9 +208,9 @@ def run(commands, folder):
 
     def one(at, command):
         try:
-            apart = os.path.basename(command[0]) == "nvcc" and nvcc_apart.compile_apart(command, folder, PATIENCE)
-            said[at] = "" if apart else nvcc_apart.complaint(command, folder, PATIENCE)
-        except nvcc_apart.Fails as fails:
+            in_halves = os.path.basename(command[0]) == "nvcc" and compiler.compile_in_halves(command, folder, PATIENCE)
+            said[at] = "" if in_halves else compiler.complaint(command, folder, PATIENCE)
+        except compiler.Fails as fails:
             said[at] = str(fails)
         except Exception as error:
             said[at] = f"{type(error).__name__}: {error}"

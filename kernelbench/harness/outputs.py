@@ -1,4 +1,4 @@
-"""Where do outputs lie, and what stood there when?
+"""Outputs of both sides: where they lie, and what stood there when.
 
 Descriptions come from a stranger: nothing is read that they do not bound.
 """
@@ -14,9 +14,9 @@ import wire
 
 
 class Outputs:
-    """The outputs of both sides, as the judge reads them."""
+    """The outputs of both sides, as the verifier reads them."""
 
-    def want(self, message):
+    def ranges(self, message):
         """Which bytes of whose memory the outputs are, once their form is right."""
         reads, at = [], 0
         for side in ("reference", "candidate"):
@@ -28,8 +28,9 @@ class Outputs:
                         return {"form": problem}
                 for _, spec in specs:
                     if "tensor" in spec and self.device.type == "cpu":
-                        reads.append([side, spec["tensor"]["address"], spec["tensor"]["bytes"], at])
-                        at += -(-spec["tensor"]["bytes"] // memory.ALIGNMENT) * memory.ALIGNMENT
+                        address, length = spec["tensor"]["address"], spec["tensor"]["bytes"]
+                        reads.append({"side": side, "address": address, "bytes": length, "to": at})
+                        at += -(-length // memory.ALIGNMENT) * memory.ALIGNMENT
         if self.device.type == "cpu" and at:
             os.ftruncate(self.outputs, at)
         return {"reads": reads}
@@ -87,7 +88,7 @@ class Outputs:
             found.append((path, strided(memory.at_address(base + spec["at"], spec["bytes"], self.device), spec)))
         return found
 
-    def witness(self, message):
+    def spot_check(self, message):
         """Elements at places that nobody else knows, as they are now: what is written later shows."""
         generator = torch.Generator(device=self.device).manual_seed(message["seed"])
         self.seen = []
@@ -100,8 +101,8 @@ class Outputs:
         self.synchronize()
         return {}
 
-    def late(self, _):
-        """Which output has changed since the witness looked."""
+    def late(self):
+        """Which output has changed since the spot check."""
         self.synchronize()
         for path, tensor, places, before in self.seen:
             if not torch.equal(compare.bits(take(tensor, places)), compare.bits(before)):

@@ -1,7 +1,6 @@
 """One call of a candidate that is built already, for a profiler to look at: warmed up, then once between start and stop.
 
-It is started ahead of need, imports torch, makes its context, says that it is ready, and stands still until it is given
-its job. It runs as untrusted as the candidate itself; what a profiler makes of it is advice and decides nothing.
+It is started ahead of need, imports torch, makes its context, says that it is ready, and waits until it is given its job. It runs as untrusted as the candidate itself; what a profiler makes of it is advice and decides nothing.
 """
 
 import contextlib
@@ -92,18 +91,18 @@ def main(folder, primed, device):
     prepare(device, primed == "primed", folder, stages)
     job = job_of(folder)
     stages.note("waiting")
-    os.environ.update(job["environment"])
+    os.environ.update(dict(job["environment"]))
     runner = candidate.Runner(job["setup"])
     told = runner.load(job["load"])
     if "missing" in told:
         raise SystemExit(told["missing"])
     stages.note("load")
     if device.type == "cuda":
-        runner.map({"arena": job["arena"]})
+        runner.map_inputs({"arena": job["arena"]})
     else:
         runner.arena = Zeros()
     runner.construct(job["construct"])
-    runner.inputs_of({"inputs": job["inputs"]})
+    runner.set_inputs({"inputs": job["inputs"]})
     inputs = [value.clone() if isinstance(value, torch.Tensor) else value for value in runner.inputs[0]]
     with torch.no_grad():
         if "once" in job:

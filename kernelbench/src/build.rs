@@ -1,8 +1,8 @@
 //! Compilers: the system's for C and C++, nvcc for CUDA, each confined and with a cache of builds.
 
+pub(crate) mod cache;
 pub(crate) mod cc;
-pub(crate) mod cuda_unit;
+pub(crate) mod compiler;
 pub(crate) mod flags;
-pub(crate) mod halves;
 pub(crate) mod nvcc;
 pub(crate) mod unit;

@@ -1,3 +1,426 @@
 //! The engine: a candidate prepared, checked, timed, profiled and certified, written once for every backend.
 
+pub(crate) mod backend;
+pub(crate) mod certify;
+pub(crate) mod check;
 pub(crate) mod compare;
+pub(crate) mod contents;
+pub(crate) mod notes;
+pub(crate) mod sessions;
+pub(crate) mod time;
+
+use crate::{
+    measure::numbers::Effort,
+    result::{
+        candidate::{Built, Candidate, CandidateId, Verified},
+        certificate::Certificate,
+        error::{Attempt, EvalError, outcome, trusted},
+        evaluation::Timed,
+        failure::{Failure, Fault, Outcome},
+        label::{Kind, Label},
+        survey::Survey,
+    },
+    task::{Case, Task, suite::Suite},
+    workshop::{Baseline, Rebuilt, Step, TimingPlan, Workshop},
+};
+use backend::{Backend, Processes, Toolchain};
+use check::Checking;
+use metrics::{Machine, Profile};
+use notes::Remarks;
+use rand::{SeedableRng, rngs::StdRng};
+use sessions::{Kept, is_full, lock};
+use std::sync::Arc;
+use time::What;
+
+/// A workshop on one backend. Clones share what is open.
+#[expect(private_bounds, reason = "backends are this crate's own: its users name `Native`, `Cuda` and `Torch`")]
+pub struct Engine<B: Backend>(Arc<Inner<B>>);
+
+impl<B: Backend> Clone for Engine<B> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// A backend, and what is kept between steps.
+pub(crate) struct Inner<B: Backend> {
+    pub(crate) backend: B,
+    kept: Kept<B>,
+}
+
+/// What inputs are drawn for: the same seed draws other contents for another purpose.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Prepare,
+    Check,
+    Time,
+    Profile,
+    Certify,
+}
+
+#[expect(private_bounds, reason = "as above")]
+impl<B: Backend> Engine<B> {
+    /// A workshop on this backend. From here on this process's memory is closed to others of the same user, kernels among
+    /// them.
+    pub(crate) fn on(backend: B) -> Self {
+        crate::sandbox::process::close_own_memory();
+        let kept = Kept::new(&backend);
+        Self(Arc::new(Inner { backend, kept }))
+    }
+
+    /// The backend.
+    pub(crate) fn backend(&self) -> &B {
+        &self.0.backend
+    }
+
+    /// What is to be known of a candidate beside its times: of its build, its check, and what disturbed its timing.
+    #[must_use]
+    pub fn labels(&self, candidate: &CandidateId) -> Vec<Label> {
+        self.0.kept.note(candidate, |notes| notes.all_labels())
+    }
+
+    /// How a candidate's times came about, where it was timed.
+    #[must_use]
+    pub fn remarks(&self, candidate: &CandidateId) -> Option<Remarks> {
+        self.0.kept.note(candidate, |notes| notes.remarks.clone())
+    }
+
+    /// What is known against a task: its own labels, and what its reference was measured to let pass.
+    ///
+    /// # Errors
+    /// Where the task cannot be opened.
+    pub fn audit(&self, task: &Task) -> Result<Vec<Label>, Fault> {
+        self.in_open_task(task, |session| self.0.backend.labels(session))
+    }
+
+    /// Looks at a task's session, opened where it was not yet.
+    pub(crate) fn in_open_task<T>(&self, task: &Task, look: impl FnOnce(&B::Session) -> T) -> Result<T, Fault> {
+        let session = settled(self.0.session(task))?;
+        let open = lock(&session);
+        Ok(look(&open))
+    }
+
+    /// Releases a candidate's process, which is otherwise kept for the next step.
+    pub fn release(&self, candidate: &CandidateId) {
+        drop(self.0.kept.unpark(candidate));
+    }
+
+    /// Closes a task: its processes end and give their memory back. It is opened again when it is next asked about.
+    pub fn close(&self, task: &Task) {
+        self.0.kept.close(&self.0.backend.key(task));
+    }
+
+    fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner<B>) -> Result<T, Fault> + Send + 'static,
+    ) -> Step<'_, Result<T, Fault>> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let done = tokio::task::spawn_blocking(move || work(&inner)).await;
+            done.map_err(|e| Fault::Machine(format!("the workshop's thread broke: {e}")))?
+        })
+    }
+}
+
+fn differs(failure: &Failure) -> bool {
+    matches!(failure, Failure::Mismatch { .. })
+}
+
+/// What a trusted step came to: a failure there is the reference's.
+fn settled<T>(attempt: Attempt<T>) -> Result<T, Fault> {
+    match trusted(attempt) {
+        Ok(value) => Ok(value),
+        Err(EvalError::Infra(fault)) => Err(fault),
+        Err(EvalError::Candidate(failure)) => Err(Fault::of_reference(&failure)),
+    }
+}
+
+impl<B: Backend> Inner<B> {
+    /// A generator for one purpose.
+    fn rng(&self, purpose: Purpose) -> StdRng {
+        let seeded = |seed: u64| StdRng::seed_from_u64(seed.wrapping_mul(8).wrapping_add(purpose as u64));
+        self.backend.seed().map_or_else(StdRng::from_os_rng, seeded)
+    }
+
+    fn checking<'a>(&'a self, task: &'a Task) -> Checking<'a> {
+        let numbers = self.backend.numbers();
+        let (tolerance, slack) = (&task.tolerance, self.backend.slack());
+        Checking { tolerance, draws: numbers.draws, signed: numbers.signed, oracle: true, slack }
+    }
+
+    /// The task's session, opened where it was not yet.
+    fn session(&self, task: &Task) -> Attempt<sessions::Shared<B>> {
+        let open = || self.backend.open(task, Toolchain::Quick);
+        self.kept.task(&self.backend, &self.backend.key(task), open)
+    }
+
+    /// Does a step that works with a task's session, with room for it.
+    fn in_session<T>(
+        &self,
+        task: &Task,
+        short: impl Fn(&Attempt<T>) -> bool,
+        mut step: impl FnMut(&mut B::Session) -> Attempt<T>,
+    ) -> Attempt<T> {
+        let (session, key) = (trusted(self.session(task))?, self.backend.key(task));
+        let mut session = lock(&session);
+        let wanted = self.backend.wanted_memory(&session);
+        self.kept.with_room(&self.backend, Some(&key), wanted, short, || step(&mut session))
+    }
+
+    /// The candidate's process, started again where it is gone.
+    fn unpark(&self, task: &Task, candidate: &Candidate) -> Attempt<B::Loaded> {
+        if let Some(parked) = self.kept.unpark(&candidate.id()) {
+            return Ok(parked);
+        }
+        let needs_stock = self.kept.note(&candidate.id(), |notes| notes.needs_stock);
+        self.backend.load(task, candidate, if needs_stock { Toolchain::Stock } else { Toolchain::Quick })
+    }
+
+    /// The reference stands in for a candidate: it must agree with itself in another process.
+    fn prepare(&self, task: &Task, suite: &Suite, plan: &TimingPlan) -> Result<Baseline, Fault> {
+        self.backend.get_ready();
+        let rng = &mut self.rng(Purpose::Prepare);
+        let candidate = Candidate::new(task.reference_as_candidate());
+        let prepared = self.in_session(task, is_full, |session| {
+            let mut loaded = self.backend.load(task, &candidate, Toolchain::Quick)?;
+            let how = Checking { draws: 1, signed: false, oracle: false, ..self.checking(task) };
+            let pair = self.backend.pair(task, session, &mut loaded, Processes::AtHand);
+            let checked = pair.and_then(|mut pair| check::check(&mut pair, &suite.cases, &how, rng));
+            let differs = match checked {
+                Err(EvalError::Candidate(failure)) if self.backend.reference_may_differ() && differs(&failure) => {
+                    let text = format!("the reference differs from itself in another process: {failure}");
+                    Some(Label::new(Kind::Task, text))
+                }
+                checked => checked.map(|_| None)?,
+            };
+            let quiet = self.backend.quiet();
+            let what = What { task, suite, plan, effort: Effort::Loop, trusted: true, self_difference: 0.0 };
+            let (timed, _) = time::time(&self.backend, session, &mut loaded, &what, rng)?;
+            drop((quiet, loaded));
+            self.backend.tidy(session)?;
+            let variants = self.backend.variants(task, session, plan)?;
+            let labels = self.backend.labels(session);
+            Ok((timed, variants, labels.into_iter().chain(differs).collect()))
+        });
+        let (timed, variants, labels) = settled(prepared)?;
+        self.backend.get_ready();
+        let timings = timed.cases.into_iter().map(|case| (case.case, case.reference)).collect();
+        let build = self.backend.describe_build(task)?;
+        Ok(Baseline { over_itself: Some(timed.speedup), variants, labels, ..Baseline::new(timings, build) })
+    }
+
+    fn build(&self, task: &Task, candidate: &Candidate) -> Attempt<Built> {
+        let load = || self.backend.load(task, candidate, Toolchain::Quick);
+        let loaded = self.kept.with_room(&self.backend, None, 0, is_full, load)?;
+        let artifact = self.backend.artifact(&loaded);
+        self.kept.park(&self.backend, candidate.id(), loaded)?;
+        Ok(Built { candidate: candidate.clone(), artifact })
+    }
+
+    fn check(&self, task: &Task, built: Built, suite: &Suite) -> Attempt<Verified> {
+        let candidate = &built.candidate;
+        let mut parked = Some(self.unpark(task, candidate)?);
+        let short = |checked: &Attempt<Vec<Label>>| match checked {
+            Ok(labels) => labels.iter().any(Label::is_of_memory),
+            failed => is_full(failed),
+        };
+        let checked = self.in_session(task, short, |session| {
+            let loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
+            self.check_once(session, task, candidate, loaded, suite)
+        });
+        if checked.is_err() {
+            self.backend.get_ready();
+        }
+        let labels = checked?;
+        self.kept.note(&candidate.id(), |notes| notes.labels = labels);
+        Ok(Verified { built })
+    }
+
+    /// Checks a candidate and parks it; what is worth a label.
+    fn check_once(
+        &self,
+        session: &mut B::Session,
+        task: &Task,
+        candidate: &Candidate,
+        mut loaded: B::Loaded,
+        suite: &Suite,
+    ) -> Attempt<Vec<Label>> {
+        let mut checked = self.examine(session, task, &mut loaded, &suite.cases);
+        let mut of_build = self.backend.build_labels(&loaded);
+        let in_doubt = checked.as_ref().err().and_then(|error| self.backend.in_doubt(&loaded, error));
+        if let Some(label) = in_doubt {
+            loaded = self.backend.load(task, candidate, Toolchain::Stock)?;
+            checked = self.examine(session, task, &mut loaded, &suite.cases);
+            of_build = vec![label];
+            self.kept.note(&candidate.id(), |notes| notes.needs_stock = checked.is_ok());
+        }
+        let mut labels = checked?;
+        labels.append(&mut of_build);
+        self.kept.park(&self.backend, candidate.id(), loaded)?;
+        Ok(labels)
+    }
+
+    fn examine(
+        &self,
+        session: &mut B::Session,
+        task: &Task,
+        loaded: &mut B::Loaded,
+        cases: &[Case],
+    ) -> Attempt<Vec<Label>> {
+        let rng = &mut self.rng(Purpose::Check);
+        let pair = self.backend.pair(task, session, loaded, Processes::AtHand);
+        let checked = pair.and_then(|mut pair| check::check(&mut pair, cases, &self.checking(task), rng));
+        self.backend.tidy(session)?;
+        checked
+    }
+
+    fn time(
+        &self,
+        task: &Task,
+        candidate: &Candidate,
+        suite: &Suite,
+        plan: &TimingPlan,
+        self_difference: f64,
+    ) -> Attempt<Timed> {
+        let mut parked = Some(self.unpark(task, candidate)?);
+        let timed = self.in_session(task, is_full, |session| {
+            let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
+            let quiet = self.backend.quiet();
+            let what = What { task, suite, plan, effort: Effort::Loop, trusted: false, self_difference };
+            let timed = time::time(&self.backend, session, &mut loaded, &what, &mut self.rng(Purpose::Time));
+            drop(quiet);
+            self.backend.tidy(session)?;
+            let timed = timed?;
+            self.kept.park(&self.backend, candidate.id(), loaded)?;
+            Ok(timed)
+        });
+        self.backend.get_ready();
+        let (mut timed, remarks) = timed?;
+        timed.labels = self.kept.note(&candidate.id(), |notes| {
+            notes.remarks = Some(remarks);
+            notes.timings = timed.cases.iter().map(|case| (case.clone(), timed.statistic)).collect();
+            notes.all_labels()
+        });
+        Ok(timed)
+    }
+
+    /// Does a step under a profiler, of the largest timed case.
+    fn profiled<T>(
+        &self,
+        task: &Task,
+        candidate: &Candidate,
+        suite: &Suite,
+        mut step: impl FnMut(&mut B::Session, &mut B::Loaded, &Case, &mut StdRng) -> Attempt<T>,
+    ) -> Result<T, Fault> {
+        let timed = suite.cases.iter().filter(|case| suite.timed.contains(&case.name));
+        let case = timed.max_by_key(|case| self.backend.fits(task, case).unwrap_or(0));
+        let case =
+            case.ok_or_else(|| Fault::Machine("the suite times no case, so there is none to profile".to_owned()))?;
+        let rng = &mut self.rng(Purpose::Profile);
+        let done = self.in_session(task, is_full, |session| {
+            let mut loaded = self.unpark(task, candidate)?;
+            let done = step(session, &mut loaded, case, rng);
+            let parked = self.kept.park(&self.backend, candidate.id(), loaded);
+            done.and_then(|done| parked.map(|()| done))
+        });
+        self.backend.get_ready();
+        outcome(done)?.map_err(|failure| Fault::Machine(format!("the candidate failed under a profiler: {failure}")))
+    }
+
+    fn profile(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Profile, Fault> {
+        self.profiled(task, candidate, suite, |session, loaded, case, rng| {
+            let timing = self.kept.note(&candidate.id(), |notes| {
+                notes.timings.iter().find(|(timed, _)| timed.case == case.name).cloned()
+            });
+            self.backend.profile(task, session, loaded, case, timing.as_ref(), rng)
+        })
+    }
+
+    fn survey(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Result<Survey, String>, Fault> {
+        self.profiled(task, candidate, suite, |session, loaded, case, rng| {
+            self.backend.survey(task, session, loaded, case, rng)
+        })
+    }
+}
+
+impl<B: Backend> Workshop for Engine<B> {
+    fn machine(&self) -> &Machine {
+        self.0.backend.machine()
+    }
+
+    fn fits(&self, task: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
+        cases.iter().map(|case| self.0.backend.fits(task, case)).collect()
+    }
+
+    fn open_ahead(&self, task: &Task) {
+        let (inner, task) = (Arc::clone(&self.0), task.clone());
+        std::thread::spawn(move || inner.session(&task).map(drop));
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        task: &'a Task,
+        suite: &'a Suite,
+        plan: &'a TimingPlan,
+    ) -> Step<'a, Result<Baseline, Fault>> {
+        let (task, suite, plan) = (task.clone(), suite.clone(), *plan);
+        self.blocking(move |inner| inner.prepare(&task, &suite, &plan))
+    }
+
+    fn build<'a>(&'a self, task: &'a Task, candidate: &'a Candidate) -> Step<'a, Outcome<Built>> {
+        let (task, candidate) = (task.clone(), candidate.clone());
+        self.blocking(move |inner| outcome(inner.build(&task, &candidate)))
+    }
+
+    fn check<'a>(&'a self, task: &'a Task, built: Built, suite: &'a Suite) -> Step<'a, Outcome<Verified>> {
+        let (task, suite) = (task.clone(), suite.clone());
+        self.blocking(move |inner| outcome(inner.check(&task, built, &suite)))
+    }
+
+    fn time<'a>(
+        &'a self,
+        task: &'a Task,
+        verified: &'a Verified,
+        suite: &'a Suite,
+        plan: &'a TimingPlan,
+        self_difference: f64,
+    ) -> Step<'a, Outcome<Timed>> {
+        let (task, candidate, suite, plan) = (task.clone(), verified.candidate().clone(), suite.clone(), *plan);
+        self.blocking(move |inner| outcome(inner.time(&task, &candidate, &suite, &plan, self_difference)))
+    }
+
+    fn profile<'a>(
+        &'a self,
+        task: &'a Task,
+        verified: &'a Verified,
+        suite: &'a Suite,
+    ) -> Step<'a, Result<Profile, Fault>> {
+        let (task, candidate, suite) = (task.clone(), verified.candidate().clone(), suite.clone());
+        self.blocking(move |inner| inner.profile(&task, &candidate, &suite))
+    }
+
+    fn survey<'a>(
+        &'a self,
+        task: &'a Task,
+        verified: &'a Verified,
+        suite: &'a Suite,
+    ) -> Step<'a, Result<Result<Survey, String>, Fault>> {
+        let (task, candidate, suite) = (task.clone(), verified.candidate().clone(), suite.clone());
+        self.blocking(move |inner| inner.survey(&task, &candidate, &suite))
+    }
+
+    fn rebuild<'a>(&'a self, task: &'a Task, candidate: &'a Candidate) -> Step<'a, Result<Rebuilt, Fault>> {
+        let (task, candidate) = (task.clone(), candidate.clone());
+        self.blocking(move |inner| inner.rebuild(&task, candidate))
+    }
+
+    fn certify<'a>(
+        &'a self,
+        task: &'a Task,
+        rebuilt: Rebuilt,
+        plan: &'a TimingPlan,
+    ) -> Step<'a, Result<Certificate, Fault>> {
+        let (task, plan) = (task.clone(), *plan);
+        self.blocking(move |inner| inner.certify(&task, &rebuilt, &plan))
+    }
+}

@@ -16,6 +16,7 @@ pub(crate) mod workshop;
 
 pub use backend::{cuda, native, torch};
 pub use engine::compare::{Comparison, compare};
+pub use engine::notes::{Clocks, Remarks};
 pub use hash::Hash;
 pub use machine::{cpu, gpu};
 pub use profile::{cpu as profiler, ncu};
@@ -23,7 +24,9 @@ pub use result::candidate::{Built, Candidate, CandidateId, Verified};
 pub use result::certificate::{Certificate, Checked, Verdict as CertificateVerdict};
 pub use result::evaluation::{CaseTiming, Evaluation, Timed};
 pub use result::failure::{Failure, Fault, Outcome};
+pub use result::label::{Kind as LabelKind, Label};
 pub use result::survey::Survey;
+pub use sandbox::layer::Layer;
 pub use task::family::{Design, Family, Member, Parameter};
 pub use task::fill::fill;
 pub use task::load;
@@ -36,4 +39,4 @@ pub use task::{
 pub use workshop::absent::Absent;
 pub use workshop::recorded::{Findings, Recorded};
 pub use workshop::simulated::Simulated;
-pub use workshop::{Baseline, TimingPlan, Variant, Workshop};
+pub use workshop::{Baseline, Rebuilt, Step, TimingPlan, Variant, Workshop};

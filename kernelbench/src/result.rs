@@ -5,4 +5,5 @@ pub(crate) mod certificate;
 pub(crate) mod error;
 pub(crate) mod evaluation;
 pub(crate) mod failure;
+pub(crate) mod label;
 pub(crate) mod survey;

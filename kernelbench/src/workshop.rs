@@ -1,4 +1,6 @@
-//! Where candidates are built and run: a machine, or a simulation of one.
+//! The port to the machine: where candidates are built, checked, timed and profiled.
+//!
+//! A workshop is asked for a step at a time, and boxed, so that nobody who uses one chooses a backend by `if`.
 
 pub(crate) mod absent;
 pub(crate) mod recorded;
@@ -8,14 +10,16 @@ use crate::{
     result::{
         candidate::{Built, Candidate, Verified},
         certificate::Certificate,
-        evaluation::Timed,
+        evaluation::{Evaluation, Timed},
         failure::{Fault, Outcome},
+        label::Label,
         survey::Survey,
     },
-    task::{Task, suite::Suite},
+    task::{Case, Task, suite::Suite},
 };
 use metrics::{Interval, Machine, Profile, Speedup, Statistic, Timing};
 use serde::{Deserialize, Serialize};
+use std::pin::Pin;
 
 /// How a timing is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +31,17 @@ pub struct TimingPlan {
     pub repetitions: u32,
     /// What stands for the samples.
     pub statistic: Statistic,
+    /// Pairs of processes that the samples are spread over; as many as the backend thinks right where it is `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
+}
+
+impl TimingPlan {
+    /// A plan of so many warm-ups and samples, of which the median stands for all.
+    #[must_use]
+    pub const fn median_of(warmup: u32, repetitions: u32) -> Self {
+        Self { warmup, repetitions, statistic: Statistic::Median, processes: None }
+    }
 }
 
 /// The reference, built, checked against itself and timed, before any candidate is.
@@ -36,19 +51,30 @@ pub struct Baseline {
     pub timings: Vec<(String, Timing)>,
     /// The compiler and its flags, as a command line.
     pub build: String,
+    /// The reference's speedup over itself in another process: 1, but for what differs between processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_itself: Option<Speedup>,
     /// The reference run in other ways, timed beside it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
     /// What is known against the task: what would pass for its output and is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub labels: Vec<String>,
+    pub labels: Vec<Label>,
 }
 
 impl Baseline {
     /// The reference's times and how it was built, and nothing else.
     #[must_use]
     pub fn new(timings: Vec<(String, Timing)>, build: String) -> Self {
-        Self { timings, build, variants: vec![], labels: vec![] }
+        Self { timings, build, over_itself: None, variants: vec![], labels: vec![] }
+    }
+
+    /// By what part the reference differed from itself in another process, beyond its own interval: what is settled when a
+    /// process starts makes a systematic error of that size in every time of one pair of processes.
+    #[must_use]
+    pub fn self_difference(&self) -> f64 {
+        let Some(Speedup { interval, .. }) = self.over_itself else { return 0.0 };
+        (interval.low - 1.0).max(1.0 - interval.high).max(0.0)
     }
 }
 
@@ -77,70 +103,109 @@ impl Variant {
     }
 }
 
+/// A step that is under way.
+pub type Step<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A candidate that was built again from its text alone, to be certified: a ticket for what its workshop holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rebuilt {
+    /// Which candidate.
+    pub candidate: Candidate,
+    /// What its workshop calls the build.
+    pub ticket: u64,
+}
+
 /// Where candidates are built, checked, timed and profiled.
 ///
-/// Every method's outer error is a [`Fault`]: the machine's doing. Deadlines are the workshop's own.
+/// Every step's outer error is a [`Fault`]: the machine's doing. Deadlines are the workshop's own.
 pub trait Workshop: Send + Sync + 'static {
-    /// A candidate that was built anew, from its text alone, to be certified; or the failure to, which its certificate says.
-    type Rebuilt: Send + 'static;
-
     /// The machine that candidates run on.
     fn machine(&self) -> &Machine;
 
     /// The shapes that fit this machine's limits, of those proposed, each with the bytes it takes; the others with the
     /// reason why not.
-    fn fits(&self, task: &Task, cases: &[crate::task::Case]) -> Vec<Result<u64, String>>;
+    fn fits(&self, task: &Task, cases: &[Case]) -> Vec<Result<u64, String>>;
+
+    /// Starts in the background what a task will need, where that takes long; what goes wrong is said where it is asked for.
+    fn open_ahead(&self, task: &Task) {
+        let _ = task;
+    }
 
     /// Builds, checks and times the reference.
-    fn prepare(
-        &self,
-        task: &Task,
-        suite: &Suite,
-        plan: &TimingPlan,
-    ) -> impl Future<Output = Result<Baseline, Fault>> + Send;
+    fn prepare<'a>(
+        &'a self,
+        task: &'a Task,
+        suite: &'a Suite,
+        plan: &'a TimingPlan,
+    ) -> Step<'a, Result<Baseline, Fault>>;
 
     /// Compiles. Needs no lease.
-    fn build(&self, task: &Task, candidate: &Candidate) -> impl Future<Output = Outcome<Built>> + Send;
+    fn build<'a>(&'a self, task: &'a Task, candidate: &'a Candidate) -> Step<'a, Outcome<Built>>;
 
     /// Compares with the reference on every case of the suite.
-    fn check(&self, task: &Task, built: Built, suite: &Suite) -> impl Future<Output = Outcome<Verified>> + Send;
+    fn check<'a>(&'a self, task: &'a Task, built: Built, suite: &'a Suite) -> Step<'a, Outcome<Verified>>;
 
     /// Times reference and candidate, interleaved. What the timed calls put out is checked too, so this can fail.
-    fn time(
-        &self,
-        task: &Task,
-        verified: &Verified,
-        suite: &Suite,
-        plan: &TimingPlan,
-    ) -> impl Future<Output = Outcome<Timed>> + Send;
+    /// `self_difference` is by what part the reference was seen to differ from itself ([`Baseline::self_difference`]).
+    fn time<'a>(
+        &'a self,
+        task: &'a Task,
+        verified: &'a Verified,
+        suite: &'a Suite,
+        plan: &'a TimingPlan,
+        self_difference: f64,
+    ) -> Step<'a, Outcome<Timed>>;
 
     /// Profiles one timed case.
-    fn profile(
-        &self,
-        task: &Task,
-        verified: &Verified,
-        suite: &Suite,
-    ) -> impl Future<Output = Result<Profile, Fault>> + Send;
+    fn profile<'a>(
+        &'a self,
+        task: &'a Task,
+        verified: &'a Verified,
+        suite: &'a Suite,
+    ) -> Step<'a, Result<Profile, Fault>>;
 
     /// Reads everything that a profiler here reads of each launch of one timed case; in words why there is nothing to be had.
-    fn survey(
-        &self,
-        task: &Task,
-        verified: &Verified,
-        suite: &Suite,
-    ) -> impl Future<Output = Result<Result<Survey, String>, Fault>> + Send {
+    fn survey<'a>(
+        &'a self,
+        task: &'a Task,
+        verified: &'a Verified,
+        suite: &'a Suite,
+    ) -> Step<'a, Result<Result<Survey, String>, Fault>> {
         let _ = (task, verified, suite);
-        async { Ok(Err("no profiler of this workshop reads everything: only kernels in CUDA are surveyed".to_owned())) }
+        let why = "no profiler of this workshop reads everything: only kernels in CUDA are surveyed";
+        Box::pin(std::future::ready(Ok(Err(why.to_owned()))))
     }
 
     /// Builds a candidate from its text alone, by the stock toolchain, in an empty folder. Needs no lease.
-    fn rebuild(&self, task: &Task, candidate: &Candidate) -> impl Future<Output = Result<Self::Rebuilt, Fault>> + Send;
+    fn rebuild<'a>(&'a self, task: &'a Task, candidate: &'a Candidate) -> Step<'a, Result<Rebuilt, Fault>>;
 
-    /// Checks and times what was built anew, on the task's own cases and its final ones.
-    fn certify(
-        &self,
-        task: &Task,
-        rebuilt: Self::Rebuilt,
-        plan: &TimingPlan,
-    ) -> impl Future<Output = Result<Certificate, Fault>> + Send;
+    /// Checks and times what was built again, on the task's own cases and its final ones.
+    fn certify<'a>(
+        &'a self,
+        task: &'a Task,
+        rebuilt: Rebuilt,
+        plan: &'a TimingPlan,
+    ) -> Step<'a, Result<Certificate, Fault>>;
+
+    /// Everything that an evaluation does: builds, checks and times.
+    fn evaluate<'a>(
+        &'a self,
+        task: &'a Task,
+        candidate: &'a Candidate,
+        suite: &'a Suite,
+        plan: &'a TimingPlan,
+    ) -> Step<'a, Result<Evaluation, Fault>> {
+        Box::pin(async move {
+            let built = match self.build(task, candidate).await? {
+                Ok(built) => built,
+                Err(failure) => return Ok(Evaluation::Failed(failure)),
+            };
+            let verified = match self.check(task, built, suite).await? {
+                Ok(verified) => verified,
+                Err(failure) => return Ok(Evaluation::Failed(failure)),
+            };
+            let timed = self.time(task, &verified, suite, plan, 0.0).await?;
+            Ok(timed.map_or_else(Evaluation::Failed, Evaluation::Passed))
+        })
+    }
 }

@@ -21,8 +21,9 @@ fn quick() -> Vec<File> {
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn whatever_a_candidate_does_is_named_and_the_next_one_is_unaffected() {
-    let Some(workshop) = workshop_with(|options| options.spares = 1) else { return };
+    let workshop = workshop_with(|options| options.spares = 1);
     for file in quick() {
         let task = problem(file.problem());
         let outcome = again::evaluate(&workshop, &task, &file).unwrap();
@@ -31,10 +32,11 @@ fn whatever_a_candidate_does_is_named_and_the_next_one_is_unaffected() {
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn what_a_compiler_says_at_the_first_call_is_of_the_build() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     let source = "import torch.nn as nn\n\nclass CompilationError(Exception):\n    pass\n\nclass ModelNew(nn.Module):\n    \
                   def forward(self, x):\n        raise CompilationError('at 3:21: nothing_like_this')\n";
-    let failure = python::evaluate(&workshop, &problem("1_Softplus"), source).unwrap().unwrap_err();
+    let failure = python::evaluate(&workshop, &problem("1_Softplus"), source, &python::PLAN).unwrap().unwrap_err();
     assert!(matches!(&failure, Failure::Build { log } if log.contains("nothing_like_this")), "{failure:?}");
 }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
-use metrics::{Bandwidth, Machine, MachineKind, Profile, Rung};
+use metrics::{Arch, Bandwidth, Machine, MachineKind, Profile, Rung};
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -32,7 +32,7 @@ fn program(folder: &Path) -> PathBuf {
 
 fn machine() -> Machine {
     let bandwidth = Bandwidth { working_set_bytes: 1 << 20, bytes_per_second: 100e9 };
-    let (kind, name, arch) = (MachineKind::Cpu, "test".to_owned(), "any".to_owned());
+    let (kind, name, arch) = (MachineKind::Cpu, "test".to_owned(), Arch::Cpu("any".to_owned()));
     Machine { kind, name, arch, facts: vec![], bandwidths: vec![bandwidth], peak_flops: None }
 }
 

@@ -2,13 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
-use metrics::Statistic;
 use std::{path::Path, sync::Arc, time::Duration};
 use warpsmith_kernelbench::{
     Candidate, CertificateVerdict, Failure, Outcome, Simulated, Suite, Task, Timed, TimingPlan, Workshop, load,
 };
 
-const PLAN: TimingPlan = TimingPlan { warmup: 2, repetitions: 20, statistic: Statistic::Median };
+const PLAN: TimingPlan = TimingPlan::median_of(2, 20);
 
 fn task() -> Task {
     load::task(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/silu_and_mul")).unwrap()
@@ -23,7 +22,7 @@ async fn evaluate(workshop: &Simulated, source: &str) -> Outcome<Timed> {
         Err(failure) => return Ok(Err(failure)),
     };
     match workshop.check(&task, built, &suite).await? {
-        Ok(verified) => workshop.time(&task, &verified, &suite, &PLAN).await,
+        Ok(verified) => workshop.time(&task, &verified, &suite, &PLAN, 0.0).await,
         Err(failure) => Ok(Err(failure)),
     }
 }

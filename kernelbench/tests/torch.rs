@@ -21,7 +21,7 @@ class ModelNew(nn.Module):
 /// Evaluates, and anew where the two clocks disagreed: none of these candidates touches a clock, but a machine may be busy.
 fn evaluate(workshop: &Torch, task: &Task, source: &str) -> Outcome<Timed> {
     let again = |outcome: &Outcome<Timed>| matches!(outcome, Ok(Err(Failure::Clocks { .. })));
-    let tries = (0..3).map(|_| python::evaluate(workshop, task, source));
+    let tries = (0..3).map(|_| python::evaluate(workshop, task, source, &PLAN));
     let mut last = None;
     for outcome in tries {
         let stop = !again(&outcome);
@@ -41,15 +41,17 @@ fn with_forward(body: &str) -> String {
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn a_right_candidate_passes_and_is_timed() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     let timed = evaluate(&workshop, &problem("1_Softplus"), RIGHT).unwrap().unwrap();
     assert_eq!(timed.cases[0].candidate.samples_ns().len(), PLAN.repetitions as usize);
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn a_wrong_candidate_is_shown_where_it_is_wrong() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     let source = with_forward("y = nn.functional.softplus(x)\ny[7, 3] += 0.01\nreturn y");
     match evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().unwrap_err() {
         Failure::Mismatch { wrong: 1, worst_at, argument, .. } => {
@@ -63,8 +65,9 @@ fn a_wrong_candidate_is_shown_where_it_is_wrong() {
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn what_ends_a_candidate_is_named() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     let named = |source: &str| evaluate(&workshop, &problem("1_Softplus"), source).unwrap().unwrap_err();
     assert!(matches!(named("def broken(:\n"), Failure::Build { .. }));
     assert!(matches!(named("x = 1\n"), Failure::Interface { .. }));
@@ -82,17 +85,19 @@ fn what_ends_a_candidate_is_named() {
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn a_candidate_that_holds_more_of_the_hosts_memory_than_it_may_is_ended_before_its_deadline() {
     let small = |options: &mut warpsmith_kernelbench::torch::Options| options.memory_mib = 200;
-    let Some(workshop) = workshop_with(small) else { return };
+    let workshop = workshop_with(small);
     let source = with_forward("held = torch.ones(1 << 28)\ntime.sleep(600)\nreturn x");
     let failure = evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().unwrap_err();
     assert!(matches!(failure, Failure::Memory { limit_mib: 200, .. }), "{failure:?}");
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn every_problem_of_ours_accepts_itself() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     for path in python::problems() {
         let task = load::task(&path).unwrap();
         let source = task.problem().unwrap().source.replace("Model", "ModelNew");
@@ -102,8 +107,9 @@ fn every_problem_of_ours_accepts_itself() {
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn a_candidate_reaches_nothing_outside_its_folder() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     let named = |body: &str| evaluate(&workshop, &problem("1_Softplus"), &with_forward(body)).unwrap().unwrap_err();
     for (kind, body) in [
         ("43, the harness", "open(sys.path[0] + '/compare.py', 'w')"),
@@ -119,29 +125,32 @@ fn a_candidate_reaches_nothing_outside_its_folder() {
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn an_error_far_above_the_references_own_is_labelled() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     let source = with_forward("return nn.functional.softplus(x) * (1 + 2e-5)");
     let task = problem("1_Softplus");
     evaluate(&workshop, &task, &source).unwrap().unwrap();
     let labels = workshop.labels(&Candidate::new(source).id());
-    assert!(labels.iter().any(|label| label.starts_with("lower precision")), "{labels:?}");
+    assert!(labels.iter().any(|label| label.text.starts_with("lower precision")), "{labels:?}");
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn what_was_learned_of_a_candidate_outlives_its_process() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     let source = with_forward("return nn.functional.softplus(x) * (1 + 2e-5)\n");
     evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().unwrap();
     let id = Candidate::new(source).id();
-    workshop.let_go(&id);
-    assert!(workshop.labels(&id).iter().any(|label| label.starts_with("lower precision")));
-    assert!(workshop.clocks(&id).is_some());
+    workshop.release(&id);
+    assert!(workshop.labels(&id).iter().any(|label| label.text.starts_with("lower precision")));
+    assert!(workshop.remarks(&id).is_some());
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn a_candidate_that_waits_for_its_next_step_has_let_go_of_its_model_and_goes_on_from_there() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     let source = "
 import torch, torch.nn as nn, weakref
 before = None
@@ -161,8 +170,9 @@ class ModelNew(nn.Module):
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn a_candidate_that_breaks_out_when_its_model_is_dropped_is_told() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     let source = "
 import os, time, torch, torch.nn as nn
 
@@ -180,8 +190,9 @@ class ModelNew(nn.Module):
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn a_candidate_may_name_its_threads_as_the_driver_of_a_gpu_does() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     let source = with_forward(
         "import threading\nevent = threading.Event()\nthread = threading.Thread(target=event.wait)\nthread.start()\n\
          open(f'/proc/self/task/{thread.native_id}/comm', 'w').write('named')\nevent.set()\nthread.join()\n\
@@ -191,8 +202,9 @@ fn a_candidate_may_name_its_threads_as_the_driver_of_a_gpu_does() {
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn what_differs_only_beyond_what_a_problem_draws_is_shown_and_no_failure() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     let task = problem("7_ReLU");
     for (body, said) in [
         ("return x.abs()", "elements of output are wrong"),
@@ -202,14 +214,15 @@ fn what_differs_only_beyond_what_a_problem_draws_is_shown_and_no_failure() {
         let source = with_forward(body);
         let outcome = evaluate(&workshop, &task, &source).unwrap();
         let labels = workshop.labels(&Candidate::new(&source).id());
-        let shown = labels.iter().any(|label| label.starts_with("beyond what") && label.contains(said));
+        let shown = labels.iter().any(|label| label.text.starts_with("beyond what") && label.text.contains(said));
         assert!(outcome.is_ok() && shown, "{body}: {outcome:?} {labels:?}");
     }
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn tensors_may_be_among_a_constructors_arguments() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("scaled.py");
     let text = "import torch\nimport torch.nn as nn\n\nclass Model(nn.Module):\n    def __init__(self, scale):\n        \
@@ -224,14 +237,13 @@ fn tensors_may_be_among_a_constructors_arguments() {
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn a_compiled_reference_is_timed_once_on_a_machine_or_says_why_not() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().to_owned();
-    let Some(workshop) = workshop_with(|options| {
+    let workshop = workshop_with(|options| {
         (options.baselines, options.cache) = (vec![Mode::Default], Some(cache.clone()));
-    }) else {
-        return;
-    };
+    });
     let task = problem("1_Softplus");
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let prepare =
@@ -249,14 +261,15 @@ fn profile(workshop: &Torch, task: &Task, source: &str) -> metrics::Profile {
     runtime.block_on(async {
         let built = workshop.build(task, &Candidate::new(source)).await.unwrap().unwrap();
         let verified = workshop.check(task, built, &suite).await.unwrap().unwrap();
-        workshop.time(task, &verified, &suite, &PLAN).await.unwrap().unwrap();
+        workshop.time(task, &verified, &suite, &PLAN, 0.0).await.unwrap().unwrap();
         workshop.profile(task, &verified, &suite).await.unwrap()
     })
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn a_profile_says_which_operators_the_time_goes_to_and_why_it_says_no_more() {
-    let Some(workshop) = workshop() else { return };
+    let workshop = workshop();
     let profile = profile(&workshop, &problem("1_Softplus"), RIGHT);
     assert_eq!(profile.rung, metrics::Rung::TorchProfiler, "{:?}", profile.notes);
     let share: f64 = profile.kernels.iter().filter_map(|kernel| kernel.share).sum();
@@ -267,8 +280,9 @@ fn a_profile_says_which_operators_the_time_goes_to_and_why_it_says_no_more() {
 }
 
 #[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn a_candidate_takes_a_process_that_is_ready_and_nothing_outlives_the_workshop() {
-    let Some(workshop) = workshop_with(|options| options.spares = 2) else { return };
+    let workshop = workshop_with(|options| options.spares = 2);
     evaluate(&workshop, &problem("1_Softplus"), RIGHT).unwrap().unwrap();
     let ours = workshop.processes();
     assert!(ours.len() >= 4, "a judge, a reference, a candidate, and what is ready or starts: {ours:?}");

@@ -3,7 +3,10 @@
 //! For prompts about a GPU that is not here, and for what a GPU that is here does not say of itself. The figures are data,
 //! each with its source: `metrics/gpus.toml`.
 
-use crate::machine::{Bandwidth, Fact, Machine, MachineKind};
+use crate::{
+    arch::Arch,
+    machine::{Bandwidth, Fact, Machine, MachineKind},
+};
 use serde::{Deserialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -90,6 +93,12 @@ impl Gpu {
         limits(&self.capability.0)
     }
 
+    /// Its architecture. Every row of the table has a compute capability (a test checks that).
+    #[must_use]
+    pub fn arch(&self) -> Arch {
+        Arch::of_capability(&self.capability.0).unwrap_or(Arch::Cuda { major: 0, minor: 0 })
+    }
+
     /// It as a machine, every line with its source: what the papers promise, nothing measured.
     #[must_use]
     pub fn machine(&self) -> Machine {
@@ -97,7 +106,7 @@ impl Gpu {
         Machine {
             kind: MachineKind::Gpu,
             name: format!("NVIDIA {}", self.names[0]),
-            arch: arch(&self.capability.0),
+            arch: self.arch(),
             facts: self.facts(),
             bandwidths: vec![peak],
             peak_flops: Some(self.fp32_tflops.0 * 1e12),
@@ -141,12 +150,6 @@ impl Gpu {
 #[must_use]
 pub fn limits(capability: &str) -> Option<Capability> {
     GPUS.capability.get(capability).copied()
-}
-
-/// The architecture of a compute capability, as compilers name it: `sm_90`.
-#[must_use]
-pub fn arch(capability: &str) -> String {
-    format!("sm_{}", capability.replace('.', ""))
 }
 
 impl Capability {
@@ -213,7 +216,7 @@ mod tests {
     #[test]
     fn an_absent_gpu_is_a_machine_with_a_floor() {
         let machine = Gpu::named("H200").unwrap().machine();
-        assert_eq!(machine.arch, "sm_90");
+        assert_eq!(machine.arch.to_string(), "sm_90");
         assert_eq!(machine.floor_ns(4_800_000), Some(1000.0));
     }
 }

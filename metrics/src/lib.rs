@@ -2,6 +2,8 @@
 //!
 //! Nothing here does I/O, and nothing here knows of tasks, models or actors.
 
+mod arch;
+mod bootstrap;
 pub mod catalog;
 pub mod facts;
 pub mod gpu;
@@ -12,6 +14,7 @@ pub mod set;
 mod speedup;
 mod timing;
 
+pub use arch::Arch;
 pub use gpu::Gpu;
 pub use machine::{Bandwidth, Fact, Machine, MachineKind};
 pub use profile::{Kernel, Profile, Reading, Rung};

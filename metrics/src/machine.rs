@@ -1,5 +1,6 @@
 //! What could this machine do at best?
 
+use crate::arch::Arch;
 use serde::{Deserialize, Serialize};
 
 /// What kind of machine it is.
@@ -39,8 +40,8 @@ pub struct Machine {
     pub kind: MachineKind,
     /// The processor's model name.
     pub name: String,
-    /// The architecture: `x86_64`, `aarch64`.
-    pub arch: String,
+    /// The architecture.
+    pub arch: Arch,
     /// The specification, line by line, in a stable order.
     pub facts: Vec<Fact>,
     /// Measured bandwidths, by growing working set; empty where nothing was measured.
@@ -76,7 +77,7 @@ mod tests {
         Machine {
             kind: MachineKind::Cpu,
             name: "test".into(),
-            arch: "x86_64".into(),
+            arch: Arch::Cpu("x86_64".into()),
             facts: vec![],
             bandwidths: vec![at(16, 100.0), at(1024, 50.0), at(65536, 10.0)],
             peak_flops: None,

@@ -2,13 +2,12 @@
 //!
 //! Papers sum up in ways that cannot be compared with one another, so every measure here carries its formula.
 
+use crate::bootstrap;
 use crate::speedup::{Interval, geometric_mean};
 use crate::timing::quantile;
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Resamplings of the tasks behind an interval.
-const RESAMPLINGS: usize = 2000;
 /// What a failure counts in Hawkeye's geometric mean.
 const HAWKEYE_FAILURE: f64 = 0.01;
 /// With fewer tasks than these there is no interval: even if all fall to one side, chance alone does as much once in
@@ -187,18 +186,13 @@ fn bootstrap<T: Copy>(things: &[T], value: impl Fn(&[T]) -> Option<f64>) -> Opti
     if things.len() < FEWEST {
         return Some(Estimate { value: whole, interval: None });
     }
-    // The same outcomes give the same interval on every machine.
-    let mut rng = StdRng::seed_from_u64(0x5eed);
     let mut drawn = things.to_vec();
-    let mut values: Vec<f64> = (0..RESAMPLINGS)
-        .filter_map(|_| {
-            for place in &mut drawn {
-                *place = things[rng.random_range(0..things.len())];
-            }
-            value(&drawn)
-        })
-        .collect();
-    let interval = Interval { low: quantile(&mut values, 0.025), high: quantile(&mut values, 0.975) };
+    let interval = bootstrap::interval(|rng| {
+        for place in &mut drawn {
+            *place = things[rng.random_range(0..things.len())];
+        }
+        value(&drawn)
+    });
     Some(Estimate { value: whole, interval: Some(interval) })
 }
 

@@ -1,13 +1,11 @@
-//! How much faster, and how sure is that?
+//! Speedups with their intervals: how much faster, and how sure is that?
 
-use crate::timing::{Statistic, Timing, quantile};
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use crate::{
+    bootstrap,
+    timing::{Statistic, Timing},
+};
+use rand::{Rng, rngs::StdRng};
 use serde::{Deserialize, Serialize};
-
-/// Resamplings behind an interval.
-const RESAMPLINGS: usize = 2000;
-/// How much of the resampled ratios an interval holds.
-const LEVEL: f64 = 0.95;
 
 /// From `low` to `high`: where 95 % of the resampled ratios lie.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,29 +46,31 @@ impl Speedup {
     /// as where its memory lies, is part of the doubt. `None` where a case has no samples.
     #[must_use]
     pub fn over(cases: &[(&Timing, &Timing)], statistic: Statistic) -> Option<Self> {
-        let cases: Vec<Launches> = cases.iter().map(|(r, c)| paired(r, c)).collect();
+        let cases: Vec<Processes> = cases.iter().map(|(r, c)| paired(r, c)).collect();
         if cases.is_empty() || cases.iter().any(Vec::is_empty) {
             return None;
         }
-        let overall = geometric_mean(cases.iter().map(|launches| ratio(&launches.concat(), statistic)));
-        // Seeded by nothing secret: the same samples give the same interval on every machine.
-        let mut rng = StdRng::seed_from_u64(0x5eed);
-        let mut ratios: Vec<f64> = (0..RESAMPLINGS)
-            .map(|_| geometric_mean(cases.iter().map(|launches| ratio(&resampled(launches, &mut rng), statistic))))
-            .collect();
-        let interval = Interval {
-            low: quantile(&mut ratios, (1.0 - LEVEL) / 2.0),
-            high: quantile(&mut ratios, f64::midpoint(1.0, LEVEL)),
+        let overall = geometric_mean(cases.iter().map(|processes| ratio(&processes.concat(), statistic)));
+        let resample = |rng: &mut StdRng| {
+            Some(geometric_mean(cases.iter().map(|processes| ratio(&resampled(processes, rng), statistic))))
         };
+        let interval = bootstrap::interval(resample);
         Some(Self { ratio: overall, interval })
     }
 
-    /// The same with its interval widened by a doubt about the candidate's time: a part of that time, of which at most 0.9 counts.
+    /// The same with its interval widened at both ends by a systematic error, as a part of the ratio.
     #[must_use]
-    pub fn doubted(self, part: f64) -> Self {
-        let part = part.clamp(0.0, 0.9);
+    pub fn widened_by(self, part: f64) -> Self {
+        let (Interval { low, high }, part) = (self.interval, part.max(0.0));
+        Self { interval: Interval { low: low / (1.0 + part), high: high * (1.0 + part) }, ..self }
+    }
+
+    /// The same with the low end of its interval moved: the candidate may have taken longer than was counted, by this part
+    /// of its time.
+    #[must_use]
+    pub fn lowered_by(self, part: f64) -> Self {
         let Interval { low, high } = self.interval;
-        Self { interval: Interval { low: low / (1.0 + part), high: high / (1.0 - part) }, ..self }
+        Self { interval: Interval { low: low / (1.0 + part.max(0.0)), high }, ..self }
     }
 
     /// What may be claimed.
@@ -93,12 +93,12 @@ impl std::fmt::Display for Speedup {
 }
 
 /// Pairs of samples, by the pair of processes that gave them.
-type Launches = Vec<Vec<(f64, f64)>>;
+type Processes = Vec<Vec<(f64, f64)>>;
 
-fn paired(reference: &Timing, candidate: &Timing) -> Launches {
+fn paired(reference: &Timing, candidate: &Timing) -> Processes {
     let pairs = |(r, c): (&[f64], &[f64])| r.iter().copied().zip(c.iter().copied()).collect();
-    let launches = reference.launches().zip(candidate.launches()).map(pairs);
-    launches.filter(|pairs: &Vec<_>| !pairs.is_empty()).collect()
+    let processes = reference.processes().zip(candidate.processes()).map(pairs);
+    processes.filter(|pairs: &Vec<_>| !pairs.is_empty()).collect()
 }
 
 fn ratio(pairs: &[(f64, f64)], statistic: Statistic) -> f64 {
@@ -106,11 +106,11 @@ fn ratio(pairs: &[(f64, f64)], statistic: Statistic) -> f64 {
     statistic.of(&reference) / statistic.of(&candidate)
 }
 
-fn resampled(launches: &Launches, rng: &mut StdRng) -> Vec<(f64, f64)> {
+fn resampled(processes: &Processes, rng: &mut StdRng) -> Vec<(f64, f64)> {
     let mut drawn = vec![];
-    for _ in launches {
-        let launch = &launches[rng.random_range(0..launches.len())];
-        drawn.extend(launch.iter().map(|_| launch[rng.random_range(0..launch.len())]));
+    for _ in processes {
+        let pairs = &processes[rng.random_range(0..processes.len())];
+        drawn.extend(pairs.iter().map(|_| pairs[rng.random_range(0..pairs.len())]));
     }
     drawn
 }
@@ -123,6 +123,7 @@ pub(crate) fn geometric_mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::SeedableRng;
 
     fn noisy(around: f64, seed: u64) -> Timing {
         let mut rng = StdRng::seed_from_u64(seed);
@@ -146,8 +147,8 @@ mod tests {
     fn what_differs_from_process_to_process_is_part_of_the_doubt() {
         // The same kernel, but each process is a few percent off for as long as it lives.
         let luck = [1.05, 0.97, 1.02, 0.96, 1.03, 0.99, 1.04, 0.95];
-        let launches = |off: &[f64]| Timing::of_launches(off.iter().map(|off| vec![10.0 * off; 12]));
-        let (here, there) = (launches(&luck), launches(&[1.0; 8]));
+        let processes = |off: &[f64]| Timing::of_processes(off.iter().map(|off| vec![10.0 * off; 12]));
+        let (here, there) = (processes(&luck), processes(&[1.0; 8]));
         let speedup = Speedup::over(&[(&here, &there)], Statistic::Mean).unwrap();
         assert_eq!(speedup.claim(), Claim::NoDifference, "{speedup}");
         assert!(speedup.interval.high - speedup.interval.low > 0.03, "{speedup}");
@@ -169,6 +170,16 @@ mod tests {
     fn the_same_samples_give_the_same_interval() {
         let (a, b) = (noisy(3.0, 3), noisy(2.0, 4));
         assert_eq!(Speedup::over(&[(&a, &b)], Statistic::Mean), Speedup::over(&[(&a, &b)], Statistic::Mean));
+    }
+
+    #[test]
+    fn a_systematic_error_widens_both_ends_and_time_that_was_not_counted_moves_the_low_one() {
+        let speedup = Speedup { ratio: 2.0, interval: Interval { low: 1.8, high: 2.2 } };
+        let Interval { low, high } = speedup.widened_by(0.1).interval;
+        assert!((low - 1.8 / 1.1).abs() < 1e-12 && (high - 2.42).abs() < 1e-12);
+        let Interval { low, high } = speedup.lowered_by(0.1).interval;
+        assert!((low - 1.8 / 1.1).abs() < 1e-12 && (high - 2.2).abs() < 1e-12);
+        assert_eq!(speedup.widened_by(-1.0), speedup);
     }
 
     #[test]

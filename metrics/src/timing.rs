@@ -1,4 +1,4 @@
-//! How long did it take, each time?
+//! Timings: how long something took, each time.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,26 +18,26 @@ pub enum Statistic {
 pub struct Timing {
     samples_ns: Vec<f64>,
     /// How many of the samples each process gave, in order; empty where one process gave them all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    launches: Vec<usize>,
+    #[serde(default, alias = "launches", skip_serializing_if = "Vec::is_empty")]
+    processes: Vec<usize>,
 }
 
 impl Timing {
     /// A timing of these samples, in nanoseconds. Samples that are not positive and finite are no times and are left out.
     #[must_use]
     pub fn of(samples_ns: impl IntoIterator<Item = f64>) -> Self {
-        Self::of_launches([samples_ns.into_iter().collect()])
+        Self::of_processes([samples_ns.into_iter().collect()])
     }
 
     /// A timing of samples from several processes, one after the other: where its memory lies is settled when a process
     /// starts, so what one process says of another's speed is one draw, however many samples it gives.
     #[must_use]
-    pub fn of_launches(launches: impl IntoIterator<Item = Vec<f64>>) -> Self {
+    pub fn of_processes(processes: impl IntoIterator<Item = Vec<f64>>) -> Self {
         let is_time = |ns: &f64| ns.is_finite() && *ns > 0.0;
-        let launches = launches.into_iter().map(|launch| launch.into_iter().filter(is_time).collect());
-        let launches: Vec<Vec<f64>> = launches.filter(|launch: &Vec<f64>| !launch.is_empty()).collect();
-        let sizes = if launches.len() > 1 { launches.iter().map(Vec::len).collect() } else { vec![] };
-        Self { samples_ns: launches.concat(), launches: sizes }
+        let processes = processes.into_iter().map(|samples| samples.into_iter().filter(is_time).collect());
+        let processes: Vec<Vec<f64>> = processes.filter(|samples: &Vec<f64>| !samples.is_empty()).collect();
+        let sizes = if processes.len() > 1 { processes.iter().map(Vec::len).collect() } else { vec![] };
+        Self { samples_ns: processes.concat(), processes: sizes }
     }
 
     /// Every sample, in nanoseconds, in the order taken.
@@ -47,14 +47,14 @@ impl Timing {
     }
 
     /// The samples by the process that gave them.
-    pub fn launches(&self) -> impl Iterator<Item = &[f64]> {
+    pub fn processes(&self) -> impl Iterator<Item = &[f64]> {
         let mut rest = &self.samples_ns[..];
-        let sizes = if self.launches.is_empty() { vec![rest.len()] } else { self.launches.clone() };
+        let sizes = if self.processes.is_empty() { vec![rest.len()] } else { self.processes.clone() };
         sizes.into_iter().map(move |size| {
             // A record from elsewhere may promise more samples than it holds.
-            let (launch, behind) = rest.split_at(size.min(rest.len()));
+            let (samples, behind) = rest.split_at(size.min(rest.len()));
             rest = behind;
-            launch
+            samples
         })
     }
 
@@ -113,9 +113,15 @@ mod tests {
 
     #[test]
     fn samples_come_back_by_the_process_that_gave_them() {
-        let timing = Timing::of_launches([vec![1.0, 2.0], vec![], vec![3.0]]);
-        assert_eq!(timing.launches().collect::<Vec<_>>(), [&[1.0, 2.0][..], &[3.0]]);
-        assert_eq!(Timing::of([1.0, 2.0]).launches().collect::<Vec<_>>(), [&[1.0, 2.0][..]]);
+        let timing = Timing::of_processes([vec![1.0, 2.0], vec![], vec![3.0]]);
+        assert_eq!(timing.processes().collect::<Vec<_>>(), [&[1.0, 2.0][..], &[3.0]]);
+        assert_eq!(Timing::of([1.0, 2.0]).processes().collect::<Vec<_>>(), [&[1.0, 2.0][..]]);
+    }
+
+    #[test]
+    fn a_timing_of_an_old_record_is_read() {
+        let old: Timing = serde_json::from_str(r#"{"samples_ns": [1.0, 2.0, 3.0], "launches": [2, 1]}"#).unwrap();
+        assert_eq!(old, Timing::of_processes([vec![1.0, 2.0], vec![3.0]]));
     }
 
     #[test]

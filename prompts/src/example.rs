@@ -9,7 +9,7 @@ use kernelbench::{
     Number, Precision, Problem, Size, Source, Task, Timed, TimedCases, Tolerance, Transfer,
 };
 use metrics::{
-    Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
+    Arch, Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
 };
 use minijinja::Value;
 
@@ -184,7 +184,7 @@ pub(crate) fn machine() -> Machine {
     Machine {
         kind: MachineKind::Cpu,
         name: "Example CPU @ 2.40GHz".into(),
-        arch: "x86_64".into(),
+        arch: Arch::Cpu("x86_64".into()),
         facts: vec![fact("cores", "2"), fact("L1d cache", "32 KiB"), fact("vector extensions", "avx avx2 fma")],
         bandwidths: vec![bandwidth(16, 110.4), bandwidth(65536, 11.9)],
         peak_flops: Some(73.6e9),
@@ -201,7 +201,7 @@ pub(crate) fn timed() -> Timed {
         floor_ns: Some(4_750.0),
     };
     let cases = vec![case("16x4096", 61_250.0, 43_130.0), case("63x1003", 59_800.0, 42_115.0)];
-    Timed { cases, speedup, statistic: Statistic::Median }
+    Timed { cases, speedup, statistic: Statistic::Median, labels: vec![] }
 }
 
 pub(crate) fn profile() -> Profile {

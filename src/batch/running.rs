@@ -17,7 +17,7 @@ use agents::{
     policy::Policy,
     trajectory::Trajectory,
 };
-use kernelbench::{Absent, Task, Workshop};
+use kernelbench::{Fault, Task};
 use prompts::Prompts;
 use std::{
     collections::{HashMap, VecDeque},
@@ -94,7 +94,7 @@ struct Turn {
 
 impl Batch {
     /// Works until every task has ended, waits for a reply, or broke off, or until a limit is reached.
-    pub async fn run<W: Workshop>(self, places: Vec<Place<W>>) -> Outcome {
+    pub async fn run(self, places: Vec<Place>) -> Outcome {
         let remembering = Arc::new(Remembering::new(self.llm, HashMap::new()));
         let mut benches = vec![];
         for place in places {
@@ -183,7 +183,7 @@ impl Floor {
                 self.outcome.waiting.push((task, format!("a reply to {request}")));
                 return;
             }
-            Err(BrokeOff::Fault(fault)) if fault.0.contains(Absent::WORD) => {
+            Err(BrokeOff::Fault(Fault::Absent(_))) => {
                 self.outcome.waiting.push((task, "a device".to_owned()));
                 return;
             }

@@ -9,7 +9,7 @@ use crate::{
     batch::{
         choosing::{Choice, Chosen, choose},
         limits::Meter,
-        places::{self, Kind},
+        places::Needs,
         running::{Batch, Outcome},
         standing::Standing,
         suite::Suite,
@@ -23,13 +23,13 @@ use crate::{
     progress::{Screen, plain},
     session::interrupted,
     store::{BatchList, Listed, Lock, RunFolder, RunHeader},
-    wiring::{self, Answering, Spec},
+    wiring::{self, Answering, Kind, Spec},
 };
 use agents::{
     crew::Place,
     policy::{Policy, Profiling, Shapes},
 };
-use kernelbench::{Absent, Task, Workshop};
+use kernelbench::Task;
 use metrics::Machine;
 use std::{path::Path, path::PathBuf, sync::Arc};
 
@@ -44,21 +44,12 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
     let spec = spec(config)?;
     priced(config, &spec)?;
     let mut policy = plan::policy(config, None)?;
-    let kind = Kind::of(&chosen.tasks[0].1, arguments.simulate);
+    let needs = Needs::Workshops(Kind::of(&chosen.tasks[0].1, arguments.simulate));
     if chosen.tasks[0].1.problem().is_some() {
         policy.shapes = Shapes::Task;
     }
-    let new = New { arguments, chosen, policy, spec, config, environment, kind };
-    match kind {
-        Kind::Absent => Err(Trouble::usage("a batch begins where its devices are")),
-        Kind::Simulated => new.begin(places::simulated(config)?),
-        Kind::Problems => {
-            let profiles = new.policy.profile != Profiling::Never;
-            new.begin(places::places(kind, config, |config| wiring::torch(config, profiles))?)
-        }
-        Kind::Cuda => new.begin(places::places(kind, config, wiring::cuda)?),
-        Kind::Native => new.begin(places::places(kind, config, wiring::native)?),
-    }
+    let places = needs.places(config, policy.profile != Profiling::Never)?;
+    New { arguments, chosen, policy, spec, config, environment, needs }.begin(places)
 }
 
 fn apply_flags(arguments: &BatchArgs, layers: &mut Layers) {
@@ -136,11 +127,11 @@ struct New<'a> {
     spec: Spec,
     config: &'a Config,
     environment: &'a Environment,
-    kind: Kind,
+    needs: Needs,
 }
 
 impl New<'_> {
-    fn begin<W: Workshop>(self, places: Vec<Place<W>>) -> Result<Exit, Trouble> {
+    fn begin(self, places: Vec<Place>) -> Result<Exit, Trouble> {
         let (config, arguments) = (self.config, self.arguments);
         let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&config.run.folder, &self.name()));
         let exit_when_waiting = arguments.model.exit_when_waiting;
@@ -159,7 +150,7 @@ impl New<'_> {
         let list = kept.ok_or_else(|| Trouble::record("the list of tasks was not made"))?;
         let (lock, _) = folder.lock()?;
         let screen = Screen::new(!arguments.json);
-        let at_once = self.kind.at_once(config, places.len());
+        let at_once = self.needs.at_once(config, places.len());
         if !arguments.json {
             let devices: Vec<&str> = places.iter().map(|place| place.device.as_str()).collect();
             self.opening(&llm.describe(), &machine, &devices, folder.path()).iter().for_each(|line| screen.say(line));
@@ -242,9 +233,9 @@ pub(super) struct Going {
 
 impl Going {
     /// Works on it, and says what came of it.
-    pub(super) fn work<W: Workshop>(
+    pub(super) fn work(
         self,
-        places: Vec<Place<W>>,
+        places: Vec<Place>,
         llm: Arc<dyn agents::llm::Llm>,
         prompts: Arc<prompts::Prompts>,
         config: &Config,
@@ -379,7 +370,10 @@ pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Re
     let task = folder.blobs().fetch(&first.task)?;
     let task: Task =
         serde_json::from_str(&task).map_err(|e| Trouble::record(format!("the task {}: {e}", first.name)))?;
-    let kind = if given.absent.is_some() { Kind::Absent } else { Kind::of(&task, given.simulated) };
+    let needs = match &given.absent {
+        Some(machine) => Needs::Absent(Box::new(machine.clone())),
+        None => Needs::Workshops(Kind::of(&task, given.simulated)),
+    };
     let ended = begun.iter().filter(|standing| standing.end.is_some()).count();
     if !given.json {
         let all = list.tasks.len();
@@ -393,22 +387,8 @@ pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Re
         folder: folder.path(),
     };
     let (llm, prompts) = (answering.port(&spec)?, Arc::new(super::prompts::library(config)?));
-    let devices = kind.devices(config)?.len();
-    let at_once = kind.at_once(config, devices);
+    let places = needs.places(config, policy.profile != Profiling::Never)?;
+    let at_once = needs.at_once(config, places.len());
     let going = Going { folder, lock, list, policy, screen, at_once, json: given.json };
-    if let Some(machine) = &given.absent {
-        let places = places::places(kind, config, |_| Ok(Absent::new(machine.clone())))?;
-        return going.work(places, llm, prompts, config, &begun);
-    }
-    match kind {
-        Kind::Absent => Err(Trouble::usage("without a device only a batch that has begun can go on")),
-        Kind::Simulated => going.work(places::simulated(config)?, llm, prompts, config, &begun),
-        Kind::Problems => {
-            let profiles = going.policy.profile != Profiling::Never;
-            let places = places::places(kind, config, |config| wiring::torch(config, profiles))?;
-            going.work(places, llm, prompts, config, &begun)
-        }
-        Kind::Cuda => going.work(places::places(kind, config, wiring::cuda)?, llm, prompts, config, &begun),
-        Kind::Native => going.work(places::places(kind, config, wiring::native)?, llm, prompts, config, &begun),
-    }
+    going.work(places, llm, prompts, config, &begun)
 }

@@ -10,9 +10,8 @@ use crate::{
     wiring,
 };
 use kernelbench::{
-    cuda,
+    Layer, cuda,
     gpu::{Gpu, Look},
-    native::Layer,
     profiler,
 };
 use metrics::Machine;

@@ -3,16 +3,17 @@
 use super::{on_threads, say};
 use crate::{
     cli::EvaluateArgs,
-    config::{Config, Layers},
+    config::Layers,
     exit::{Exit, Trouble},
     plan,
     progress::{self, Screen},
-    quantity, show, wiring,
+    quantity, show,
+    wiring::{self, Kind},
 };
 use agents::policy::Policy;
 use kernelbench::{
-    Baseline, Built, Candidate, CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault,
-    Outcome, Simulated, Suite, Task, Variant, Verified, Workshop, load, torch::Torch,
+    Baseline, Built, Candidate, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault, Label,
+    Outcome, Suite, Task, Variant, Verified, Workshop, load,
 };
 use metrics::{
     Machine, Profile, Speedup,
@@ -31,7 +32,7 @@ struct Found {
     candidate: String,
     machine: Machine,
     /// What is to be known of both beside the numbers.
-    labels: Vec<String>,
+    labels: Vec<Label>,
     /// What each stage took, in seconds.
     seconds: Vec<(&'static str, f64)>,
     baseline: Baseline,
@@ -55,51 +56,17 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     layers.flag("run.policy", arguments.policy.clone(), |config, policy| config.run.policy = policy);
     arguments.timing.apply(&mut layers);
     arguments.problem.apply(&mut layers);
-    let start = Instant::now();
-    let none = |_: &Task, _: &CandidateId| vec![];
-    if wiring::is_problem(&arguments.task) {
-        let torch = wiring::torch(&layers.config, arguments.profile)?;
-        open_meanwhile(&torch, &arguments.task);
-        let labels = |task: &Task, candidate: &CandidateId| {
-            let audit = torch.audit(task).unwrap_or_default();
-            audit.into_iter().chain(torch.labels(candidate)).collect()
-        };
-        examine(&torch, arguments, &layers.config, &labels, start)
-    } else if arguments.simulate {
-        examine(&Simulated::new(), arguments, &layers.config, &none, start)
-    } else if wiring::is_cuda(&arguments.task) {
-        let cuda = wiring::cuda(&layers.config)?;
-        let labels = |_: &Task, candidate: &CandidateId| cuda.labels(candidate);
-        examine(&cuda, arguments, &layers.config, &labels, start)
-    } else {
-        examine(&wiring::native(&layers.config)?, arguments, &layers.config, &none, start)
-    }
-}
-
-/// Opens a problem while its candidate is built. What goes wrong is told where the problem is next asked about.
-fn open_meanwhile(torch: &Torch, task: &Path) {
-    let (torch, task) = (torch.clone(), load::task(task));
-    std::thread::spawn(move || task.map(|task| torch.audit(&task)));
-}
-
-/// What is to be known of a task and a candidate beside the numbers.
-type Labels<'a> = dyn Fn(&Task, &CandidateId) -> Vec<String> + Sync + 'a;
-
-fn examine<W: Workshop>(
-    workshop: &W,
-    arguments: &EvaluateArgs,
-    config: &Config,
-    labels: &Labels<'_>,
-    start: Instant,
-) -> Result<Exit, Trouble> {
+    let (start, config) = (Instant::now(), &layers.config);
     let task = load::task(&arguments.task)?;
+    let workshop = wiring::workshop(Kind::of(&task, arguments.simulate), config, arguments.profile)?;
+    workshop.open_ahead(&task);
     let policy = plan::policy(config, None)?;
     let candidate = Candidate::new(read(&arguments.candidate)?);
     let screen = Screen::new(!arguments.json);
     crate::logging::start(&screen, None);
     screen.show("building, checking and timing");
     let (suite, build_first) = (Suite::of_task(&task), task.problem().is_some());
-    let bench = Bench { workshop, task: &task, suite, policy: &policy, labels, start, build_first };
+    let bench = Bench { workshop: &*workshop, task: &task, suite, policy: &policy, start, build_first };
     let found = on_threads(async { Ok(bench.find_out(candidate, arguments).await?) })?;
     screen.close();
     if arguments.json {
@@ -112,18 +79,17 @@ fn examine<W: Workshop>(
     Ok(if correct { Exit::Done } else { Exit::NothingCorrect })
 }
 
-struct Bench<'a, W> {
-    workshop: &'a W,
+struct Bench<'a> {
+    workshop: &'a dyn Workshop,
     task: &'a Task,
     suite: Suite,
     policy: &'a Policy,
-    labels: &'a Labels<'a>,
     start: Instant,
     /// Whether the reference is timed only once the candidate is built.
     build_first: bool,
 }
 
-impl<W: Workshop> Bench<'_, W> {
+impl Bench<'_> {
     async fn find_out(&self, candidate: Candidate, arguments: &EvaluateArgs) -> Result<Found, Fault> {
         let (workshop, task, plan) = (self.workshop, self.task, &self.policy.timing);
         let mut seconds = Seconds { last: self.start, found: vec![] };
@@ -138,19 +104,21 @@ impl<W: Workshop> Bench<'_, W> {
             Some(built) => built,
             None => self.build(&candidate, &mut seconds).await?,
         };
+        let (differs, mut labels) = (baseline.self_difference(), baseline.labels.clone());
         let (evaluation, verified) = match self.verify(built, &mut seconds).await? {
             Err(failure) => (Evaluation::Failed(failure), None),
-            Ok(verified) => match workshop.time(task, &verified, &self.suite, plan).await? {
+            Ok(verified) => match workshop.time(task, &verified, &self.suite, plan, differs).await? {
                 Err(failure) => (Evaluation::Failed(failure), None),
                 Ok(timed) => (Evaluation::Passed(timed), Some(verified)),
             },
         };
         seconds.note("time");
+        labels.extend(evaluation.passed().map(|timed| timed.labels.clone()).unwrap_or_default());
         let mut found = Found {
             task: task.name.clone(),
             candidate: candidate.id().to_string(),
             machine: workshop.machine().clone(),
-            labels: (self.labels)(task, &candidate.id()),
+            labels,
             seconds: vec![],
             against: against(&baseline, &evaluation),
             baseline,

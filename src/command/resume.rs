@@ -13,16 +13,15 @@ use crate::{
     recall,
     session::{Ending, Session},
     store::{Record, RunFolder, RunHeader},
-    wiring::{self, Answering, Spec},
+    wiring::{self, Answering, Kind, Spec},
 };
 use agents::{
     event::{Event, Step},
     llm::remembering::Remembering,
-    policy::Policy,
+    policy::{Policy, Profiling},
     trajectory::{Round, Trajectory},
 };
-use kernelbench::{Hash, Simulated, Task, Workshop};
-use metrics::MachineKind;
+use kernelbench::{Hash, Task};
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 /// With what a batch goes on.
@@ -51,15 +50,7 @@ pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Envi
         let given = Given { config: &config, environment, simulated, absent, exit_when_waiting, json };
         return batch::go_on(folder, list, &given);
     }
-    if wiring::is_problem(Path::new(&header.task)) {
-        go_on(wiring::torch(&config, true)?, arguments, &folder, &header, &config, environment)
-    } else if header.simulated {
-        go_on(Simulated::new(), arguments, &folder, &header, &config, environment)
-    } else if header.machine.kind == MachineKind::Gpu {
-        go_on(wiring::cuda(&config)?, arguments, &folder, &header, &config, environment)
-    } else {
-        go_on(wiring::native(&config)?, arguments, &folder, &header, &config, environment)
-    }
+    go_on(arguments, &folder, &header, &config, environment)
 }
 
 /// The settings that the run began with, with the flags given now. A run folder may come from elsewhere: which key goes
@@ -97,8 +88,7 @@ fn settings(
     Ok(config)
 }
 
-fn go_on<W: Workshop>(
-    workshop: W,
+fn go_on(
     arguments: &ResumeArgs,
     folder: &RunFolder,
     header: &RunHeader,
@@ -114,6 +104,8 @@ fn go_on<W: Workshop>(
     if start.so_far.end.is_some() {
         return Ending { folder, screen: &screen, voice }.tell(&start.so_far);
     }
+    let kind = Kind::of(&start.task, header.simulated);
+    let workshop = wiring::workshop(kind, config, start.policy.profile != Profiling::Never)?;
     if start.so_far.machine.as_ref().is_some_and(|machine| machine.name != workshop.machine().name) {
         screen.warn("this is another machine than the one the run began on: times of earlier rounds do not compare with later ones");
     }
@@ -137,7 +129,7 @@ fn go_on<W: Workshop>(
     let Start { task, policy, so_far, .. } = start;
     let limits = config.limits.of_one();
     let session = Session { folder: folder.clone(), log, task, policy, so_far, llm, prompts, screen, voice, limits };
-    let exit = on_threads(session.drive(Arc::new(workshop)));
+    let exit = on_threads(session.drive(workshop));
     drop(lock);
     exit
 }

@@ -11,13 +11,13 @@ use crate::{
     progress::{Screen, Voice, plain},
     session::Session,
     store::{RunFolder, RunHeader},
-    wiring::{self, Answering, Spec},
+    wiring::{self, Answering, Kind, Spec},
 };
 use agents::{
     policy::{Profiling, Shapes},
     trajectory::Trajectory,
 };
-use kernelbench::{Simulated, Workshop};
+use kernelbench::Workshop;
 use metrics::{Machine, MachineKind};
 use std::{path::Path, sync::Arc};
 
@@ -30,21 +30,16 @@ pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environ
     way.apply(&mut layers);
     timing.apply(&mut layers);
     let mut plan = Plan::make(&arguments.task, &layers.config)?;
-    if wiring::is_problem(&arguments.task) {
+    if plan.task.problem().is_some() {
         plan.policy.shapes = Shapes::Task;
-        let profiles = plan.policy.profile != Profiling::Never;
-        begin(wiring::torch(&layers.config, profiles)?, &plan, arguments, &layers.config, environment)
-    } else if arguments.simulate {
-        begin(Simulated::new(), &plan, arguments, &layers.config, environment)
-    } else if plan.task.is_cuda() {
-        begin(wiring::cuda(&layers.config)?, &plan, arguments, &layers.config, environment)
-    } else {
-        begin(wiring::native(&layers.config)?, &plan, arguments, &layers.config, environment)
     }
+    let kind = Kind::of(&plan.task, arguments.simulate);
+    let workshop = wiring::workshop(kind, &layers.config, plan.policy.profile != Profiling::Never)?;
+    begin(workshop, &plan, arguments, &layers.config, environment)
 }
 
-fn begin<W: Workshop>(
-    workshop: W,
+fn begin(
+    workshop: Arc<dyn Workshop>,
     plan: &Plan,
     arguments: &RunArgs,
     config: &Config,
@@ -70,7 +65,7 @@ fn begin<W: Workshop>(
     let limits = config.limits.of_one();
     let so_far = Trajectory::default();
     let session = Session { folder, log, task, policy, so_far, llm, prompts, screen, voice, limits };
-    let exit = on_threads(session.drive(Arc::new(workshop)));
+    let exit = on_threads(session.drive(workshop));
     drop(lock);
     exit
 }

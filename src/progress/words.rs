@@ -5,7 +5,7 @@ use agents::{
     event::{End, Event, Step},
     trajectory::Trajectory,
 };
-use kernelbench::{Baseline, CandidateId, Evaluation, Failure, Suite, Variant};
+use kernelbench::{Baseline, CandidateId, Evaluation, Failure, Label, Suite, Variant};
 use metrics::{Profile, Statistic};
 use prompts::Verdict;
 
@@ -108,8 +108,8 @@ fn variant(variant: &Variant) -> String {
 
 /// What is known against a task, a line each.
 #[must_use]
-pub fn labels(labels: &[String]) -> Vec<String> {
-    labels.iter().map(|label| format!("label      {}", plain(label))).collect()
+pub fn labels(labels: &[Label]) -> Vec<String> {
+    labels.iter().map(|label| format!("label      {}", plain(&label.text))).collect()
 }
 
 fn began(round: u32, step: &Step, so_far: &Trajectory, rounds: u32) -> String {

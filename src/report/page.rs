@@ -219,7 +219,7 @@ fn baselines(baseline: &Baseline, best: Option<&Timed>) -> Vec<Fact> {
         });
         fact(&variant.name, &format!("{time}{} over the reference{beside}", quantity::speedup(speedup)))
     };
-    let labels = baseline.labels.iter().map(|label| fact("Known against the task", label));
+    let labels = baseline.labels.iter().map(|label| fact("Known against the task", &label.text));
     baseline.variants.iter().map(told).chain(labels).collect()
 }
 

@@ -83,7 +83,8 @@ impl Sample {
     }
 
     fn ended(mut self) -> Self {
-        let check = |what: &str, done, how: &str| Checked { what: self.dirty(what), done, how: self.dirty(how) };
+        let check =
+            |what: &str, done, how: &str| Checked { what: self.dirty(what), done, how: self.dirty(how), check: None };
         let certificate = Certificate {
             candidate: Hash::of(self.dirty(&source(4)).as_bytes()),
             verdict: CertificateVerdict::Certified(self.timed(3.11, 90)),
@@ -212,7 +213,7 @@ impl Sample {
         Machine {
             kind: MachineKind::Cpu,
             name: self.dirty("A CPU of no make"),
-            arch: "x86_64".into(),
+            arch: metrics::Arch::Cpu("x86_64".into()),
             facts: vec![fact("cores", "2"), fact("vector extensions", "AVX2, FMA"), fact("L2 cache", "1 MiB")],
             bandwidths: vec![Bandwidth { working_set_bytes: 1 << 20, bytes_per_second: 61e9 }],
             peak_flops: Some(9.6e10),
@@ -269,7 +270,7 @@ impl Sample {
             CaseTiming { case: self.dirty(name), reference, candidate, speedup, floor_ns: Some(ns / 6.0) }
         };
         let cases = vec![case("prefill", 1_900_000.0, seed), case("decode", 240_000.0, seed + 2)];
-        Timed { cases, speedup, statistic: Statistic::Median }
+        Timed { cases, speedup, statistic: Statistic::Median, labels: vec![] }
     }
 }
 

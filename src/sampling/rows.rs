@@ -58,7 +58,7 @@ fn profiled(pool: &Pool, kernel: &str, timed: &Timed, survey: &Surveyed, machine
         },
         runtime_ns: timed.of_case(&survey.case)?,
         setup: Setup {
-            architecture: machine.arch.clone(),
+            architecture: machine.arch.to_string(),
             gpu: machine.name.clone(),
             driver: fact("driver").unwrap_or_default(),
             ncu: survey.tool.clone(),

@@ -179,7 +179,7 @@ mod tests {
         let machine = Machine {
             kind: MachineKind::Simulated,
             name: "none".into(),
-            arch: "none".into(),
+            arch: metrics::Arch::Cpu("none".into()),
             facts: vec![],
             bandwidths: vec![],
             peak_flops: None,

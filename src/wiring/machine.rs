@@ -1,28 +1,70 @@
-//! Where are candidates built and run?
+//! Workshops: where candidates are built and run.
 
 use crate::{config::Config, exit::Trouble};
 use kernelbench::{
-    cpu,
+    Simulated, Source, Task, Workshop, cpu,
     cuda::{self, Cuda},
-    gpu, load,
+    gpu,
     native::{Native, NativeOptions},
-    torch::{Headers, Mode, Options, Profiler, Torch},
+    torch::{Headers, Mode, Options, ProfilerKind, Torch},
 };
 use metrics::MetricSet;
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// The hidden command that the program calls itself with to run a candidate.
 pub const CHILD: &str = "__kernel";
 
-/// This machine as a workshop.
+/// A kind of workshop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// All is simulated.
+    Simulated,
+    /// For problems in KernelBench's format.
+    Problems,
+    /// For kernels in CUDA.
+    Cuda,
+    /// For kernels in C and C++.
+    Native,
+}
+
+impl Kind {
+    /// The one that a task needs.
+    #[must_use]
+    pub fn of(task: &Task, simulated: bool) -> Self {
+        match &task.source {
+            _ if simulated => Self::Simulated,
+            Source::Problem(_) => Self::Problems,
+            Source::Context(_) if task.is_cuda() => Self::Cuda,
+            Source::Context(_) => Self::Native,
+        }
+    }
+}
+
+/// A workshop of this kind, on the device that the settings name. Where `profiles` will be asked for, a process may wait
+/// under a profiler from the start.
+///
+/// # Errors
+///
+/// If something that it needs is not here: a device, a compiler, a Python with torch.
+pub fn workshop(kind: Kind, config: &Config, profiles: bool) -> Result<Arc<dyn Workshop>, Trouble> {
+    Ok(match kind {
+        Kind::Simulated => Arc::new(Simulated::new()),
+        Kind::Problems => Arc::new(torch(config, profiles)?),
+        Kind::Cuda => Arc::new(cuda(config)?),
+        Kind::Native => Arc::new(native(config)?),
+    })
+}
+
+/// This machine's CPU as a workshop.
 ///
 /// # Errors
 ///
 /// If the program does not know where it lies, or there is no folder for builds.
 pub fn native(config: &Config) -> Result<Native, Trouble> {
-    let cache = cache_folder(config)?;
-    let program =
-        std::env::current_exe().map_err(|e| Trouble::machine(format!("cannot find this program's own file: {e}")))?;
+    let (cache, program) = (cache_folder(config)?, own_program()?);
     let machine = cpu::machine(Some(&cache));
     let options = NativeOptions {
         memory_mib: config.workshop.memory_mib,
@@ -30,6 +72,10 @@ pub fn native(config: &Config) -> Result<Native, Trouble> {
         ..NativeOptions::new(program, vec![CHILD.into()], cache.join("builds"), machine)
     };
     Ok(Native::new(options))
+}
+
+fn own_program() -> Result<PathBuf, Trouble> {
+    std::env::current_exe().map_err(|e| Trouble::machine(format!("cannot find this program's own file: {e}")))
 }
 
 /// Whether a task is a problem in `KernelBench`'s format: a Python file.
@@ -44,21 +90,13 @@ pub fn has_gpu() -> bool {
     Path::new("/dev/nvidiactl").exists()
 }
 
-/// Whether a task is a folder of a kernel in CUDA.
-#[must_use]
-pub fn is_cuda(task: &Path) -> bool {
-    load::task(task).is_ok_and(|task| task.is_cuda())
-}
-
 /// The workshop for kernels in CUDA, on the GPU that the settings name, else on the first.
 ///
 /// # Errors
 ///
 /// If there is no GPU, no driver, no nvcc, or the program does not know where it lies.
 pub fn cuda(config: &Config) -> Result<Cuda, Trouble> {
-    let cache = cache_folder(config)?;
-    let program =
-        std::env::current_exe().map_err(|e| Trouble::machine(format!("cannot find this program's own file: {e}")))?;
+    let (cache, program) = (cache_folder(config)?, own_program()?);
     let device = config.workshop.device.as_str();
     let ordinal = gpu::ordinal(if device.is_empty() { "cuda" } else { device }).ok_or_else(|| {
         Trouble::usage(format!("kernels in CUDA run on a GPU: expected --device cuda:0 or the like, found {device:?}"))
@@ -78,8 +116,7 @@ pub fn cuda(config: &Config) -> Result<Cuda, Trouble> {
 ///
 /// If the program does not know where it lies, or that Python cannot use torch there.
 pub fn torch(config: &Config, profiles: bool) -> Result<Torch, Trouble> {
-    let program =
-        std::env::current_exe().map_err(|e| Trouble::machine(format!("cannot find this program's own file: {e}")))?;
+    let program = own_program()?;
     let named = |setting: &str, usual: &str| if setting.is_empty() { usual.to_owned() } else { setting.to_owned() };
     let usual = if has_gpu() { "cuda:0" } else { "cpu" };
     let device = named(&config.workshop.device, usual);
@@ -138,12 +175,12 @@ fn metrics(named: &str) -> Result<Option<MetricSet>, Trouble> {
     MetricSet::parse(&text).map(Some).map_err(|why| Trouble::usage(format!("{name}: {why}")))
 }
 
-/// The highest rung of the ladder of profilers that the settings allow.
-fn profiler(word: &str) -> Result<Profiler, Trouble> {
-    let known = [Profiler::Ncu, Profiler::Torch, Profiler::Static, Profiler::None];
+/// The first profiler of the chain that the settings allow.
+fn profiler(word: &str) -> Result<ProfilerKind, Trouble> {
+    let known = [ProfilerKind::Ncu, ProfilerKind::Torch, ProfilerKind::Static, ProfilerKind::None];
     let found =
         known.into_iter().find(|profiler| profiler.name() == word || (word.is_empty() && *profiler == known[0]));
-    let names = known.map(Profiler::name).join(", ");
+    let names = known.map(ProfilerKind::name).join(", ");
     found.ok_or_else(|| Trouble::usage(format!("workshop.profiler is {word:?}: expected one of {names}, or nothing")))
 }
 

@@ -94,9 +94,15 @@ int cuMemcpyDtoDAsync_v2(u64 to, u64 from, size_t bytes, void *) {
     return SUCCESS;
 }
 int cuMemsetD8Async(u64 at, unsigned char value, size_t bytes, void *) { memset((void *)at, value, bytes); return SUCCESS; }
+// A module in PTX holds the workshop's own two kernels: one that keeps the GPU busy, and one that does nothing.
+static char ptx;
 int cuModuleLoadData(void **module, const void *image) {
+    if (strncmp((const char *)image, ".version", 8) == 0) {
+        *module = &ptx;
+        return SUCCESS;
+    }
     const Elf64_Ehdr *head = (const Elf64_Ehdr *)image;
-    if (memcmp(image, ELFMAG, SELFMAG) != 0) return INVALID;  // it compiles no PTX
+    if (memcmp(image, ELFMAG, SELFMAG) != 0) return INVALID;
     const size_t bytes = head->e_shoff + (size_t)head->e_shnum * head->e_shentsize;
     char path[] = "/tmp/pretend-module-XXXXXX";
     const int file = mkstemp(path);
@@ -107,14 +113,18 @@ int cuModuleLoadData(void **module, const void *image) {
     return *module ? SUCCESS : INVALID;
 }
 int cuModuleGetFunction(Function **function, void *module, const char *name) {
+    if (module == &ptx) {
+        *function = new Function{name, nullptr, nullptr};
+        return SUCCESS;
+    }
     *function = new Function{name, dlsym(module, name), (void (*)(u64, u64))dlsym(module, "pretend_at")};
     return (*function)->code && (*function)->at ? SUCCESS : NOT_FOUND;
 }
 int cuLaunchKernel(Function *function, unsigned, unsigned slots, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
                    void **arguments, void **) {
     // Nobody else is kept from working meanwhile, so it is over before anybody is asked to.
-    if (function->name == "idle") {
-        const timespec length = {0, (long)*(u64 *)arguments[0]};
+    if (!function->code) {
+        const timespec length = {0, function->name == "warpsmith_busy" ? (long)*(u64 *)arguments[0] : 0};
         nanosleep(&length, nullptr);
         return SUCCESS;
     }

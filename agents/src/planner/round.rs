@@ -13,7 +13,7 @@ use crate::profiler::TakeProfile;
 use crate::tester::Examine;
 use crate::trajectory::Round;
 use futures::TryFutureExt;
-use kernelbench::{Candidate, Evaluation, Suite};
+use kernelbench::{Baseline, Candidate, Evaluation, Suite};
 use metrics::{Profile, facts};
 use prompts::{PlanLine, Prompt, Speaker, Suggestions, Turn, Verdict};
 use std::ops::ControlFlow;
@@ -221,7 +221,9 @@ impl Loop {
     async fn examine(&mut self, candidate: Candidate) -> Result<(), BrokeOff> {
         let (task, suite, plan) = (self.task.clone(), self.suite(), self.policy.timing);
         let id = candidate.id();
-        let worked = asked(&self.crew.tester.examine, Examine { task, candidate, suite, plan }).await?;
+        let self_difference = self.book.so_far().baseline.as_ref().map_or(0.0, Baseline::self_difference);
+        let examine = Examine { task, candidate, suite, plan, self_difference };
+        let worked = asked(&self.crew.tester.examine, examine).await?;
         let evaluation = self.note_spent(Work::Examine, worked)?;
         self.note(Event::Evaluated { candidate: id, evaluation })
     }

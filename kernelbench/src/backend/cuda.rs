@@ -1,55 +1,74 @@
-//! Where candidates in CUDA are built and run on an NVIDIA GPU, with no Python at all.
+//! The CUDA backend: kernels in CUDA on an NVIDIA GPU, with no Python at all.
 //!
-//! A candidate is a host function that launches kernels. It is a stranger here: it is built from its text alone and runs in
-//! a confined process of its own, as the reference does in another. Both compute in memory of ours; inputs are drawn there,
-//! and outputs are looked at there, by kernels of ours. This program's clock
-//! bounds the one in the process, which counts (`clock`).
+//! A candidate is a host function that launches kernels. It is built from its text alone and runs in a confined process of
+//! its own, as the reference does in another. Both compute in memory of ours; inputs are drawn there, and outputs are looked
+//! at there, by kernels of ours.
 
-pub(crate) mod certify;
-pub(crate) mod check;
 pub(crate) mod child;
-pub(crate) mod driver;
-pub(crate) mod machine;
-pub(crate) mod runner;
-pub(crate) mod spare;
-pub(crate) mod steps;
-pub(crate) mod time;
-pub(crate) mod verifier;
+mod machine;
+mod pair;
+mod profile;
+mod verifier;
 
 pub use crate::build::nvcc::{find as find_nvcc, version as nvcc_version};
 
-pub(crate) use child::run_if_asked;
-
-use crate::build::nvcc;
 use crate::{
-    backend::native::worker::Launch,
-    machine::{cores::Cores, gpu::Gpu},
-    profile::cuda::Waiting,
+    build::{cc, nvcc::Nvcc},
+    engine::{
+        Engine,
+        backend::{Backend, Processes, Side, Toolchain},
+        contents::{context, layout},
+        notes::LastTiming,
+        sessions::lock,
+    },
+    machine::{driver::CudaDevice, gpu::Gpu},
+    measure::{
+        gpu_clock::{GpuClock, broken},
+        numbers::{Clock, Numbers},
+    },
+    profile::tool::Tools,
     result::{
-        candidate::{Built, Candidate, CandidateId, Verified},
-        certificate::Certificate,
-        error::outcome,
-        evaluation::Timed,
+        candidate::Candidate,
+        certificate::Check,
+        error::{Attempt, outcome, trusted},
         failure::{Fault, Outcome},
         survey::Survey,
     },
-    sandbox::{process, spawn::Nursery},
-    task::{Case, KernelContext, Source, Task, suite::Suite},
-    workshop::{Baseline, TimingPlan, Workshop},
+    sandbox::{
+        kernel_process::KernelProcess,
+        pool::{Quiet, Starting, WarmPool},
+        start::{Sandbox, is_root},
+    },
+    task::{Case, Task, layout::Layout},
 };
-use driver::Device;
-use metrics::{Machine, MetricSet, Profile};
-use rand::{SeedableRng, rngs::StdRng};
-use runner::{Launcher, Runner};
-use spare::Spare;
-use std::{
-    collections::HashMap,
-    ffi::OsString,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+use metrics::{Arch, Machine, MetricSet, Profile};
+use pair::{CudaPair, Starter, Trusted};
+use profile::Profiler;
+use rand::rngs::StdRng;
+use std::{collections::HashMap, ffi::OsString, path::PathBuf, sync::Arc, sync::Mutex, time::Duration};
+use tempfile::TempDir;
+use verifier::Verifier;
+
+/// A request of the reference's calls lasts 1.2 ms, which with the stamp after it is as long as our clock needs; in a
+/// certificate four times that.
+const NUMBERS: Numbers = Numbers {
+    draws: 2,
+    signed: false,
+    clock: Clock::Inside,
+    request_ns: 1_200_000.0,
+    certificate_request_ns: 4_800_000.0,
+    longest_request_ns: 20_000_000.0,
+    most_calls: 1024,
+    calibration: (32, 3),
+    empty_requests: 0,
+    processes: (1, 3),
+    fewest: 12,
+    budget: Some(Duration::from_millis(400)),
+    disagreement: (60_000.0, 0.1),
+    floor_margin: 1.15,
+    open_tasks: 4,
+    kept_candidates: 4,
 };
-use verifier::{Judge, Side, broken};
 
 /// How a workshop for CUDA is set up.
 #[derive(Clone, Debug)]
@@ -92,29 +111,38 @@ impl Options {
     }
 }
 
-/// An NVIDIA GPU as a workshop for kernels in CUDA. Clones share what is open.
-#[derive(Clone)]
-pub struct Cuda(Arc<Inner>);
+/// An NVIDIA GPU as a workshop for kernels in CUDA.
+pub type Cuda = Engine<CudaDriver>;
 
-struct Inner {
+/// An NVIDIA GPU, by its driver.
+pub struct CudaDriver {
     options: Options,
-    nvcc: nvcc::Nvcc,
-    launcher: Arc<Launcher>,
+    nvcc: Nvcc,
     machine: Machine,
     gpu: Option<Gpu>,
-    bench: Mutex<Bench>,
-    spare: Spare,
-    profiler: Mutex<Option<Waiting>>,
-    notes: Mutex<HashMap<CandidateId, Vec<String>>>,
+    trusted: Mutex<Trusted>,
+    arena_bytes: usize,
+    starter: Arc<Starter>,
+    /// Processes for candidates that have a context on the GPU, and nothing loaded.
+    pool: WarmPool<KernelProcess>,
+    starting: Arc<Starting>,
+    profiler: Profiler,
 }
 
-/// What works on the GPU: one step at a time.
-struct Bench {
-    judge: Judge,
-    /// The reference's process, by its shared object.
-    reference: Option<(PathBuf, Runner)>,
-    /// The candidate's, between two steps.
-    candidate: Option<(PathBuf, Runner)>,
+/// A candidate's shared object, and its process once it is needed.
+pub struct Kernel {
+    object: PathBuf,
+    process: Option<KernelProcess>,
+    _folder: Option<TempDir>,
+}
+
+/// A task's reference.
+pub struct Reference {
+    object: PathBuf,
+    process: Option<KernelProcess>,
+    /// What a call takes, in nanoseconds, by case.
+    call_ns: HashMap<String, f64>,
+    _folder: Option<TempDir>,
 }
 
 impl Cuda {
@@ -124,136 +152,234 @@ impl Cuda {
     /// # Errors
     /// Where there is no GPU, no driver or no nvcc, or the driver refuses memory.
     pub fn new(options: Options) -> Result<Self, Fault> {
-        process::close_own_memory();
-        let device = Device::open(options.ordinal).map_err(|why| Fault(format!("no GPU can be used: {why}")))?;
-        let capability = device.capability().map_err(broken)?;
-        let tool = Launch {
-            program: options.program.clone(),
-            arguments: options.program_args.clone(),
-            memory_mib: 0,
-            cores: Cores::here(),
-        };
-        let nvcc = nvcc::Nvcc::new(tool, options.cache.clone(), &capability)?;
-        let image = outcome(nvcc.image(verifier::SOURCE))?.map_err(|failure| Fault(failure.to_string()))?;
-        let [free, _] = device.memory().map_err(broken)?;
-        let arena = (options.arena_mib << 20).min(free / 8).next_multiple_of(2 << 20);
-        let judge = Judge::new(device, &image, arena as usize).map_err(broken)?;
-        let gpu = Gpu::at(options.ordinal).ok();
-        let machine = machine::machine(&judge, gpu.as_ref(), nvcc.version()).map_err(broken)?;
-        let launcher = Arc::new(Launcher {
-            program: options.program.clone(),
-            program_args: options.program_args.clone(),
-            nursery: Nursery::new(),
-            ordinal: options.ordinal,
-            memory_mib: options.memory_mib,
-            open_files: false.into(),
-        });
-        let spare = Spare::new(Arc::clone(&launcher), judge.handle(Side::Candidate).map_err(broken)?);
-        let bench = Mutex::new(Bench { judge, reference: None, candidate: None });
-        let (profiler, notes) = (Mutex::default(), Mutex::default());
-        Ok(Self(Arc::new(Inner { options, nvcc, launcher, machine, gpu, bench, spare, profiler, notes })))
-    }
-
-    /// What is to be known of a candidate's times beside the numbers: what disturbed them.
-    #[must_use]
-    pub fn labels(&self, candidate: &CandidateId) -> Vec<String> {
-        lock(&self.0.notes).get(candidate).cloned().unwrap_or_default()
-    }
-
-    async fn off_the_runtime<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Inner) -> T + Send + 'static,
-    ) -> Result<T, Fault> {
-        let inner = Arc::clone(&self.0);
-        let done = tokio::task::spawn_blocking(move || work(&inner)).await;
-        done.map_err(|e| Fault(format!("the workshop's thread broke: {e}")))
+        CudaDriver::new(options).map(Self::on)
     }
 }
 
-/// Builds a task's reference for a GPU of this compute capability, which need not be here.
+/// Builds a task's reference for a GPU of this architecture, which need not be here.
 ///
 /// # Errors
 /// Where there is no nvcc, or it cannot be run.
-pub fn build_reference(options: &Options, capability: &str, task: &Task) -> Outcome<PathBuf> {
-    let tool = Launch {
-        program: options.program.clone(),
-        arguments: options.program_args.clone(),
-        memory_mib: 0,
-        cores: Cores::here(),
-    };
-    let nvcc = nvcc::Nvcc::new(tool, options.cache.clone(), capability)?;
-    outcome(nvcc.build(context(task), task.reference()))
+pub fn build_reference(options: &Options, arch: Arch, task: &Task) -> Outcome<PathBuf> {
+    let sandbox = Arc::new(Sandbox::new(options.program.clone(), options.program_args.clone()));
+    let nvcc = Nvcc::new(sandbox, options.cache.clone(), arch)?;
+    outcome(nvcc.build(context(task)?, task.reference()))
 }
 
-impl Inner {
-    fn rng(&self) -> StdRng {
-        self.options.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64)
+impl CudaDriver {
+    fn new(options: Options) -> Result<Self, Fault> {
+        let device = CudaDevice::open(options.ordinal);
+        let device = Arc::new(device.map_err(|why| Fault::Absent(format!("no GPU can be used: {why}")))?);
+        let arch = machine::arch(&device)?;
+        let sandbox = Arc::new(Sandbox::new(options.program.clone(), options.program_args.clone()));
+        let nvcc = Nvcc::new(Arc::clone(&sandbox), options.cache.clone(), arch.clone())?;
+        let image = outcome(nvcc.image(verifier::SOURCE))?.map_err(|failure| Fault::Machine(failure.to_string()))?;
+        let [free, _] = device.memory().map_err(broken)?;
+        let arena = (options.arena_mib << 20).min(free / 8).next_multiple_of(2 << 20);
+        let clock = GpuClock::new(Arc::clone(&device)).map_err(broken)?;
+        let verifier = Verifier::new(device, &image, arena as usize).map_err(broken)?;
+        let gpu = Gpu::at(options.ordinal).ok();
+        let machine = machine::machine(&verifier, arch, gpu.as_ref(), nvcc.version()).map_err(broken)?;
+        let (ordinal, memory_mib) = (options.ordinal, options.memory_mib);
+        let starter = Arc::new(Starter { sandbox: Arc::clone(&sandbox), ordinal, memory_mib });
+        let starting = Arc::new(Starting::default());
+        let handle = verifier.handle(Side::Candidate).map_err(broken)?;
+        let pool = {
+            let starter = Arc::clone(&starter);
+            WarmPool::new(Arc::clone(&starting), 1, move |starting| Ok(starter.start(handle, starting)?))
+        };
+        let tools = Tools {
+            sandbox,
+            readable: pair::readable(),
+            environment: Arc::new(pair::environment),
+            own_users: is_root(),
+            ncu: None,
+        };
+        let profiler = Profiler::new(tools, ordinal, options.metrics.clone());
+        let arena_bytes = verifier.arena_bytes();
+        let trusted = Mutex::new(Trusted { verifier, clock });
+        Ok(Self { options, nvcc, machine, gpu, trusted, arena_bytes, starter, pool, starting, profiler })
     }
 
-    fn bench(&self) -> MutexGuard<'_, Bench> {
-        lock(&self.bench)
+    fn built(&self, task: &Task, source: &str, toolchain: Toolchain) -> Attempt<(PathBuf, Option<TempDir>)> {
+        let context = context(task)?;
+        match toolchain {
+            Toolchain::Quick => Ok((self.nvcc.build(context, source)?, None)),
+            Toolchain::Stock => {
+                let folder = cc::private_folder(&std::env::temp_dir())?;
+                Ok((self.nvcc.build_anew(context, source, folder.path())?, Some(folder)))
+            }
+        }
+    }
+
+    /// The content of one slot of a case, newly drawn.
+    fn slot(&self, layout: &Layout, rng: &mut StdRng) -> Result<Vec<u8>, Fault> {
+        lock(&self.trusted).verifier.drawn(layout, rng).map_err(broken)
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+impl Backend for CudaDriver {
+    type Session = Reference;
+    type Loaded = Kernel;
+    type Pair<'a> = CudaPair<'a>;
 
-fn context(task: &Task) -> &KernelContext {
-    let Source::Context(context) = &task.source else {
-        unreachable!("the program chooses the workshop by the task's language: problems go to another");
-    };
-    context
-}
-
-impl Workshop for Cuda {
-    type Rebuilt = certify::Rebuilt;
+    fn numbers(&self) -> &Numbers {
+        &NUMBERS
+    }
 
     fn machine(&self) -> &Machine {
-        &self.0.machine
+        &self.machine
     }
 
-    fn fits(&self, task: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
-        cases.iter().map(|case| self.0.fits(task, case)).collect()
+    fn slack(&self) -> Duration {
+        self.options.deadline_floor
     }
 
-    async fn prepare(&self, task: &Task, suite: &Suite, plan: &TimingPlan) -> Result<Baseline, Fault> {
-        let (task, suite, plan) = (task.clone(), suite.clone(), *plan);
-        self.off_the_runtime(move |inner| inner.prepare(&task, &suite, &plan)).await?
+    fn seed(&self) -> Option<u64> {
+        self.options.seed
     }
 
-    async fn build(&self, task: &Task, candidate: &Candidate) -> Outcome<Built> {
-        let (task, candidate) = (task.clone(), candidate.clone());
-        self.off_the_runtime(move |inner| outcome(inner.build(&task, candidate))).await?
+    fn nvml(&self) -> Option<&Gpu> {
+        self.gpu.as_ref()
     }
 
-    async fn check(&self, task: &Task, built: Built, suite: &Suite) -> Outcome<Verified> {
-        let (task, suite) = (task.clone(), suite.clone());
-        self.off_the_runtime(move |inner| outcome(inner.check(&task, built, &suite))).await?
+    fn fits(&self, task: &Task, case: &Case) -> Result<u64, String> {
+        let layout = Layout::of(context(task).map_err(|fault| fault.to_string())?, case)?;
+        pair::slots(self.arena_bytes, &layout)?;
+        match layout.array_bytes() {
+            0 => Err(format!("case `{}` has no data", case.name)),
+            bytes => Ok(bytes),
+        }
     }
 
-    async fn time(&self, task: &Task, verified: &Verified, suite: &Suite, plan: &TimingPlan) -> Outcome<Timed> {
-        let (task, verified, suite, plan) = (task.clone(), verified.clone(), suite.clone(), *plan);
-        self.off_the_runtime(move |inner| outcome(inner.time(&task, &verified, &suite, &plan))).await?
+    fn describe_build(&self, task: &Task) -> Result<String, Fault> {
+        self.nvcc.command_line(context(task)?)
     }
 
-    async fn profile(&self, task: &Task, verified: &Verified, suite: &Suite) -> Result<Profile, Fault> {
-        let (task, verified, suite) = (task.clone(), verified.clone(), suite.clone());
-        self.off_the_runtime(move |inner| inner.profile(&task, &verified, &suite)).await?
+    fn open(&self, task: &Task, toolchain: Toolchain) -> Attempt<Reference> {
+        let (object, folder) = trusted(self.built(task, task.reference(), toolchain))?;
+        Ok(Reference { object, process: None, call_ns: HashMap::new(), _folder: folder })
     }
 
-    async fn survey(&self, task: &Task, verified: &Verified, suite: &Suite) -> Result<Result<Survey, String>, Fault> {
-        let (task, verified, suite) = (task.clone(), verified.clone(), suite.clone());
-        self.off_the_runtime(move |inner| inner.survey(&task, &verified, &suite)).await?
+    fn load(&self, task: &Task, candidate: &Candidate, toolchain: Toolchain) -> Attempt<Kernel> {
+        let (object, folder) = self.built(task, candidate.source(), toolchain)?;
+        Ok(Kernel { object, process: None, _folder: folder })
     }
 
-    async fn rebuild(&self, task: &Task, candidate: &Candidate) -> Result<certify::Rebuilt, Fault> {
-        let (task, candidate) = (task.clone(), candidate.clone());
-        self.off_the_runtime(move |inner| certify::rebuild(inner, &task, &candidate)).await?
+    fn artifact(&self, loaded: &Kernel) -> PathBuf {
+        loaded.object.clone()
     }
 
-    async fn certify(&self, task: &Task, rebuilt: certify::Rebuilt, plan: &TimingPlan) -> Result<Certificate, Fault> {
-        let (task, plan) = (task.clone(), *plan);
-        self.off_the_runtime(move |inner| certify::certify(inner, &task, rebuilt, &plan)).await?
+    fn pair<'a>(
+        &'a self,
+        task: &'a Task,
+        session: &'a mut Reference,
+        loaded: &'a mut Kernel,
+        processes: Processes,
+    ) -> Attempt<CudaPair<'a>> {
+        let working = lock(&self.trusted);
+        if processes == Processes::New {
+            (session.process, loaded.process) = (None, None);
+        }
+        if session.process.is_none() {
+            let arena = working.verifier.handle(Side::Reference).map_err(broken)?;
+            let mut process = self.starter.start(arena, None)?;
+            trusted(process.load_copy(&session.object))?;
+            session.process = Some(process);
+        }
+        if loaded.process.is_none() {
+            let alive = |process: &mut KernelProcess| process.peer.is_alive();
+            let mut process = match processes {
+                Processes::AtHand => self.pool.take(alive)?,
+                Processes::New => self.pool.take_now(alive)?,
+            };
+            process.load_copy(&loaded.object)?;
+            loaded.process = Some(process);
+        }
+        CudaPair::new(self, task, working, (session, loaded))
+    }
+
+    /// A candidate that failed is no use any more, whatever it was asked.
+    fn rest(&self, loaded: &mut Kernel) -> Attempt<bool> {
+        Ok(loaded.process.as_mut().is_none_or(|process| process.peer.is_alive()))
+    }
+
+    fn get_ready(&self) {
+        self.pool.refill();
+        self.profiler.get_ready();
+    }
+
+    fn quiet(&self) -> Option<Quiet> {
+        self.profiler.settle();
+        Some(self.starting.quiet())
+    }
+
+    fn profile(
+        &self,
+        task: &Task,
+        _: &mut Reference,
+        loaded: &mut Kernel,
+        case: &Case,
+        _: Option<&LastTiming>,
+        rng: &mut StdRng,
+    ) -> Attempt<Profile> {
+        let layout = layout(task, case)?;
+        let slot = self.slot(&layout, rng)?;
+        Ok(self.profiler.profile(&layout, &loaded.object, &slot)?)
+    }
+
+    fn survey(
+        &self,
+        task: &Task,
+        _: &mut Reference,
+        loaded: &mut Kernel,
+        case: &Case,
+        rng: &mut StdRng,
+    ) -> Attempt<Result<Survey, String>> {
+        let layout = layout(task, case)?;
+        let slot = self.slot(&layout, rng)?;
+        Ok(self.profiler.survey(&layout, &loaded.object, &slot)?)
+    }
+
+    /// One call on each of the shapes that are new to the candidate, or where there are none, on the smallest.
+    fn sanitize(
+        &self,
+        task: &Task,
+        _: &mut Reference,
+        loaded: &mut Kernel,
+        _: &Candidate,
+        rng: &mut StdRng,
+    ) -> Attempt<Vec<Check>> {
+        let bytes = |case: &&Case| self.fits(task, case).unwrap_or(u64::MAX);
+        let smallest = || task.cases.iter().min_by_key(bytes).into_iter().collect();
+        let cases: Vec<&Case> =
+            if task.final_cases.is_empty() { smallest() } else { task.final_cases.iter().collect() };
+        let mut outcome = Ok(format!("one call on each of {} shapes, each array in memory of its own", cases.len()));
+        for case in &cases {
+            let layout = layout(task, case)?;
+            let slot = self.slot(&layout, rng)?;
+            if let Err(why) = self.profiler.memcheck(&layout, &loaded.object, &slot)? {
+                outcome = Err(why);
+                break;
+            }
+        }
+        Ok(vec![Check::Sanitizer { tool: "compute-sanitizer's memcheck".to_owned(), outcome }])
+    }
+
+    fn not_excluded(&self) -> Vec<(&'static str, &'static str)> {
+        vec![
+            ("races on the GPU", "racecheck is not run; a race that shows is a wrong output"),
+            ("work of several calls done in one", "a timed request holds many calls, each on arguments of its own"),
+            (
+                "work on the CPU, and copies from and to it, before the clock starts",
+                "a process is resumed 0.6 ms before that, while the GPU is kept busy, for its launches; here a request lasts \
+                 4.8 ms or more",
+            ),
+            (
+                "a candidate that tells tests from use",
+                "it was seen on random contents of the task's shapes, and on nothing else",
+            ),
+            ("another machine's times", "processes on this GPU were measured, with the data out of the cache"),
+        ]
     }
 }

@@ -1,55 +1,66 @@
-//! Where candidates in C and C++ are built and run, on this machine's processor.
-//!
-//! A candidate's author is rewarded for speed and not for honesty. So a candidate is a stranger here: it is built from its
-//! text alone, it runs in a confined process of its own that holds neither the reference nor the expected outputs nor the
-//! clock that counts, and nothing that it says is believed.
+//! The CPU backend: kernels in C and C++, each in a confined process that shares its arguments' memory with us.
 
-pub(crate) mod certify;
-pub(crate) mod check;
 pub(crate) mod child;
-pub(crate) mod segment;
-pub(crate) mod time;
-pub(crate) mod trial;
-pub(crate) mod wire;
-pub(crate) mod worker;
+mod contents;
+mod pair;
+mod segment;
+mod standalone;
 
-pub use child::child_main;
-pub use wire::Layer;
-
-use crate::build::cc;
-use crate::machine::cores;
-use crate::profile;
-use crate::sandbox::process;
-use crate::task::layout;
 use crate::{
+    build::cc::{self, Compiler},
+    engine::{
+        Engine,
+        backend::{Backend, Processes, Toolchain},
+        contents::{context, layout},
+        notes::LastTiming,
+    },
+    machine::cores::Cores,
+    measure::numbers::{Clock, Numbers},
     profile::{
-        cpu::{Run, Subject, Target},
-        standalone::Standalone,
+        cpu::{self, Run, Subject, Target},
+        sanitizer,
     },
     result::{
-        candidate::{Built, Candidate, CandidateId, Verified},
-        certificate::Certificate,
-        error::{Attempt, outcome},
-        evaluation::Timed,
-        failure::{Fault, Outcome},
+        candidate::Candidate,
+        certificate::Check,
+        error::{Attempt, outcome, trusted},
+        failure::Fault,
     },
-    task::{Case, KernelContext, Source, Task, suite::Suite},
-    workshop::{Baseline, TimingPlan, Workshop},
+    sandbox::{layer::Layer, start::Sandbox},
+    task::{Case, KernelContext, Task, layout::Layout},
 };
-use check::Bench;
 use metrics::{Machine, Profile, Statistic};
-use rand::{SeedableRng, rngs::StdRng};
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
-use worker::{Launch, Worker};
+use pair::CpuPair;
+use rand::rngs::StdRng;
+use standalone::Standalone;
+use std::{collections::HashMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
+use tempfile::TempDir;
+
+pub use crate::sandbox::entry::child_main;
 
 /// How long a profile may take.
 const PROFILING: Duration = Duration::from_mins(1);
+
+/// A request of the reference's calls lasts half a millisecond, so that our clock, which alone counts here, is precise; ten
+/// pairs of processes, for where memory lies is settled when a process starts.
+pub(crate) const NUMBERS: Numbers = Numbers {
+    draws: 2,
+    signed: false,
+    clock: Clock::Outside,
+    request_ns: 500_000.0,
+    certificate_request_ns: 500_000.0,
+    longest_request_ns: 4_000_000.0,
+    most_calls: 512,
+    calibration: (1, 15),
+    empty_requests: 3,
+    processes: (10, 10),
+    fewest: 1,
+    budget: None,
+    disagreement: (20_000.0, 0.1),
+    floor_margin: 1.0,
+    open_tasks: 64,
+    kept_candidates: 256,
+};
 
 /// How a native workshop is set up.
 #[derive(Clone, Debug)]
@@ -81,33 +92,39 @@ impl NativeOptions {
     }
 }
 
-/// This machine's processor as a workshop. Clones share their builds.
-#[derive(Clone, Debug)]
-pub struct Native(Arc<Inner>);
+/// This machine's CPU as a workshop.
+pub type Native = Engine<Cpu>;
 
-#[derive(Debug)]
-struct Inner {
+/// This machine's CPU. One core of it runs kernels.
+pub struct Cpu {
     options: NativeOptions,
-    launch: Launch,
-    compiler: cc::Compiler,
-    /// Medians of what was timed, in nanoseconds, for the profiler.
-    medians: Mutex<BTreeMap<(CandidateId, String), f64>>,
+    sandbox: Arc<Sandbox>,
+    compiler: Compiler,
+    cores: Cores,
+}
+
+/// A shared object, and the folder that it goes away with, where it has one.
+pub struct Object {
+    path: PathBuf,
+    source: String,
+    _folder: Option<TempDir>,
+}
+
+/// A task's reference.
+pub struct Reference {
+    object: Object,
+    /// What a call takes, in nanoseconds, by case.
+    call_ns: HashMap<String, f64>,
 }
 
 impl Native {
-    /// A workshop. From here on this process's memory is closed to others of the same user, kernels among them.
+    /// A workshop.
     #[must_use]
     pub fn new(options: NativeOptions) -> Self {
-        process::close_own_memory();
-        let launch = Launch {
-            program: options.program.clone(),
-            arguments: options.program_args.clone(),
-            memory_mib: options.memory_mib,
-            cores: cores::Cores::here(),
-        };
+        let sandbox = Arc::new(Sandbox::new(options.program.clone(), options.program_args.clone()));
         let machine = format!("{} {}", options.machine.arch, options.machine.name);
-        let compiler = cc::Compiler::new(launch.clone(), options.cache.clone(), machine);
-        Self(Arc::new(Inner { options, launch, compiler, medians: Mutex::default() }))
+        let compiler = Compiler::new(Arc::clone(&sandbox), options.cache.clone(), machine);
+        Self::on(Cpu { options, sandbox, compiler, cores: Cores::here() })
     }
 
     /// What confines a kernel on this machine, layer by layer, as a child process found it that has just tried.
@@ -115,52 +132,67 @@ impl Native {
     /// # Errors
     /// Where the child process cannot be started.
     pub fn confinement(&self) -> Result<Vec<Layer>, Fault> {
-        Worker::probe(&self.0.launch)
-    }
-
-    async fn off_the_runtime<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Inner) -> T + Send + 'static,
-    ) -> Result<T, Fault> {
-        let inner = Arc::clone(&self.0);
-        let done = tokio::task::spawn_blocking(move || work(&inner)).await;
-        done.map_err(|e| Fault(format!("the workshop's thread broke: {e}")))
+        pair::probe(self.backend())
     }
 }
 
-/// What inputs are drawn for.
-#[derive(Clone, Copy, Debug)]
-enum Purpose {
-    Prepare,
-    Check,
-    Time,
-    Profile,
-    Certify,
-    Sanitize,
-}
-
-impl Inner {
-    /// A generator for one purpose: the same seed draws other contents for another purpose.
-    fn rng(&self, purpose: Purpose) -> StdRng {
-        let seeded = |seed: u64| StdRng::seed_from_u64(seed.wrapping_mul(8).wrapping_add(purpose as u64));
-        self.options.seed.map_or_else(StdRng::from_os_rng, seeded)
-    }
-
-    fn bench<'a>(&'a self, task: &'a Task, objects: [&'a Path; 2]) -> Bench<'a> {
-        let floor = self.options.deadline_floor;
-        Bench { launch: &self.launch, context: context(task), tolerance: &task.tolerance, objects, floor }
-    }
-
-    fn reference(&self, task: &Task) -> Result<PathBuf, Fault> {
-        let context = context(task);
-        match outcome(self.compiler.build(context, &context.reference))? {
-            Ok(object) => Ok(object),
-            Err(failure) => Err(reference_failed(task, &failure)),
+impl Cpu {
+    fn built(&self, task: &Task, source: &str, toolchain: Toolchain) -> Attempt<Object> {
+        let context = context(task)?;
+        match toolchain {
+            Toolchain::Quick => {
+                let path = self.compiler.build(context, source)?;
+                Ok(Object { path, source: source.to_owned(), _folder: None })
+            }
+            Toolchain::Stock => {
+                let folder = cc::private_folder(&std::env::temp_dir())?;
+                let path = self.compiler.build_anew(context, source, folder.path())?;
+                Ok(Object { path, source: source.to_owned(), _folder: Some(folder) })
+            }
         }
     }
 
+    /// The build that a profiler runs.
+    fn object_for(&self, target: Target, context: &KernelContext, object: &Object) -> Result<PathBuf, String> {
+        if target == Target::AsTimed {
+            return Ok(object.path.clone());
+        }
+        let mut context = context.clone();
+        for flag in context.flags.iter_mut().filter(|flag| *flag == "-march=native") {
+            "-march=x86-64-v3".clone_into(flag);
+        }
+        context.flags.push("-Wno-error".to_owned());
+        match outcome(self.compiler.build(&context, &object.source)) {
+            Ok(Ok(object)) => Ok(object),
+            Ok(Err(_)) => Err("the candidate does not build for x86-64-v3".to_owned()),
+            Err(fault) => Err(fault.to_string()),
+        }
+    }
+}
+
+impl Backend for Cpu {
+    type Session = Reference;
+    type Loaded = Object;
+    type Pair<'a> = CpuPair<'a>;
+
+    fn numbers(&self) -> &Numbers {
+        &NUMBERS
+    }
+
+    fn machine(&self) -> &Machine {
+        &self.options.machine
+    }
+
+    fn slack(&self) -> Duration {
+        self.options.deadline_floor
+    }
+
+    fn seed(&self) -> Option<u64> {
+        self.options.seed
+    }
+
     fn fits(&self, task: &Task, case: &Case) -> Result<u64, String> {
-        let bytes = layout::Plan::of(context(task), case)?.array_bytes();
+        let bytes = Layout::of(context(task).map_err(|fault| fault.to_string())?, case)?.array_bytes();
         let limit = self.options.case_mib << 20;
         match bytes {
             0 => Err(format!("case `{}` has no data", case.name)),
@@ -171,141 +203,83 @@ impl Inner {
         }
     }
 
-    /// The reference stands in for a candidate: it must agree with itself in another process.
-    fn prepare(&self, task: &Task, suite: &Suite, plan: &TimingPlan) -> Result<Baseline, Fault> {
-        let object = self.reference(task)?;
-        let bench = self.bench(task, [&object, &object]);
-        let mut rng = self.rng(Purpose::Prepare);
-        let timed = check::check(&bench, &suite.cases, &mut rng)
-            .and_then(|_| time::time(&bench, suite, plan, &self.options.machine, &mut rng));
-        let timed = outcome(timed)?.map_err(|failure| reference_failed(task, &failure))?;
-        let timings = timed.cases.into_iter().map(|case| (case.case, case.reference)).collect();
-        Ok(Baseline::new(timings, self.compiler.command_line(context(task))?))
+    fn describe_build(&self, task: &Task) -> Result<String, Fault> {
+        self.compiler.command_line(context(task)?)
     }
 
-    fn build(&self, task: &Task, candidate: Candidate) -> Attempt<Built> {
-        let artifact = self.compiler.build(context(task), candidate.source())?;
-        Ok(Built { candidate, artifact })
+    fn open(&self, task: &Task, toolchain: Toolchain) -> Attempt<Reference> {
+        let object = trusted(self.built(task, task.reference(), toolchain))?;
+        Ok(Reference { object, call_ns: HashMap::new() })
     }
 
-    fn check(&self, task: &Task, built: Built, suite: &Suite) -> Attempt<Verified> {
-        let reference = self.reference(task)?;
-        check::check(&self.bench(task, [&reference, &built.artifact]), &suite.cases, &mut self.rng(Purpose::Check))?;
-        Ok(Verified { built })
+    fn load(&self, task: &Task, candidate: &Candidate, toolchain: Toolchain) -> Attempt<Object> {
+        self.built(task, candidate.source(), toolchain)
     }
 
-    fn time(&self, task: &Task, verified: &Verified, suite: &Suite, plan: &TimingPlan) -> Attempt<Timed> {
-        let reference = self.reference(task)?;
-        let bench = self.bench(task, [&reference, &verified.built.artifact]);
-        let timed = time::time(&bench, suite, plan, &self.options.machine, &mut self.rng(Purpose::Time))?;
-        let mut medians = self.medians.lock().unwrap_or_else(PoisonError::into_inner);
-        for case in &timed.cases {
-            let key = (verified.candidate().id(), case.case.clone());
-            medians.insert(key, case.candidate.typical_ns(Statistic::Median));
-        }
-        Ok(timed)
+    fn artifact(&self, loaded: &Object) -> PathBuf {
+        loaded.path.clone()
     }
 
-    fn profile(&self, task: &Task, verified: &Verified, suite: &Suite) -> Result<Profile, Fault> {
-        let case = suite.cases.iter().filter(|case| suite.timed.contains(&case.name));
-        let case = case.max_by_key(|case| context(task).bytes(case).unwrap_or(0));
-        let case = case.ok_or_else(|| Fault("the suite times no case, so there is none to profile".to_owned()))?;
-        let plan = trial::plan(context(task), case)?;
-        let alone = Standalone::lay_out(&self.launch, &plan, &mut self.rng(Purpose::Profile))?;
-        let key = (verified.candidate().id(), case.name.clone());
+    /// Both sides get processes of their own for each case, so those of a pair are always new.
+    fn pair<'a>(
+        &'a self,
+        task: &'a Task,
+        session: &'a mut Reference,
+        loaded: &'a mut Object,
+        _: Processes,
+    ) -> Attempt<CpuPair<'a>> {
+        Ok(CpuPair::new(self, task, session, loaded))
+    }
+
+    fn profile(
+        &self,
+        task: &Task,
+        _: &mut Reference,
+        loaded: &mut Object,
+        case: &Case,
+        timing: Option<&LastTiming>,
+        rng: &mut StdRng,
+    ) -> Attempt<Profile> {
+        let (context, layout) = (context(task)?, layout(task, case)?);
+        let alone = Standalone::lay_out(self, &layout, rng)?;
+        let elements = |array: &crate::task::layout::Array| (array.bytes / array.dtype.bytes()) as u64;
         let subject = Subject {
             case: &case.name,
-            elements: plan.arrays.iter().filter(|a| a.is_output()).map(|a| (a.bytes / a.dtype.bytes()) as u64).sum(),
-            bytes: plan.compulsory_bytes(),
-            working_set: plan.array_bytes(),
-            median_ns: self.medians.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied(),
-            object: verified.built.artifact(),
+            elements: layout.arrays.iter().filter(|array| array.is_output()).map(elements).sum(),
+            bytes: layout.compulsory_bytes(),
+            working_set: layout.array_bytes(),
+            median_ns: timing.map(|(case, _)| case.candidate.typical_ns(Statistic::Median)),
+            object: &loaded.path,
             machine: &self.options.machine,
         };
         let command = |run: &Run<'_>| {
-            let object = self.object_for(run.target, task, verified)?;
-            alone.command(&self.launch, run, &object)
+            let object = self.object_for(run.target, context, loaded)?;
+            alone.command(self, run, &object).map_err(|fault| fault.to_string())
         };
-        Ok(profile::cpu::profile(&subject, &command, PROFILING))
+        Ok(cpu::profile(&subject, &command, PROFILING))
     }
 
-    /// The build that a profiler runs.
-    fn object_for(&self, target: Target, task: &Task, verified: &Verified) -> Result<PathBuf, String> {
-        if target == Target::AsTimed {
-            return Ok(verified.built.artifact.clone());
-        }
-        let mut context = context(task).clone();
-        for flag in context.flags.iter_mut().filter(|flag| *flag == "-march=native") {
-            "-march=x86-64-v3".clone_into(flag);
-        }
-        context.flags.push("-Wno-error".to_owned());
-        match outcome(self.compiler.build(&context, verified.candidate().source())) {
-            Ok(Ok(object)) => Ok(object),
-            Ok(Err(_)) => Err("the candidate does not build for x86-64-v3".to_owned()),
-            Err(Fault(why)) => Err(why),
-        }
-    }
-}
-
-fn context(task: &Task) -> &KernelContext {
-    let Source::Context(context) = &task.source else {
-        unreachable!("the program chooses the workshop by the task's source: problems go to another");
-    };
-    context
-}
-
-fn reference_failed(task: &Task, failure: &crate::result::failure::Failure) -> Fault {
-    use crate::result::failure::Failure::{Build, Interface};
-    let log = match failure {
-        Build { log } | Interface { log } => format!("\n{log}"),
-        _ => String::new(),
-    };
-    Fault(format!("the reference of task `{}` is no reference: {failure}{log}", task.name))
-}
-
-impl Workshop for Native {
-    type Rebuilt = certify::Rebuilt;
-
-    fn machine(&self) -> &Machine {
-        &self.0.options.machine
+    fn sanitize(
+        &self,
+        task: &Task,
+        _: &mut Reference,
+        _: &mut Object,
+        candidate: &Candidate,
+        rng: &mut StdRng,
+    ) -> Attempt<Vec<Check>> {
+        let fits = |case: &&Case| self.fits(task, case).is_ok_and(|bytes| bytes <= sanitizer::LARGEST_CASE);
+        let cases: Vec<&Case> = task.cases.iter().chain(&task.final_cases).filter(fits).collect();
+        let tools = (&self.compiler, &*self.sandbox);
+        sanitizer::sanitize(tools, context(task)?, candidate.source(), &cases, rng).map(|check| vec![check])
     }
 
-    fn fits(&self, task: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
-        cases.iter().map(|case| self.0.fits(task, case)).collect()
-    }
-
-    async fn prepare(&self, task: &Task, suite: &Suite, plan: &TimingPlan) -> Result<Baseline, Fault> {
-        let (task, suite, plan) = (task.clone(), suite.clone(), *plan);
-        self.off_the_runtime(move |inner| inner.prepare(&task, &suite, &plan)).await?
-    }
-
-    async fn build(&self, task: &Task, candidate: &Candidate) -> Outcome<Built> {
-        let (task, candidate) = (task.clone(), candidate.clone());
-        self.off_the_runtime(move |inner| outcome(inner.build(&task, candidate))).await?
-    }
-
-    async fn check(&self, task: &Task, built: Built, suite: &Suite) -> Outcome<Verified> {
-        let (task, suite) = (task.clone(), suite.clone());
-        self.off_the_runtime(move |inner| outcome(inner.check(&task, built, &suite))).await?
-    }
-
-    async fn time(&self, task: &Task, verified: &Verified, suite: &Suite, plan: &TimingPlan) -> Outcome<Timed> {
-        let (task, verified, suite, plan) = (task.clone(), verified.clone(), suite.clone(), *plan);
-        self.off_the_runtime(move |inner| outcome(inner.time(&task, &verified, &suite, &plan))).await?
-    }
-
-    async fn profile(&self, task: &Task, verified: &Verified, suite: &Suite) -> Result<Profile, Fault> {
-        let (task, verified, suite) = (task.clone(), verified.clone(), suite.clone());
-        self.off_the_runtime(move |inner| inner.profile(&task, &verified, &suite)).await?
-    }
-
-    async fn rebuild(&self, task: &Task, candidate: &Candidate) -> Result<certify::Rebuilt, Fault> {
-        let (task, candidate) = (task.clone(), candidate.clone());
-        self.off_the_runtime(move |inner| certify::rebuild(inner, &task, &candidate)).await?
-    }
-
-    async fn certify(&self, task: &Task, rebuilt: certify::Rebuilt, plan: &TimingPlan) -> Result<Certificate, Fault> {
-        let (task, plan) = (task.clone(), *plan);
-        self.off_the_runtime(move |inner| certify::certify(inner, &task, rebuilt, &plan)).await?
+    fn not_excluded(&self) -> Vec<(&'static str, &'static str)> {
+        vec![
+            (
+                "a candidate that tells tests from use",
+                "it was seen on random contents of the task's shapes, and on nothing else",
+            ),
+            ("another machine's times", "one core of this one was measured, alone"),
+        ]
     }
 }

@@ -1,112 +1,125 @@
-//! Where KernelBench's problems are evaluated, on the processor or on an NVIDIA GPU, so that they cannot be cheated.
+//! The torch backend: KernelBench's problems, on the CPU or on an NVIDIA GPU.
 //!
-//! Three Python processes work on a problem. The judge draws inputs from secret seeds, and compares; it never loads a
-//! stranger's code. The reference and the candidate run in processes alike, confined, that hold one module each and stand
-//! still unless they are asked. The clock of this program bounds the one in a process, which counts (`clock`).
+//! Three Python processes work on a problem. The verifier draws inputs from secret seeds, and compares; it never loads a
+//! candidate's code. The reference and the candidate run in processes alike, confined, that hold one module each and are
+//! stopped unless they are asked.
 
-pub(crate) mod baseline;
-pub(crate) mod certify;
-pub(crate) mod check;
-pub(crate) mod crowd;
+pub(crate) mod contract;
 pub(crate) mod harness;
 pub(crate) mod headers;
-pub(crate) mod machine;
-pub(crate) mod open;
+mod machine;
+mod not_excluded;
 pub(crate) mod options;
-pub(crate) mod places;
+mod pair;
+mod places;
+pub(crate) mod problem;
 pub(crate) mod python;
 pub(crate) mod runner;
-pub(crate) mod sample;
-pub(crate) mod session;
-pub(crate) mod shelf;
-pub(crate) mod slim;
-pub(crate) mod spares;
-pub(crate) mod steps;
-pub(crate) mod time;
-pub(crate) mod verifier;
-pub(crate) mod verify;
+mod slim;
+mod values;
+mod variant;
+mod verifier;
+pub(crate) mod wire;
 
-pub use crate::profile::torch::Profiler;
-pub use baseline::Mode;
+pub use crate::profile::kind::ProfilerKind;
+pub use contract::CASE;
 pub use headers::Headers;
-pub use open::{OPEN, Open};
+pub use not_excluded::{OPEN, Open};
 pub use options::Options;
 pub use python::Facts;
-pub use time::Clocks;
+pub use variant::Mode;
 
-use crate::profile;
-use crate::sandbox::spawn;
 use crate::{
-    backend::native::Layer,
-    hash::Hash,
-    machine::gpu::{self, Gpu},
-    result::{
-        candidate::{Built, Candidate, CandidateId, Verified},
-        certificate::Certificate,
-        error::outcome,
-        evaluation::{CaseTiming, Timed},
-        failure::{Fault, Outcome},
+    engine::{
+        Engine,
+        backend::{Backend, Processes, Toolchain},
+        notes::LastTiming,
+        sessions::lock,
     },
-    task::{Case, Task, suite::Suite},
-    workshop::{Baseline, TimingPlan, Workshop},
+    hash::Hash,
+    machine::{
+        driver::CudaDevice,
+        gpu::{self, Gpu},
+    },
+    measure::{
+        gpu_clock::{GpuClock, broken},
+        numbers::{Clock, Numbers},
+    },
+    profile::torch::{ProfilerChain, Scene},
+    result::{
+        candidate::Candidate,
+        certificate::Check,
+        error::{Attempt, EvalError},
+        failure::Fault,
+        label::Label,
+    },
+    sandbox::{
+        layer::Layer,
+        pool::{Quiet, Starting, WarmPool},
+        start::open_folder,
+    },
+    task::{Case, Task},
+    workshop::{TimingPlan, Variant},
 };
-use metrics::{Machine, Profile, Statistic};
+use metrics::{Machine, Profile};
+use pair::TorchPair;
+use problem::{OpenProblem, problem};
 use python::Python;
-use runner::Runner;
-use session::Session;
-use shelf::Shelf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use rand::rngs::StdRng;
+use runner::{Role, Runner};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use verifier::Verifier;
 
-/// The only case of a problem's suite.
-pub const CASE: &str = crate::task::suite::DEFAULT;
-/// The contract's seed, for constructors.
-const SEED: u64 = 42;
-/// What a candidate defines.
-const ENTRY: &str = "ModelNew";
+/// The part of a device's memory that all inputs of one side may take: the other side's, both outputs, and what the verifier
+/// compares with come on top.
+const SHARE_OF_INPUTS: u64 = 16;
 
-/// Problems that are kept open at once.
-const OPEN_PROBLEMS: usize = 12;
-/// Candidates that are kept between two steps at once.
-const PARKED: usize = 24;
-/// Candidates of which it is remembered what was learned.
-const NOTED: usize = 1000;
+/// A request of the reference's calls lasts 20 ms, for Python's own part of a request takes a tenth of a millisecond and
+/// scatters; on a GPU pairs are taken for a second beyond the fewest.
+const NUMBERS: Numbers = Numbers {
+    draws: 5,
+    signed: true,
+    clock: Clock::Inside,
+    request_ns: 20_000_000.0,
+    certificate_request_ns: 20_000_000.0,
+    longest_request_ns: 100_000_000.0,
+    most_calls: problem::MOST_SLOTS,
+    calibration: (1, 3),
+    empty_requests: 5,
+    processes: (1, 3),
+    fewest: 20,
+    budget: Some(Duration::from_secs(1)),
+    disagreement: (50_000.0, 0.03),
+    floor_margin: 1.15,
+    open_tasks: 12,
+    kept_candidates: 24,
+};
 
 /// A workshop for problems. Clones share what is open.
-#[derive(Clone)]
-pub struct Torch(Arc<Inner>);
+pub type Torch = Engine<TorchBackend>;
 
-struct Inner {
+/// Torch on one device.
+pub struct TorchBackend {
     options: Options,
+    numbers: Numbers,
     python: Arc<Python>,
     facts: Facts,
     machine: Machine,
-    harness: Arc<harness::Harness>,
-    spares: spares::Spares,
-    ladder: Arc<profile::torch::Ladder>,
-    sessions: Mutex<crowd::Sessions>,
-    /// The candidates' processes between two steps.
-    built: Mutex<Shelf<CandidateId, Runner>>,
-    /// What was learned of candidates, whether or not their processes are there.
-    notes: Mutex<Shelf<CandidateId, Notes>>,
+    /// The GPU, where it can be asked how it is doing.
+    gpu: Option<Gpu>,
+    /// The work around requests, on a GPU.
+    clock: Option<Mutex<GpuClock>>,
     /// Bytes of the GPU that were free when this workshop began.
     free_at_first: Option<u64>,
+    verifiers: WarmPool<Verifier>,
+    runners: WarmPool<Runner>,
+    starting: Arc<Starting>,
+    profilers: Arc<ProfilerChain>,
     _folder: tempfile::TempDir,
-}
-
-/// What was learned of a candidate.
-#[derive(Default)]
-struct Notes {
-    labels: Vec<String>,
-    clocks: Option<Clocks>,
-    /// How it was timed last.
-    timing: Option<(CaseTiming, Statistic)>,
-}
-
-impl Notes {
-    fn told(&self) -> Vec<String> {
-        let of_clocks = self.clocks.iter().flat_map(|clocks| clocks.disturbed.iter().chain(&clocks.anew));
-        self.labels.iter().chain(of_clocks).cloned().collect()
-    }
 }
 
 impl Torch {
@@ -115,92 +128,25 @@ impl Torch {
     /// # Errors
     /// Where that Python has no torch, or torch no such device.
     pub fn new(options: Options) -> Result<Self, Fault> {
-        crate::sandbox::process::close_own_memory();
-        let free_at_first = gpu::ordinal(&options.device).and_then(|ordinal| Gpu::at(ordinal).ok()?.memory_free());
-        let folders = Python::folders(&options.python)?;
-        let python = Arc::new(Python {
-            executable: options.python.clone(),
-            program: options.program.clone(),
-            program_args: options.program_args.clone(),
-            device: options.device.clone(),
-            threads: options.threads,
-            tf32: options.tf32,
-            memory_mib: options.memory_mib,
-            own_user: options.own_user,
-            ncu: options.ncu.clone(),
-            open_files: false.into(),
-            nursery: spawn::Nursery::new(),
-            folders,
-        });
-        let folder = tempfile::tempdir().map_err(|e| Fault(format!("cannot make a folder: {e}")))?;
-        open_to_all(folder.path())?;
-        let harness = Arc::new(harness::Harness::write(folder.path())?);
-        let ladder = Arc::new(profile::torch::Ladder::new(&options));
-        let shared = (Arc::clone(&python), Arc::clone(&harness), Arc::clone(&ladder));
-        let spares = spares::Spares::new(shared, options.spares, folder_of_candidates(folder.path())?);
-        let facts = match spares.judge() {
-            Ok(mut judge) => {
-                let facts = python.facts(Ok(&mut judge))?;
-                spares.give_back(judge);
-                facts
-            }
-            Err(trouble) => python.facts(Err(trouble))?,
-        };
-        let machine = machine::machine(&options, &facts);
-        Ok(Self(Arc::new(Inner {
-            options,
-            python,
-            facts,
-            machine,
-            harness,
-            spares,
-            ladder,
-            sessions: Mutex::new(Shelf::new(OPEN_PROBLEMS)),
-            built: Mutex::new(Shelf::new(PARKED)),
-            notes: Mutex::new(Shelf::new(NOTED)),
-            free_at_first,
-            _folder: folder,
-        })))
+        TorchBackend::new(options).map(Self::on)
     }
 
     /// What Python found.
     #[must_use]
     pub fn facts(&self) -> &Facts {
-        &self.0.facts
+        &self.backend().facts
     }
 
     /// The Python in use.
     #[must_use]
     pub fn python(&self) -> &std::path::Path {
-        &self.0.options.python
+        &self.backend().options.python
     }
 
     /// What names the harness's text.
     #[must_use]
     pub fn harness(&self) -> &Hash {
-        self.0.harness.hash()
-    }
-
-    /// What is noted of a candidate that was checked: a lower precision, a check that was not possible, what disturbed its
-    /// timing.
-    #[must_use]
-    pub fn labels(&self, candidate: &CandidateId) -> Vec<String> {
-        lock(&self.0.notes).get(candidate).map(Notes::told).unwrap_or_default()
-    }
-
-    /// How a candidate's time came about, where it was timed.
-    #[must_use]
-    pub fn clocks(&self, candidate: &CandidateId) -> Option<Clocks> {
-        lock(&self.0.notes).get(candidate)?.clocks.clone()
-    }
-
-    /// What is known against a problem: its task's labels, and what its reference was measured to let pass.
-    ///
-    /// # Errors
-    /// Where the problem cannot be opened.
-    pub fn audit(&self, task: &Task) -> Result<Vec<String>, Fault> {
-        let session = self.0.session(task)?;
-        Ok(lock(&session).labels.clone())
+        self.backend().python.harness.hash()
     }
 
     /// What confines candidates on this machine, layer by layer.
@@ -208,116 +154,288 @@ impl Torch {
     /// # Errors
     /// Where the problem cannot be opened.
     pub fn confinement(&self, task: &Task) -> Result<Vec<Layer>, Fault> {
-        let session = self.0.session(task)?;
-        Ok(lock(&session).reference.peer.layers.clone())
+        self.in_open_task(task, |problem| problem.reference.peer.layers.clone())
     }
 
     /// The numbers of the processes that it has started and that are there.
     #[must_use]
     pub fn processes(&self) -> Vec<i32> {
-        self.0.python.nursery.running()
-    }
-
-    /// Ends a candidate's process, which is otherwise kept for the next step.
-    pub fn let_go(&self, candidate: &CandidateId) {
-        drop(self.0.built().remove(candidate));
-    }
-
-    /// Closes a problem: its processes end and give their memory back. It is opened again when it is next asked about.
-    ///
-    /// # Errors
-    /// Where the task is no problem.
-    pub fn close(&self, task: &Task) -> Result<(), Fault> {
-        self.0.close(task)
-    }
-
-    async fn off_the_runtime<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Inner) -> T + Send + 'static,
-    ) -> Result<T, Fault> {
-        let inner = Arc::clone(&self.0);
-        let done = tokio::task::spawn_blocking(move || work(&inner)).await;
-        done.map_err(|e| Fault(format!("the workshop's thread broke: {e}")))
+        self.backend().python.sandbox.spawner.running()
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+impl TorchBackend {
+    fn new(options: Options) -> Result<Self, Fault> {
+        let ordinal = gpu::ordinal(&options.device);
+        let gpu = ordinal.and_then(|ordinal| Gpu::at(ordinal).ok());
+        let free_at_first = gpu.as_ref().and_then(Gpu::memory_free);
+        let folder = open_folder("torch-")?;
+        let python = Arc::new(Python::new(&options, folder.path())?);
+        let starting = Arc::new(Starting::default());
+        let verifiers = {
+            let python = Arc::clone(&python);
+            WarmPool::new(Arc::clone(&starting), options.spares / 2, move |starting| python.verifier(starting))
+        };
+        let runners = {
+            let python = Arc::clone(&python);
+            WarmPool::new(Arc::clone(&starting), options.spares, move |starting| Runner::start(&python, starting))
+        };
+        verifiers.fill(1);
+        runners.fill(1 + options.spares.min(1));
+        let profilers = Arc::new(ProfilerChain::new(&options, Arc::clone(&python), Arc::clone(&starting)));
+        profilers.start_ahead(None);
+        let facts = match verifiers.take(|_| true) {
+            Ok(mut verifier) => {
+                let facts = python.facts(Ok(&mut verifier))?;
+                verifiers.give_back(verifier);
+                facts
+            }
+            Err(error) => python.facts(Err(error))?,
+        };
+        let machine = machine::machine(&options, &facts);
+        let clock = ordinal.map(|ordinal| {
+            let device =
+                CudaDevice::open(ordinal).map_err(|why| Fault::Absent(format!("no GPU can be used: {why}")))?;
+            GpuClock::new(Arc::new(device)).map(Mutex::new).map_err(broken)
+        });
+        let on_gpu = ordinal.is_some();
+        let numbers = Numbers { draws: options.trials, budget: NUMBERS.budget.filter(|_| on_gpu), ..NUMBERS };
+        Ok(Self {
+            numbers,
+            python,
+            facts,
+            machine,
+            gpu,
+            clock: clock.transpose()?,
+            free_at_first,
+            verifiers,
+            runners,
+            starting,
+            profilers,
+            options,
+            _folder: folder,
+        })
+    }
+
+    fn is_on_gpu(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    /// What the inputs of one side may take, in bytes.
+    fn budget_of_inputs(&self) -> u64 {
+        let of_device = self.facts.memory_bytes / SHARE_OF_INPUTS;
+        (self.options.arena_mib << 20).min(if of_device > 0 { of_device } else { u64::MAX })
+    }
+
+    fn warm_runner(&self) -> Attempt<Runner> {
+        self.runners.take(|runner| runner.peer.is_alive())
+    }
+
+    /// A new process in which a role is loaded.
+    fn loaded(&self, role: Role) -> Attempt<Runner> {
+        let mut runner = self.warm_runner()?;
+        self.profilers.start_ahead(Some(runner.folder()));
+        let loaded = runner.load(role, self.options.build_deadline);
+        self.get_ready();
+        loaded.map(|()| runner)
+    }
 }
 
-fn open_to_all(folder: &std::path::Path) -> Result<(), Fault> {
-    use std::os::unix::fs::PermissionsExt;
-    let permissions = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(folder, permissions).map_err(|e| Fault(format!("cannot open {}: {e}", folder.display())))
-}
+impl Backend for TorchBackend {
+    type Session = OpenProblem;
+    type Loaded = Runner;
+    type Pair<'a> = TorchPair<'a>;
 
-/// The folder that the folders of candidates lie in. Others may pass through it and not look.
-fn folder_of_candidates(folder: &std::path::Path) -> Result<std::path::PathBuf, Fault> {
-    use std::os::unix::fs::PermissionsExt;
-    let path = folder.join("candidates");
-    let made = std::fs::create_dir(&path)
-        .and_then(|()| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o711)));
-    made.map(|()| path.clone()).map_err(|e| Fault(format!("cannot make {}: {e}", path.display())))
-}
-
-/// What the hidden sub-command was asked to start as a confined Python process, if it was.
-pub(crate) fn launch_asked_for() -> Option<String> {
-    let mut arguments = std::env::args().skip_while(|argument| argument != crate::sandbox::launch::ARGUMENT).skip(1);
-    arguments.next()
-}
-
-/// Starts it. Never returns.
-pub(crate) fn launch(json: &str) -> ! {
-    crate::sandbox::launch::main(json)
-}
-
-impl Workshop for Torch {
-    type Rebuilt = certify::Rebuilt;
+    fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
 
     fn machine(&self) -> &Machine {
-        &self.0.machine
+        &self.machine
     }
 
-    fn fits(&self, _: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
-        let fits = |case: &Case| match case.name.as_str() {
+    fn slack(&self) -> Duration {
+        self.options.deadline_floor
+    }
+
+    fn seed(&self) -> Option<u64> {
+        self.options.seed
+    }
+
+    fn nvml(&self) -> Option<&Gpu> {
+        self.gpu.as_ref()
+    }
+
+    fn fits(&self, _: &Task, case: &Case) -> Result<u64, String> {
+        match case.name.as_str() {
             CASE => Ok(0),
             _ => Err("a problem has one shape, its own".to_owned()),
+        }
+    }
+
+    /// What torch is, and where it runs.
+    fn describe_build(&self, _: &Task) -> Result<String, Fault> {
+        let Facts { torch, cuda, .. } = &self.facts;
+        let cuda = cuda.as_ref().map(|cuda| format!(", CUDA {cuda}")).unwrap_or_default();
+        Ok(format!("torch {torch}{cuda}, eager, on {}", self.options.device))
+    }
+
+    fn key(&self, task: &Task) -> Hash {
+        problem::key(task)
+    }
+
+    fn open(&self, task: &Task, _: Toolchain) -> Attempt<OpenProblem> {
+        let problem = problem(task)?;
+        let (verifier, reference) = (self.verifiers.take(|verifier| verifier.0.is_alive())?, self.warm_runner()?);
+        let how = (self.is_on_gpu(), self.budget_of_inputs());
+        let opened = OpenProblem::open(verifier, reference, problem, how);
+        self.get_ready();
+        let mut opened = opened?;
+        opened.audit(&task.tolerance, &mut self.fresh_rng())?;
+        Ok(opened)
+    }
+
+    fn labels(&self, session: &OpenProblem) -> Vec<Label> {
+        session.labels.clone()
+    }
+
+    /// Some references put out what even they do not put out again, such as NaN: their problem is labelled.
+    fn reference_may_differ(&self) -> bool {
+        true
+    }
+
+    fn load(&self, task: &Task, candidate: &Candidate, toolchain: Toolchain) -> Attempt<Runner> {
+        problem(task)?;
+        let headers = if toolchain == Toolchain::Quick { self.options.headers } else { Headers::Stock };
+        self.loaded(Role::candidate(candidate.source(), headers))
+    }
+
+    fn artifact(&self, loaded: &Runner) -> PathBuf {
+        loaded.file()
+    }
+
+    fn pair<'a>(
+        &'a self,
+        _: &'a Task,
+        session: &'a mut OpenProblem,
+        loaded: &'a mut Runner,
+        processes: Processes,
+    ) -> Attempt<TorchPair<'a>> {
+        if processes == Processes::New {
+            // What was built is in the candidate's folder; what was put out is open nowhere any more.
+            session.trim_memory()?;
+            loaded.restart(&self.python, self.options.build_deadline)?;
+            session.replace_reference(self.runners.take_now(|runner| runner.peer.is_alive())?)?;
+        }
+        // A model that torch compiles was bound, and called once, when it was compiled.
+        if loaded.role.as_ref().is_none_or(|role| role.compile.is_none()) {
+            session.bind(loaded)?;
+        }
+        Ok(TorchPair::new(session, loaded, self.clock.as_ref().map(lock)))
+    }
+
+    fn tidy(&self, session: &mut OpenProblem) -> Attempt<()> {
+        session.trim_memory()
+    }
+
+    fn rest(&self, loaded: &mut Runner) -> Attempt<bool> {
+        if loaded.is_broken() {
+            return Ok(false);
+        }
+        if loaded.has_run {
+            loaded.trim_memory(true)?;
+        }
+        Ok(true)
+    }
+
+    fn in_doubt(&self, loaded: &Runner, error: &EvalError) -> Option<Label> {
+        headers::in_doubt(&loaded.extensions, error)
+    }
+
+    fn build_labels(&self, loaded: &Runner) -> Vec<Label> {
+        loaded.extensions.iter().map(headers::label).collect()
+    }
+
+    fn get_ready(&self) {
+        self.verifiers.refill();
+        self.runners.refill();
+        self.profilers.start_ahead(None);
+    }
+
+    fn quiet(&self) -> Option<Quiet> {
+        self.profilers.let_reading_end();
+        Some(self.starting.quiet())
+    }
+
+    fn free_memory(&self) -> Option<u64> {
+        self.gpu.as_ref().and_then(Gpu::memory_free)
+    }
+
+    fn wanted_memory(&self, session: &OpenProblem) -> u64 {
+        session.wanted_bytes()
+    }
+
+    /// Half of what was free when this workshop began.
+    fn memory_of_a_task(&self) -> u64 {
+        self.free_at_first.unwrap_or(0) / 2
+    }
+
+    fn was_short(&self, session: &OpenProblem) -> bool {
+        session.no_oracle.as_deref().is_some_and(|why| Fault::told(why.to_owned()).is_of_memory())
+    }
+
+    fn holds_memory(&self, loaded: &Runner) -> bool {
+        loaded.has_run
+    }
+
+    fn variants(&self, task: &Task, session: &mut OpenProblem, plan: &TimingPlan) -> Result<Vec<Variant>, Fault> {
+        self.options.baselines.iter().map(|mode| self.variant(task, session, *mode, plan)).collect()
+    }
+
+    fn profile(
+        &self,
+        _: &Task,
+        session: &mut OpenProblem,
+        loaded: &mut Runner,
+        _: &Case,
+        timing: Option<&LastTiming>,
+        rng: &mut StdRng,
+    ) -> Attempt<Profile> {
+        let waiting = self.profilers.take(loaded.folder());
+        let quiet = self.quiet();
+        let scene = Scene { session, candidate: loaded, timing };
+        let profile = self.profilers.profile(scene, waiting, rng);
+        drop(quiet);
+        profile
+    }
+
+    fn sanitize(
+        &self,
+        _: &Task,
+        session: &mut OpenProblem,
+        loaded: &mut Runner,
+        _: &Candidate,
+        rng: &mut StdRng,
+    ) -> Attempt<Vec<Check>> {
+        let outcome = if self.is_on_gpu() {
+            session.draw(1, false, rng)?;
+            let how = "one call, every tensor in an allocation of its own; an access that lands in another tensor is not seen";
+            self.profilers.memcheck(session, loaded)?.map(|()| how.to_owned())
+        } else {
+            Err("compute-sanitizer looks at GPUs alone".to_owned())
         };
-        cases.iter().map(fits).collect()
+        Ok(vec![Check::Sanitizer { tool: "compute-sanitizer's memcheck".to_owned(), outcome }])
     }
 
-    async fn prepare(&self, task: &Task, _: &Suite, plan: &TimingPlan) -> Result<Baseline, Fault> {
-        let (task, plan) = (task.clone(), *plan);
-        self.off_the_runtime(move |inner| inner.prepare(&task, &plan)).await?
+    fn not_excluded(&self) -> Vec<(&'static str, &'static str)> {
+        not_excluded::all()
     }
+}
 
-    async fn build(&self, task: &Task, candidate: &Candidate) -> Outcome<Built> {
-        let (task, candidate) = (task.clone(), candidate.clone());
-        self.off_the_runtime(move |inner| outcome(inner.build(&task, candidate))).await?
-    }
-
-    async fn check(&self, task: &Task, built: Built, _: &Suite) -> Outcome<Verified> {
-        let task = task.clone();
-        self.off_the_runtime(move |inner| outcome(inner.check(&task, built))).await?
-    }
-
-    async fn time(&self, task: &Task, verified: &Verified, _: &Suite, plan: &TimingPlan) -> Outcome<Timed> {
-        let (task, verified, plan) = (task.clone(), verified.clone(), *plan);
-        self.off_the_runtime(move |inner| outcome(inner.time(&task, &verified, &plan))).await?
-    }
-
-    async fn profile(&self, task: &Task, verified: &Verified, _: &Suite) -> Result<Profile, Fault> {
-        let (task, verified) = (task.clone(), verified.clone());
-        self.off_the_runtime(move |inner| inner.profile(&task, &verified)).await?
-    }
-
-    async fn rebuild(&self, _: &Task, candidate: &Candidate) -> Result<certify::Rebuilt, Fault> {
-        let candidate = candidate.clone();
-        self.off_the_runtime(move |inner| certify::rebuild(inner, &candidate)).await?
-    }
-
-    async fn certify(&self, task: &Task, rebuilt: certify::Rebuilt, plan: &TimingPlan) -> Result<Certificate, Fault> {
-        let (task, plan) = (task.clone(), *plan);
-        self.off_the_runtime(move |inner| certify::certify(inner, &task, rebuilt, &plan)).await?
+impl TorchBackend {
+    /// A generator for inputs that no step draws.
+    fn fresh_rng(&self) -> StdRng {
+        use rand::SeedableRng;
+        self.options.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64)
     }
 }

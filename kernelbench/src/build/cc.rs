@@ -1,48 +1,37 @@
-//! How does a source become a shared object?
-//!
-//! By the system's compiler in a private folder that holds the candidate's text and nothing else, without our environment,
-//! under limits and a deadline. What was built once under the same text, flags and compiler is not built again.
+//! The system's compilers for C and C++, and the shared objects that they make.
 
-use super::unit;
+use super::{
+    cache::Cache,
+    compiler::{self, Allowed},
+    flags, unit,
+};
 use crate::{
-    backend::native::worker::Launch,
-    build::flags,
-    hash::Hash,
     result::{
-        error::{Attempt, fault},
+        error::Attempt,
         failure::{Failure, Fault},
     },
-    sandbox::{confine::Limits, enclose::Enclosure},
+    sandbox::start::{Sandbox, search_path},
     task::{KernelContext, Language},
 };
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fs::{self, File},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::Mutex,
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-/// How long one compilation may take.
-const DEADLINE: Duration = Duration::from_mins(1);
-/// What one file of it may hold, in bytes.
-const LARGEST_FILE: u64 = 256 << 20;
-/// Its address space, in bytes.
-const MEMORY: u64 = 8 << 30;
-/// Lines of the compiler's messages that are kept.
-const LOG_LINES: usize = 150;
+pub(crate) use super::cache::private_folder;
 
-/// What a compiler reads beside the system's libraries.
-pub(crate) const READABLE: [&str; 5] = ["/usr", "/bin", "/sbin", "/etc/alternatives", "/proc/cpuinfo"];
+/// What one compilation may take.
+pub(crate) const ALLOWED: Allowed = Allowed { memory: 8 << 30, deadline: Duration::from_mins(1) };
 
 /// The system's compilers and the builds they have made.
-#[derive(Debug)]
 pub(crate) struct Compiler {
-    launch: Launch,
-    cache: PathBuf,
+    sandbox: Arc<Sandbox>,
+    cache: Cache,
     machine: String,
     known: Mutex<BTreeMap<&'static str, Toolchain>>,
 }
@@ -57,67 +46,83 @@ struct Toolchain {
 
 impl Compiler {
     /// The compilers of this machine, with a cache of builds in this folder.
-    pub(crate) fn new(launch: Launch, cache: PathBuf, machine: String) -> Self {
-        Self { launch, cache, machine, known: Mutex::default() }
+    pub(crate) fn new(sandbox: Arc<Sandbox>, cache: PathBuf, machine: String) -> Self {
+        Self { sandbox, cache: Cache::new(cache), machine, known: Mutex::default() }
     }
 
     /// Builds a source, or finds it built, and returns its shared object.
     pub(crate) fn build(&self, context: &KernelContext, source: &str) -> Attempt<PathBuf> {
         let recipe = self.recipe(context)?;
-        let key = self.key(context, source, &recipe);
-        let object = self.cache.join(format!("{key}.so"));
-        if object.is_file() {
-            return Ok(object);
-        }
-        fs::create_dir_all(&self.cache).map_err(fault(format_args!("cannot make {}", self.cache.display())))?;
-        let folder = private_folder(&self.cache)?;
-        let built = compile(&recipe, context, source, folder.path())?;
-        fs::rename(&built, &object).map_err(fault(format_args!("cannot write {}", object.display())))?;
-        Ok(object)
+        let [unit, caller] = [unit::candidate(context, source), unit::caller(context)];
+        let parts = [&unit, &caller, &recipe.flags.join("\n"), &recipe.toolchain.version, &self.machine];
+        self.cache
+            .get_or_make(&parts.map(String::as_str), "so", |folder| self.compile(&recipe, context, source, folder))
     }
 
     /// Builds a source in a folder of the caller's, whatever the cache holds.
     pub(crate) fn build_anew(&self, context: &KernelContext, source: &str, folder: &Path) -> Attempt<PathBuf> {
-        compile(&self.recipe(context)?, context, source, folder)
+        self.compile(&self.recipe(context)?, context, source, folder)
     }
 
     /// The command that builds, for people.
     pub(crate) fn command_line(&self, context: &KernelContext) -> Result<String, Fault> {
-        let recipe = self.recipe(context)?;
-        let program = recipe.toolchain.program.to_string_lossy();
-        Ok(format!("{program} {} ({})", recipe.flags.join(" "), recipe.toolchain.version))
+        let Recipe { toolchain, flags } = self.recipe(context)?;
+        Ok(format!("{} {} ({})", toolchain.program.to_string_lossy(), flags.join(" "), toolchain.version))
+    }
+
+    /// The compiler for this context, with its flags, ready to be run in a folder.
+    pub(crate) fn command(&self, context: &KernelContext, folder: &Path) -> Result<Command, Fault> {
+        self.command_of(&self.recipe(context)?, folder)
+    }
+
+    fn command_of(&self, recipe: &Recipe, folder: &Path) -> Result<Command, Fault> {
+        let program = &recipe.toolchain.program;
+        let home = home_of(program);
+        let program = program.to_string_lossy();
+        let mut command = compiler::command(&self.sandbox, &program, folder, home.as_deref(), ALLOWED)?;
+        command.args(&recipe.flags);
+        Ok(command)
+    }
+
+    fn compile(&self, recipe: &Recipe, context: &KernelContext, source: &str, folder: &Path) -> Attempt<PathBuf> {
+        let ending = unit::ending(context.language);
+        let names = [format!("unit.{ending}"), format!("caller.{ending}")];
+        compiler::write(folder, &names[0], &unit::candidate(context, source))?;
+        compiler::write(folder, &names[1], &unit::caller(context))?;
+        let mut command = self.command_of(recipe, folder)?;
+        command.args(["-shared", "-fPIC", "-Wl,-z,defs", "-Wl,-z,now", "-o", "kernel.so"]).args(&names).arg("-lm");
+        match compiler::run(&mut command, folder, ALLOWED.deadline)? {
+            None => Ok(folder.join("kernel.so")),
+            Some(log) => Err(blame(&context.entry, log).into()),
+        }
     }
 
     /// What compiles this context, and how.
-    pub(crate) fn recipe(&self, context: &KernelContext) -> Result<Recipe, Fault> {
+    fn recipe(&self, context: &KernelContext) -> Result<Recipe, Fault> {
         let toolchain = self.toolchain(context.language)?;
-        let standard = match context.language {
-            Language::C => "-std=c11",
-            Language::Cpp => "-std=c++17",
-            Language::Cuda | Language::Python => return Err(no_compiler()),
-        };
+        let standard = if context.language == Language::C { "-std=c11" } else { "-std=c++17" };
         // A task from a run's folder has not been through the reader of task files.
         if let Some(flag) = context.flags.iter().find(|flag| !flags::is_harmless(flag)) {
-            return Err(Fault(format!("compiler flag `{flag}` is not allowed in a task: {}", flags::EXPECTED)));
+            return Err(Fault::Machine(format!(
+                "compiler flag `{flag}` is not allowed in a task: {}",
+                flags::EXPECTED
+            )));
         }
         let mut flags = [&[standard.to_owned()], &context.flags[..]].concat();
         flags.retain(|f| toolchain.knows_native || f != "-march=native");
-        Ok(Recipe { launch: self.launch.clone(), toolchain, flags })
-    }
-
-    fn key(&self, context: &KernelContext, source: &str, recipe: &Recipe) -> Hash {
-        let unit = unit::candidate(context, source);
-        let parts = [&unit, &unit::caller(context), &recipe.flags.join("\n"), &recipe.toolchain.version, &self.machine];
-        Hash::of(parts.map(|part| format!("{}\n{part}\n", part.len())).concat().as_bytes())
+        Ok(Recipe { toolchain, flags })
     }
 
     fn toolchain(&self, language: Language) -> Result<Toolchain, Fault> {
         let (variable, default) = match language {
             Language::C => ("CC", "gcc"),
             Language::Cpp => ("CXX", "g++"),
-            Language::Cuda | Language::Python => return Err(no_compiler()),
+            Language::Cuda | Language::Python => {
+                let why = "the CPU backend builds C and C++ alone: a kernel context in CUDA or Python cannot be built";
+                return Err(Fault::Machine(why.to_owned()));
+            }
         };
-        let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(toolchain) = known.get(default) {
             return Ok(toolchain.clone());
         }
@@ -130,31 +135,9 @@ impl Compiler {
 }
 
 /// A compiler and the flags for one context.
-#[derive(Clone, Debug)]
-pub(crate) struct Recipe {
-    launch: Launch,
+struct Recipe {
     toolchain: Toolchain,
-    pub(crate) flags: Vec<String>,
-}
-
-impl Recipe {
-    /// The compiler, ready to be run in a folder: it reads the system's files and that folder, and writes there alone.
-    pub(crate) fn command(&self, folder: &Path) -> Command {
-        let program = &self.toolchain.program;
-        let mut read: Vec<PathBuf> = READABLE.iter().map(PathBuf::from).collect();
-        read.extend(home_of(program));
-        let limits = Limits {
-            address_space: Some(MEMORY),
-            cpu_seconds: DEADLINE.as_secs(),
-            file_bytes: LARGEST_FILE,
-            processes: true,
-            files: 256,
-        };
-        let write = vec![folder.to_owned(), "/dev/null".into()];
-        let mut command = Enclosure { read, write, nobody: false, limits }.command(&self.launch, program);
-        command.current_dir(folder).env("TMPDIR", folder).args(&self.flags);
-        command
-    }
+    flags: Vec<String>,
 }
 
 /// Where a compiler that is not the system's own lies with its headers: two folders up.
@@ -162,68 +145,6 @@ fn home_of(program: &OsString) -> Option<PathBuf> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&search).map(|folder| folder.join(program)).filter(|path| path.is_file());
     places.next()?.canonicalize().ok()?.parent()?.parent().map(Path::to_owned)
-}
-
-/// A folder that goes away with its handle, readable by this user alone.
-pub(crate) fn private_folder(parent: &Path) -> Result<tempfile::TempDir, Fault> {
-    tempfile::Builder::new().prefix("build-").tempdir_in(parent).map_err(fault("cannot make a folder to build in"))
-}
-
-fn compile(recipe: &Recipe, context: &KernelContext, source: &str, folder: &Path) -> Attempt<PathBuf> {
-    let ending = unit::ending(context.language);
-    let names = [format!("unit.{ending}"), format!("caller.{ending}")];
-    let texts = [unit::candidate(context, source), unit::caller(context)];
-    for (name, text) in names.iter().zip(&texts) {
-        fs::write(folder.join(name), text).map_err(fault("cannot write the source to be built"))?;
-    }
-    let mut command = recipe.command(folder);
-    command.args(["-shared", "-fPIC", "-Wl,-z,defs", "-Wl,-z,now", "-o", "kernel.so"]).args(&names).arg("-lm");
-    let log = run(&mut command, folder)?;
-    match log {
-        None => Ok(folder.join("kernel.so")),
-        Some(log) => Err(blame(&context.entry, log).into()),
-    }
-}
-
-/// Runs a compiler to its end; its messages where it failed.
-pub(crate) fn run(command: &mut Command, folder: &Path) -> Attempt<Option<String>> {
-    let path = folder.join("log");
-    let log = File::create(&path).map_err(fault("cannot write the compiler's log"))?;
-    let copy = log.try_clone().map_err(fault("cannot write the compiler's log"))?;
-    command.stdin(Stdio::null()).stdout(copy).stderr(log);
-    let mut child = command.spawn().map_err(fault("cannot start the compiler"))?;
-    let start = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(fault("cannot wait for the compiler"))? {
-            break Some(status);
-        }
-        if start.elapsed() > DEADLINE {
-            crate::sandbox::process::Process::of(&child).end().map_err(fault("cannot end the compiler"))?;
-            break None;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    if status.is_some_and(|s| s.success()) {
-        return Ok(None);
-    }
-    let mut text = last_lines(&path);
-    if status.is_none() {
-        text += "\nthe compiler did not end within its deadline";
-    }
-    Ok(Some(text))
-}
-
-fn last_lines(path: &Path) -> String {
-    use std::io::{Read, Seek, SeekFrom};
-    let mut bytes = vec![];
-    if let Ok(mut file) = File::open(path) {
-        let length = file.metadata().map_or(0, |m| m.len());
-        let _ = file.seek(SeekFrom::Start(length.saturating_sub(64 << 10)));
-        let _ = file.take(64 << 10).read_to_end(&mut bytes);
-    }
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
 }
 
 /// Whether the text does not compile, or is not what was asked for.
@@ -245,7 +166,7 @@ fn blame(entry: &str, log: String) -> Failure {
 fn bare(program: &OsString) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("LC_ALL", "C").process_group(0);
-    command.env("PATH", std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into()));
+    command.env("PATH", search_path());
     command
 }
 
@@ -263,11 +184,7 @@ fn knows_native(program: &OsString) -> bool {
 
 fn missing(program: &OsString, variable: &str) -> Fault {
     let program = program.to_string_lossy();
-    Fault(format!(
+    Fault::Absent(format!(
         "there is no working compiler `{program}`: install one (Debian: apt install g++), or name another in {variable}"
     ))
-}
-
-fn no_compiler() -> Fault {
-    Fault("this workshop builds C and C++ alone: a kernel context in CUDA or Python cannot be built".to_owned())
 }

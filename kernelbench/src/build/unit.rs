@@ -1,13 +1,15 @@
-//! What text does the compiler get?
+//! Translation units: the texts that a compiler gets.
 //!
-//! The candidate's text after a declaration of the entry point, so that another signature does not compile, and beside it
-//! a translation unit of ours that calls the entry, so that a missing one does not link.
+//! The candidate's text after a declaration of the entry point, so that another signature does not compile, and before the
+//! task's binding, where it has one; and a unit of ours that calls the entry, so that a missing one does not link. Ours needs
+//! no header of CUDA's, so it compiles at once.
 
-use crate::task::{Argument, ArgumentKind, KernelContext, Language, Transfer};
-use std::fmt::Write;
+use crate::task::{Argument, ArgumentKind, Dtype, KernelContext, Language, Transfer};
 
-/// The candidate's file name, as its author sees it in messages.
+/// The candidate's file name without its ending, as its author sees it in messages.
 pub(crate) const CANDIDATE: &str = "candidate";
+/// The task's binding, as messages name it.
+pub(crate) const BINDING: &str = "binding.cu";
 
 /// The file name's ending in a language.
 pub(crate) fn ending(language: Language) -> &'static str {
@@ -42,35 +44,68 @@ fn parameter(argument: &Argument, language: Language) -> String {
 /// The candidate's translation unit.
 pub(crate) fn candidate(context: &KernelContext, source: &str) -> String {
     let (prototype, ending) = (prototype(context), ending(context.language));
+    let has = |dtype| context.arguments.iter().any(|argument| argument.dtype == dtype);
+    let mut headers = "#include <stddef.h>\n#include <stdint.h>\n".to_owned();
+    if context.language == Language::Cuda {
+        headers += "#include <cuda_runtime.h>\n";
+        headers += if has(Dtype::F16) { "#include <cuda_fp16.h>\n" } else { "" };
+        headers += if has(Dtype::Bf16) { "#include <cuda_bf16.h>\n" } else { "" };
+    }
+    let binding = context.binding.as_ref().map(|text| format!("#line 1 \"{BINDING}\"\n{text}\n")).unwrap_or_default();
+    format!("{headers}#line 1 \"signature\"\n{prototype}\n#line 1 \"{CANDIDATE}.{ending}\"\n{source}\n{binding}")
+}
+
+/// The translation unit that unpacks the arguments, calls the entry, and returns 0, or in CUDA the runtime's last error. An
+/// exception ends in `std::terminate`, which says what it was. In CUDA it is C++ for the host, without CUDA's headers.
+pub(crate) fn caller(context: &KernelContext) -> String {
+    let cuda = context.language == Language::Cuda;
+    let cpp = context.language.is_cpp();
+    let (linkage, noexcept) = if cpp { ("extern \"C\" ", " noexcept") } else { ("", "") };
+    let declaration = if cuda { bare_declaration(context) } else { prototype(context) };
+    let mut passed: Vec<String> =
+        context.arguments.iter().enumerate().map(|(at, a)| passed(at, a, context.language)).collect();
+    if cuda {
+        passed.push("stream".to_owned());
+    }
+    let status = if cuda { "cudaGetLastError()" } else { "0" };
+    let runtime = if cuda { "extern \"C\" int cudaGetLastError(void);\n" } else { "" };
+    let declared = "int warpsmith_call(void *const *arguments, void *stream)";
     format!(
-        "#include <stddef.h>\n#include <stdint.h>\n#line 1 \"signature\"\n{prototype}\n#line 1 \"{CANDIDATE}.{ending}\"\n{source}\n"
+        "#include <stdint.h>\n{declaration}\n{runtime}\
+         {linkage}__attribute__((visibility(\"default\"))) {declared}{noexcept};\n\
+         {linkage}{declared}{noexcept} {{\n\
+         \x20   (void)arguments;\n\x20   (void)stream;\n\
+         \x20   {entry}({passed});\n\
+         \x20   return {status};\n\
+         }}\n",
+        entry = context.entry,
+        passed = passed.join(", "),
     )
 }
 
-/// The translation unit that unpacks the arguments and calls the entry. An exception ends in `std::terminate`, which says
-/// what it was.
-pub(crate) fn caller(context: &KernelContext) -> String {
-    let mut text = format!("#include <stdint.h>\n{}\n", prototype(context));
-    let cpp = context.language == Language::Cpp;
-    let (linkage, noexcept) = if cpp { ("extern \"C\" ", " noexcept") } else { ("", "") };
-    let declared = "void warpsmith_call(void *const *arguments)";
-    let _ = writeln!(
-        text,
-        "{linkage}__attribute__((visibility(\"default\"))) {declared}{noexcept};\n{linkage}{declared}{noexcept} {{"
-    );
-    let _ = writeln!(text, "    {}({});", context.entry, passed(context));
-    text.push_str("}\n");
-    text
+/// The entry in CUDA, for a host compiler: C linkage knows no types, and halves go as the integers that hold their bits.
+fn bare_declaration(context: &KernelContext) -> String {
+    let types = context.arguments.iter().map(|argument| format!("{}, ", bare(argument))).collect::<Vec<_>>().concat();
+    format!("extern \"C\" void {}({types}void *);", context.entry)
 }
 
-/// The arguments of a call, taken from an array of pointers called `arguments`.
-pub(crate) fn passed(context: &KernelContext) -> String {
-    let unpack = |(at, argument): (usize, &Argument)| {
-        let c = argument.dtype.name_in(context.language);
-        match argument.kind {
-            ArgumentKind::Scalar => format!("*({c} *)arguments[{at}]"),
-            ArgumentKind::Array { .. } => format!("({c} *)arguments[{at}]"),
-        }
+fn bare(argument: &Argument) -> &'static str {
+    match &argument.kind {
+        ArgumentKind::Array { .. } => "void *",
+        ArgumentKind::Scalar => argument.dtype.name_in(Language::Cpp),
+    }
+}
+
+/// An argument of a call, taken from an array of pointers called `arguments`.
+fn passed(at: usize, argument: &Argument, language: Language) -> String {
+    let c = if language == Language::Cuda {
+        argument.dtype.name_in(Language::Cpp)
+    } else {
+        argument.dtype.name_in(language)
     };
-    context.arguments.iter().enumerate().map(unpack).collect::<Vec<_>>().join(", ")
+    match argument.kind {
+        ArgumentKind::Scalar => format!("*({c} *)arguments[{at}]"),
+        ArgumentKind::Array { .. } if language == Language::Cuda => format!("arguments[{at}]"),
+        ArgumentKind::Array { .. } => format!("({c} *)arguments[{at}]"),
+    }
 }

@@ -1,31 +1,32 @@
-//! Which core does a kernel run on, and who keeps off it?
-#![expect(unsafe_code, reason = "asks for and sets the cores of a thread")]
+//! The cores of this machine: on which one kernels run, and who keeps off it.
+#![expect(unsafe_code, reason = "sets the priority of a thread")]
+
+use nix::{
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    unistd::Pid,
+};
 
 /// The priority (niceness) of what is timed and of who times it.
 const PREFERRED: i32 = -15;
 
 /// The cores that this process may use, as it was set up.
 #[derive(Clone)]
-pub(crate) struct Cores(Option<libc::cpu_set_t>);
+pub(crate) struct Cores(Option<CpuSet>);
+
+/// The calling thread, or process.
+fn this() -> Pid {
+    Pid::from_raw(0)
+}
 
 impl Cores {
     /// The cores of the calling thread.
     pub(crate) fn here() -> Self {
-        // SAFETY: a set of ours, filled by the kernel.
-        unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            Self((libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) == 0).then_some(set))
-        }
+        Self(sched_getaffinity(this()).ok())
     }
 
     /// The core that kernels run on: the last. `None` where there is but one.
     pub(crate) fn of_kernels(&self) -> Option<usize> {
-        self.each().last().filter(|_| self.several())
-    }
-
-    /// Whether kernels have a core of their own, so that the parent may wait for them without sleeping.
-    pub(crate) fn several(&self) -> bool {
-        self.each().count() > 1
+        self.each().last().filter(|_| self.each().count() > 1)
     }
 
     /// Keeps the calling thread off the kernels' core, where there is another, and prefers it to other programs, until the
@@ -34,8 +35,7 @@ impl Cores {
         // SAFETY: asks for the calling thread's own priority.
         let aside = Aside { before: Self::here(), priority: unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) } };
         if let (Some(mut others), Some(core)) = (self.0, self.of_kernels()) {
-            // SAFETY: a set of ours.
-            unsafe { libc::CPU_CLR(core, &mut others) };
+            let _ = others.unset(core);
             Self(Some(others)).take();
             prefer(PREFERRED);
         }
@@ -44,19 +44,13 @@ impl Cores {
 
     fn each(&self) -> impl Iterator<Item = usize> {
         let set = self.0;
-        // SAFETY: the index stays within the set.
-        let has = move |core: &usize| set.is_some_and(|set| unsafe { libc::CPU_ISSET(*core, &set) });
-        (0..libc::CPU_SETSIZE as usize).filter(has)
+        (0..CpuSet::count()).filter(move |core| set.is_some_and(|set| set.is_set(*core).unwrap_or(false)))
     }
 
     /// Has the calling thread run on this core alone, preferred to other programs where that is permitted.
     pub(crate) fn pin(core: usize) {
-        // SAFETY: a set of ours.
-        let set = unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(core, &mut set);
-            set
-        };
+        let mut set = CpuSet::new();
+        let _ = set.set(core);
         Self(Some(set)).take();
         prefer(PREFERRED);
         // Where sessions are scheduled as groups, it is the group's priority that counts; a child leads a session.
@@ -66,8 +60,7 @@ impl Cores {
     /// Moves the calling thread onto these.
     fn take(&self) {
         if let Some(set) = &self.0 {
-            // SAFETY: a set of ours, and the calling thread's own affinity.
-            unsafe { libc::sched_setaffinity(0, size_of_val(set), set) };
+            let _ = sched_setaffinity(this(), set);
         }
     }
 }

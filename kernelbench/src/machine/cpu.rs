@@ -3,7 +3,7 @@
 pub(crate) mod facts;
 pub(crate) mod measure;
 
-use metrics::{Fact, Machine, MachineKind};
+use metrics::{Arch, Fact, Machine, MachineKind};
 use std::{ffi::OsString, path::Path, process::Command, time::Duration};
 
 const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
@@ -25,7 +25,7 @@ pub fn machine(scratch: Option<&Path>) -> Machine {
     Machine {
         kind: MachineKind::Cpu,
         name,
-        arch: std::env::consts::ARCH.to_owned(),
+        arch: Arch::host(),
         facts,
         bandwidths: measured.bandwidths,
         peak_flops: measured.peak_flops,

@@ -1,239 +1,339 @@
-//! Where does a candidate spend its time?
+//! Profiles of problems: where a candidate spends its time.
 //!
-//! The ladder: hardware counters through Nsight Compute; else durations and launch facts through torch's own profiler; else
-//! what the compiler made of it; else the timing and the roofline alone. Each profile says which rung it is and why the
-//! higher ones were not to be had.
+//! A chain of profilers, each asked where the one before it cannot say: hardware counters through Nsight Compute; durations
+//! and launch facts through torch's own profiler; what the compiler made of it; the timing and the roofline alone. Each
+//! profile says which it is of and why those before it were not to be had.
 
-pub(crate) mod ahead;
-pub(crate) mod compiled;
-pub(crate) mod counted;
-pub(crate) mod memcheck;
-pub(crate) mod roofline;
-pub(crate) mod tool;
-pub(crate) mod traced;
-pub(crate) mod waiting;
+mod ahead;
+mod compiled;
+mod counted;
+mod roofline;
+mod traced;
 
-pub(crate) use memcheck::memcheck;
-pub(crate) use tool::Room;
-pub(crate) use waiting::Waiting;
-
-use ahead::Ahead;
-use waiting::Plan;
-
+use super::{
+    compute_sanitizer,
+    kind::ProfilerKind,
+    ncu::{self, Permit},
+    tool::Tools,
+    waiting::{Plan, Waiting},
+};
 use crate::{
     backend::torch::{
-        CASE,
+        contract::CASE,
         options::Options,
-        python::Python,
+        problem::OpenProblem,
+        python::{self, Python},
         runner::Runner,
-        session::{Session, candidate_module, source_of},
+        wire::Job,
     },
-    profile::ncu::{self, Launches, Permit},
-    result::{error::Attempt, evaluation::CaseTiming},
+    engine::{notes::LastTiming, sessions::lock},
+    profile::ncu::Launches,
+    result::{
+        error::Attempt,
+        failure::{Failure, Fault},
+    },
+    sandbox::{pool::Starting, start::give},
 };
-use metrics::{MetricSet, Profile, Rung, Statistic};
+use ahead::Ahead;
+use metrics::{MetricSet, Profile, Rung};
 use rand::rngs::StdRng;
-use serde::{Deserialize, Serialize};
 use std::{
-    path::{Path, PathBuf},
+    fs,
+    path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
-/// A process that stands still under the profiler; in words why there is none.
-pub(crate) type Ready = Result<Waiting, String>;
-
 /// How long it is remembered that the counters could not be read.
 const REMEMBERED: Duration = Duration::from_mins(2);
+/// How long a process may take until it is ready under a profiler, where nobody waits for it, or under a sanitizer.
+const START: Duration = Duration::from_mins(5);
+/// How often it is looked whether it is.
+const LOOK: Duration = Duration::from_millis(5);
+/// What a sanitizer may take: it slows a kernel down up to a hundredfold.
+const SANITIZING: Duration = Duration::from_mins(1);
+/// What begins a line that says how long a stage took.
+const STAGE: &str = "warpsmith stage ";
 
-/// The highest rung of the ladder that is tried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Profiler {
-    /// Nsight Compute.
-    #[default]
-    Ncu,
-    /// Torch's own profiler.
-    Torch,
-    /// The compiled code, without running it.
-    Static,
-    /// None: the timing and the roofline alone.
-    None,
-}
-
-impl Profiler {
-    /// Its name, as settings write it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ncu => "ncu",
-            Self::Torch => "torch",
-            Self::Static => "static",
-            Self::None => "none",
-        }
-    }
-}
+/// A process that waits under the profiler; in words why there is none.
+pub(crate) type Ready = Result<Waiting, String>;
 
 /// How profiles are taken, and what was learned of this machine meanwhile.
-#[derive(Default)]
-pub(crate) struct Ladder {
-    pub(crate) first: Profiler,
+pub(crate) struct ProfilerChain {
+    first: ProfilerKind,
     /// What Nsight Compute is asked for.
     set: Option<MetricSet>,
     /// Whether a process is started under the profiler before anybody asks for a profile.
     wanted: bool,
-    /// How long it may take until it stands still.
+    /// How long it may take until it is ready.
     patience: Duration,
     /// The one that was.
     ahead: Arc<Ahead>,
     /// Why Nsight Compute could not read here when it was tried last, and when that was.
     no_counters: Mutex<Option<(String, Instant)>>,
-    /// Whether it was seen not to start behind landlock.
-    open_files: AtomicBool,
+    /// Whether it was seen not to start behind Landlock.
+    landlock_disabled: AtomicBool,
+    python: Arc<Python>,
+    tools: Tools,
+    starting: Arc<Starting>,
 }
 
-impl Ladder {
-    pub(crate) fn new(options: &Options) -> Self {
-        let Options { profiler, profile_ahead, profile_patience, ref device, .. } = *options;
-        let (first, wanted, patience, ahead) = (profiler, profile_ahead, profile_patience, Ahead::new(device));
-        Self { first, set: options.metrics.clone(), wanted, patience, ahead, ..Self::default() }
+/// What is profiled.
+pub(crate) struct Scene<'a> {
+    pub(crate) session: &'a mut OpenProblem,
+    pub(crate) candidate: &'a mut Runner,
+    /// How it was timed, if it was.
+    pub(crate) timing: Option<&'a LastTiming>,
+}
+
+/// What is started under a tool.
+struct Wanted<'a> {
+    /// The tool's command line.
+    wrapper: Vec<String>,
+    /// Whether it has its profiler read one launch of its own.
+    primed: bool,
+    /// The folder of the candidate, or one that candidates' folders lie in.
+    beside: &'a Path,
+    permit: Option<Permit>,
+    landlock: bool,
+}
+
+impl ProfilerChain {
+    pub(crate) fn new(options: &Options, python: Arc<Python>, starting: Arc<Starting>) -> Self {
+        let tools = Tools {
+            sandbox: Arc::clone(&python.sandbox),
+            readable: python.readable(),
+            environment: {
+                let python = Arc::clone(&python);
+                Arc::new(move |folder| python.environment(folder))
+            },
+            own_users: python.has_users(),
+            ncu: options.ncu.clone(),
+        };
+        Self {
+            first: options.profiler,
+            set: options.metrics.clone(),
+            wanted: options.profile_ahead,
+            patience: options.profile_patience,
+            ahead: Ahead::new(&options.device),
+            no_counters: Mutex::default(),
+            landlock_disabled: false.into(),
+            python,
+            tools,
+            starting,
+        }
     }
 
     /// Why there are no counters, as far as that is known before they are asked for.
-    fn known_against_counters(&self, python: &Python) -> Option<String> {
-        if python.device == "cpu" && python.ncu.is_none() {
+    fn known_against_counters(&self) -> Option<String> {
+        if self.python.is_on_cpu() && self.tools.ncu.is_none() {
             return Some("Nsight Compute looks at GPUs alone".to_owned());
         }
-        if self.first > Profiler::Ncu || self.set.is_none() {
+        if self.first > ProfilerKind::Ncu || self.set.is_none() {
             return Some("it was not asked for".to_owned());
         }
-        let known = self.no_counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.no_counters);
         known.as_ref().filter(|(_, when)| when.elapsed() < REMEMBERED).map(|(why, _)| why.clone())
     }
 
     /// Notes why there are none.
     fn note(&self, why: &str) {
-        *self.no_counters.lock().unwrap_or_else(PoisonError::into_inner) = Some((why.to_owned(), Instant::now()));
+        *lock(&self.no_counters) = Some((why.to_owned(), Instant::now()));
     }
 
-    /// Whether a process is to wait under the profiler.
-    pub(crate) fn wants_one_ahead(&self, python: &Python) -> bool {
-        self.wanted && self.known_against_counters(python).is_none()
+    /// Has a process wait under the profiler, in the background, where none does and one is wanted: for any candidate, where
+    /// each has a user of its own, and for the one in this folder otherwise.
+    pub(crate) fn start_ahead(self: &Arc<Self>, candidate: Option<&Path>) {
+        let any = self.python.has_users().then(|| self.python.folder_of_candidates.clone());
+        let Some(beside) = any.or_else(|| candidate.map(Path::to_owned)) else { return };
+        if self.wanted && self.known_against_counters().is_none() && !self.ahead.is_taken() {
+            let chain = Arc::clone(self);
+            std::thread::spawn(move || chain.wait_ahead(&beside));
+        }
     }
 
-    /// Has one wait under the profiler, for a candidate whose folder is this or lies in it, where none waits and nobody else
-    /// reads counters; its id, and the file that is there once it stands still.
-    pub(crate) fn begin(&self, room: &Room<'_>, beside: &Path) -> Option<(i32, PathBuf)> {
-        self.ahead.begin(|| {
-            let permit = Permit::take(&room.python.device, Duration::ZERO).ok()?;
-            let wrapper = room.ncu(ncu::command(self.set.as_ref()?, counted::MOST + 1, &[]));
-            let room = Room { landlock: !self.open_files.load(Ordering::Relaxed), ..*room };
-            Waiting::start(&room, Plan { wrapper, primed: true, beside, permit: Some(permit) }).ok()
-        })
+    fn wait_ahead(&self, beside: &Path) {
+        if self.starting.wait_for_noise().is_err() {
+            return;
+        }
+        let begun = self.ahead.begin(|| {
+            let permit = Permit::take(&self.python.device, Duration::ZERO).ok()?;
+            let wrapper = self.tools.ncu(ncu::command(self.set.as_ref()?, counted::MOST + 1, &[]));
+            let landlock = !self.landlock_disabled.load(Ordering::Relaxed);
+            self.start(Wanted { wrapper, primed: true, beside, permit: Some(permit), landlock }).ok()
+        });
+        if let Some((id, ready)) = begun {
+            self.starting.while_starting(id, true, || self.watch(id, &ready));
+        }
     }
 
-    /// The one that waits, if it may be given the candidate in this folder, once it stands still; in words why it does not.
+    /// Waits until a process is ready or gone.
+    fn watch(&self, id: i32, ready: &Path) {
+        let (start, process) = (Instant::now(), format!("/proc/{id}"));
+        let there = || !ready.exists() && fs::exists(&process).unwrap_or(false) && start.elapsed() < START;
+        while there() && !self.starting.is_closing() {
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The one that waits, if it may be given the candidate in this folder, once it is ready; in words why it is not.
     pub(crate) fn take(&self, candidate: &Path) -> Option<Ready> {
         let mut waiting = self.ahead.take(candidate)?;
+        self.starting.release(waiting.sign().0);
         Some(waiting.settle(self.patience).map(|()| waiting))
     }
 
-    /// Waits while the one that waits reads counters.
-    pub(crate) fn come_to_rest(&self) {
-        self.ahead.come_to_rest();
+    /// Waits while the one that waits reads counters: it is not to be stopped with these in its hand.
+    pub(crate) fn let_reading_end(&self) {
+        self.ahead.let_reading_end();
     }
-}
 
-/// What a profile is taken with.
-pub(crate) struct Bench<'a> {
-    pub(crate) room: Room<'a>,
-    pub(crate) ladder: &'a Ladder,
-    /// How it was timed, if it was.
-    pub(crate) timing: Option<&'a (CaseTiming, Statistic)>,
-}
-
-/// Profiles one call on fresh inputs, with the process that waits for it if there is one.
-pub(crate) fn profile(
-    bench: &Bench<'_>,
-    session: &mut Session,
-    candidate: &mut Runner,
-    waiting: Option<Ready>,
-    rng: &mut StdRng,
-) -> Attempt<Profile> {
-    let readings = roofline::readings(session, bench.timing);
-    let mut profile =
-        Profile { rung: Rung::TimingOnly, case: CASE.to_owned(), readings, kernels: vec![], notes: vec![] };
-    if bench.ladder.first <= Profiler::Torch {
-        climb(bench, session, candidate, waiting, rng, &mut profile)?;
-    } else {
-        profile.notes.push(format!("the settings ask for no higher rung than {:?}", bench.ladder.first.name()));
+    /// Starts a process under a tool.
+    fn start(&self, wanted: Wanted<'_>) -> Result<Waiting, Fault> {
+        let Wanted { wrapper, primed, beside, permit, landlock } = wanted;
+        let script = self.python.harness.profiled();
+        let process = |folder: &Path| {
+            let mut line = self.python.script(&script, &folder.display().to_string());
+            line.extend([if primed { "primed" } else { "unprimed" }.to_owned(), self.python.device.clone()]);
+            Ok(line)
+        };
+        Waiting::start(&self.tools, Plan { wrapper, process: &process, primed, beside: Some(beside), landlock, permit })
     }
-    if profile.rung == Rung::TimingOnly && bench.ladder.first <= Profiler::Static {
-        read_code(bench, candidate, &mut profile)?;
-    }
-    Ok(profile)
-}
 
-/// The two rungs that run it.
-fn climb(
-    bench: &Bench<'_>,
-    session: &mut Session,
-    candidate: &mut Runner,
-    waiting: Option<Ready>,
-    rng: &mut StdRng,
-    profile: &mut Profile,
-) -> Attempt<()> {
-    session.draw(1, false, rng)?;
-    let counted = match bench.ladder.known_against_counters(bench.room.python) {
-        Some(why) => Err(why),
-        None => counted::kernels(bench, session, candidate, waiting, &mut profile.notes)?,
-    };
-    match counted {
-        Ok(kernels) => (profile.rung, profile.kernels) = (Rung::Ncu, kernels),
-        Err(why) => {
-            profile.notes.push(format!("no hardware counters (Nsight Compute): {why}"));
-            match trace(session, candidate)? {
-                Ok(launches) => {
-                    let (kernels, notes) = traced::kernels(&launches);
-                    (profile.rung, profile.kernels) = (Rung::TorchProfiler, kernels);
-                    profile.notes.extend(notes);
+    /// Gives a waiting process a call of a candidate, whose folder is handed over meanwhile; what it and its tool printed
+    /// until they ended, or in words why they did not end.
+    fn work(waiting: Waiting, candidate: &Runner, job: &Job, deadline: Duration) -> Result<String, String> {
+        let (start, folder) = (Instant::now(), candidate.folder());
+        let (owner, user) = (candidate.peer.user(), waiting.user());
+        let hand_over = |from, to: Option<u32>, how: &str| {
+            let given = to.map_or(Ok(()), |to| give(folder, from, to));
+            given.map_err(|e| format!("its folder cannot be handed {how}: {e}"))
+        };
+        hand_over(owner, user, "over")?;
+        let said = waiting.work(job, deadline);
+        hand_over(None, owner, "back")?;
+        let lines = said.iter().flat_map(|said| said.lines());
+        let stages: Vec<&str> = lines.filter(|line| line.starts_with(STAGE)).collect();
+        tracing::debug!(took = ?start.elapsed(), ?stages, "profiled");
+        said
+    }
+
+    /// What a process under a tool is told to load and to call.
+    fn job(&self, session: &OpenProblem, candidate: &Runner) -> Result<Job, Fault> {
+        let empty = || Fault::Machine("the candidate's process was never given its module".to_owned());
+        let role = candidate.role.as_ref().ok_or_else(empty)?;
+        Ok(Job {
+            setup: self.python.setup(),
+            load: candidate.module(role),
+            construct: candidate.how_to_construct(&session.init, session.dtype),
+            arena: session.candidate_arena().clone(),
+            inputs: session.inputs.clone(),
+            environment: python::caches(candidate.folder()),
+            once: None,
+        })
+    }
+
+    /// Profiles one call on fresh inputs, with the process that waits for it if there is one.
+    pub(crate) fn profile(&self, mut scene: Scene<'_>, waiting: Option<Ready>, rng: &mut StdRng) -> Attempt<Profile> {
+        let readings = roofline::readings(scene.session, scene.timing);
+        let mut profile =
+            Profile { rung: Rung::TimingOnly, case: CASE.to_owned(), readings, kernels: vec![], notes: vec![] };
+        if self.first <= ProfilerKind::Torch {
+            self.run_profilers(&mut scene, waiting, rng, &mut profile)?;
+        } else {
+            profile.notes.push(format!("the settings ask for no profiler before {:?}", self.first.name()));
+        }
+        if profile.rung == Rung::TimingOnly && self.first <= ProfilerKind::Static {
+            self.read_code(scene.candidate, &mut profile)?;
+        }
+        Ok(profile)
+    }
+
+    /// Those that run it.
+    fn run_profilers(
+        &self,
+        scene: &mut Scene<'_>,
+        waiting: Option<Ready>,
+        rng: &mut StdRng,
+        profile: &mut Profile,
+    ) -> Attempt<()> {
+        scene.session.draw(1, false, rng)?;
+        let counted = match self.known_against_counters() {
+            Some(why) => Err(why),
+            None => counted::kernels(self, scene, waiting, &mut profile.notes)?,
+        };
+        match counted {
+            Ok(kernels) => (profile.rung, profile.kernels) = (Rung::Ncu, kernels),
+            Err(why) => {
+                profile.notes.push(format!("no hardware counters (Nsight Compute): {why}"));
+                match scene.trace()? {
+                    Ok(launches) => {
+                        let (kernels, notes) = traced::kernels(&launches);
+                        (profile.rung, profile.kernels) = (Rung::TorchProfiler, kernels);
+                        profile.notes.extend(notes);
+                    }
+                    Err(why) => profile.notes.push(format!("no durations (torch.profiler): {why}")),
                 }
-                Err(why) => profile.notes.push(format!("no durations (torch.profiler): {why}")),
             }
         }
+        scene.session.trim_memory()
     }
-    session.forget()
-}
 
-/// The launches of a call on the inputs that were drawn last, as torch's own profiler sees them.
-fn trace(session: &mut Session, candidate: &mut Runner) -> Attempt<Result<Vec<Launches>, String>> {
-    session.introduce(candidate)?;
-    candidate.inputs(&session.inputs)?;
-    traced::launches(candidate)
-}
-
-/// The rung that runs nothing.
-fn read_code(bench: &Bench<'_>, candidate: &Runner, profile: &mut Profile) -> Attempt<()> {
-    match compiled::kernels(&bench.room, candidate.folder())? {
-        Ok((kernels, notes)) => {
-            (profile.rung, profile.kernels) = (Rung::CompiledCode, kernels);
-            profile.notes.extend(notes);
+    /// The one that runs nothing.
+    fn read_code(&self, candidate: &Runner, profile: &mut Profile) -> Attempt<()> {
+        match compiled::kernels(&self.tools, candidate.folder())? {
+            Ok((kernels, notes)) => {
+                (profile.rung, profile.kernels) = (Rung::CompiledCode, kernels);
+                profile.notes.extend(notes);
+            }
+            Err(why) => profile.notes.push(format!("no compiled code (cuobjdump): {why}")),
         }
-        Err(why) => profile.notes.push(format!("no compiled code (cuobjdump): {why}")),
+        Ok(())
     }
-    Ok(())
+
+    /// Runs one call of a candidate under compute-sanitizer's memcheck, on the inputs that were drawn last. A finding is a
+    /// failure; in words why there is none to be had here.
+    pub(crate) fn memcheck(&self, session: &OpenProblem, candidate: &Runner) -> Attempt<Result<(), String>> {
+        let looked = match self.look_for_errors(session, candidate, true)? {
+            Err(_) => self.look_for_errors(session, candidate, false)?,
+            looked => looked,
+        };
+        match looked {
+            Ok(Some(finding)) => Err(Failure::Sanitizer { tool: "memcheck".to_owned(), finding }.into()),
+            Ok(None) => Ok(Ok(())),
+            Err(why) => Ok(Err(why)),
+        }
+    }
+
+    fn look_for_errors(
+        &self,
+        session: &OpenProblem,
+        candidate: &Runner,
+        landlock: bool,
+    ) -> Result<Result<Option<String>, String>, Fault> {
+        // Without torch's cache of memory, each tensor has an allocation of its own.
+        let uncached = ["env", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"].map(str::to_owned);
+        let wrapper = uncached.into_iter().chain(compute_sanitizer::memcheck()).collect();
+        let wanted = Wanted { wrapper, primed: false, beside: candidate.folder(), permit: None, landlock };
+        let mut waiting = self.start(wanted)?;
+        if let Err(why) = waiting.settle(START) {
+            return Ok(Err(why));
+        }
+        let done = format!("done {:016x}", rand::random::<u64>());
+        let job = Job { once: Some(done.clone()), ..self.job(session, candidate)? };
+        let printed = Self::work(waiting, candidate, &job, SANITIZING);
+        Ok(printed.and_then(|printed| compute_sanitizer::finding_in_whole_call(&printed, &done)))
+    }
 }
 
-/// What a process under a profiler is told to load and to call.
-pub(crate) fn job(python: &Python, session: &Session, candidate: &Runner) -> serde_json::Value {
-    serde_json::json!({
-        "setup": python.setup(),
-        "load": candidate_module(&source_of(candidate.folder())).to_load(candidate.headers),
-        "construct": {"init": session.init, "dtype": session.dtype},
-        "arena": session.candidate_arena(),
-        "inputs": session.inputs,
-    })
+impl Scene<'_> {
+    /// The launches of a call on the inputs that were drawn last, as torch's own profiler sees them.
+    fn trace(&mut self) -> Attempt<Result<Vec<Launches>, String>> {
+        self.session.bind(self.candidate)?;
+        self.candidate.set_inputs(&self.session.inputs)?;
+        traced::launches(self.candidate)
+    }
 }

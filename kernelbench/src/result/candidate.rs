@@ -36,7 +36,7 @@ impl Candidate {
 }
 
 /// A candidate that compiled. Only a workshop makes one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Built {
     pub(crate) candidate: Candidate,
     /// The shared object; empty in a simulation.

@@ -1,9 +1,7 @@
-//! What exactly is claimed of the best candidate, and what could not be checked?
+//! Certificates: what exactly is claimed of the best candidate, and what could not be checked.
 
-use crate::{
-    backend::native::Layer,
-    result::{candidate::CandidateId, evaluation::Timed, failure::Failure},
-};
+use super::{candidate::CandidateId, evaluation::Timed, failure::Failure, label::Label};
+use crate::sandbox::layer::Layer;
 use serde::{Deserialize, Serialize};
 
 /// How a certification ended.
@@ -16,50 +14,171 @@ pub enum Verdict {
     Refused(Failure),
 }
 
-/// One thing that was looked at, or could not be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One thing that a certificate looks at. A check that was done and failed makes it `Refused`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "check", rename_all = "kebab-case")]
+pub enum Check {
+    /// It was built from its source alone, by the stock toolchain, in an empty folder.
+    Rebuilt,
+    /// Its outputs were compared with the reference's.
+    Outputs {
+        /// Shapes.
+        shapes: usize,
+        /// Those of them that the loop never saw.
+        new: usize,
+        /// Draws of each.
+        draws: u32,
+        /// Whether inputs of both signs were tried too.
+        signed: bool,
+    },
+    /// Its inputs were looked at, and what lies around its arguments.
+    Surroundings,
+    /// It was timed beside the reference.
+    Timed {
+        /// Shapes.
+        shapes: usize,
+        /// Pairs of requests of each.
+        pairs: usize,
+        /// Pairs of processes that they are spread over.
+        processes: usize,
+    },
+    /// The clock in its process and the one outside were compared.
+    Clocks,
+    /// Its time was compared with the roofline.
+    Floor {
+        /// Whether a bandwidth is known here.
+        known: bool,
+    },
+    /// Whether the GPU was left alone at its full clocks.
+    Undisturbed {
+        /// Whether it could be asked.
+        watched: bool,
+        /// What disturbed it.
+        disturbed: Vec<String>,
+    },
+    /// Whether all times stood as they were taken first.
+    AtOnce {
+        /// Why some were taken again.
+        again: Vec<String>,
+    },
+    /// Whether launches were replayed as recorded.
+    Recorded {
+        /// The shapes whose launches were not.
+        issued: Vec<String>,
+    },
+    /// One layer of its confinement.
+    Confined {
+        /// How it came out.
+        layer: Layer,
+    },
+    /// A sanitizer looked at it, or could not.
+    Sanitizer {
+        /// Which.
+        tool: String,
+        /// What it looked at, or why it could not.
+        outcome: Result<String, String>,
+    },
+    /// It carries a label.
+    Labelled {
+        /// Which.
+        label: Label,
+    },
+    /// What cannot be excluded on any machine.
+    NotExcluded {
+        /// What.
+        what: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// A row of a certificate: what was looked at, or could not be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Checked {
     /// What: "outputs on 3 further shapes, fresh seeds".
     pub what: String,
-    /// Whether it was done. A check that was done and failed makes the certificate `Refused`.
+    /// Whether it was done.
     pub done: bool,
     /// How, or why not.
     pub how: String,
+    /// The same as data; none in records made before rows were data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<Check>,
 }
 
-impl Checked {
-    /// Something that was looked at.
-    pub(crate) fn done(what: &str, how: &str) -> Self {
-        Self { what: what.to_owned(), done: true, how: how.to_owned() }
+impl From<Check> for Checked {
+    fn from(check: Check) -> Self {
+        let (what, done, how) = check.words();
+        Self { what, done, how, check: Some(check) }
     }
+}
 
-    /// Something that was not looked at, and why.
-    pub(crate) fn not_done(what: &str, why: &str) -> Self {
-        Self { what: what.to_owned(), done: false, how: why.to_owned() }
-    }
-
-    /// Whether the GPU was left alone at its full clocks while something was timed, as far as it says.
-    pub(crate) fn undisturbed(asked: bool, disturbed: &[String]) -> Self {
-        let what = "a GPU left alone at its full clocks";
-        match (asked, disturbed) {
-            (false, _) => Self::not_done(what, "NVML could not be asked"),
-            (true, []) => Self::done(what, "NVML was asked before and after each timed block"),
-            (true, told) => Self::not_done(what, &told.join("; ")),
+impl Check {
+    /// What was looked at, whether it was done, and how or why not.
+    fn words(&self) -> (String, bool, String) {
+        let row = |what: &str, done: bool, how: &str| (what.to_owned(), done, how.to_owned());
+        match self {
+            Self::Rebuilt => row(
+                "rebuilt from its source alone",
+                true,
+                "in an empty folder, by the stock toolchain, without a cache",
+            ),
+            Self::Outputs { shapes, new, draws, signed } => {
+                let what = format!("outputs on {shapes} shapes, {new} of them new to it");
+                let signed = if *signed { ", and once on inputs of both signs" } else { "" };
+                let how = format!(
+                    "fresh processes and fresh inputs, {draws} draws each{signed}; every element beside the reference's"
+                );
+                (what, true, how)
+            }
+            Self::Surroundings => {
+                row("its surroundings", true, "inputs unchanged, nothing written outside an argument")
+            }
+            Self::Timed { shapes, pairs, processes } => {
+                let what = format!("times beside the reference's, on {shapes} of the task's own shapes");
+                let how = format!(
+                    "{pairs} pairs of requests a shape from {processes} pairs of processes, in random order, new inputs \
+                     each; outputs compared too"
+                );
+                (what, true, how)
+            }
+            Self::Clocks => {
+                row("two clocks agree", true, "the one in its process, and the one outside, which bounds it")
+            }
+            Self::Floor { known } => {
+                let how = if *known { "the best bandwidth measured here" } else { "no bandwidth was measured here" };
+                row("no faster than the machine moves the data", *known, how)
+            }
+            Self::Undisturbed { watched, disturbed } => {
+                let what = "a GPU left alone at its full clocks";
+                match (watched, disturbed.as_slice()) {
+                    (false, []) => row(what, false, "NVML could not be asked"),
+                    (true, []) => row(what, true, "NVML was asked before and after each timing"),
+                    (_, disturbed) => row(what, false, &disturbed.join("; ")),
+                }
+            }
+            Self::AtOnce { again } => {
+                let what = "no times taken again on suspicion";
+                match again.as_slice() {
+                    [] => row(what, true, "the clocks agreed at once, and the time was possible"),
+                    again => row(what, false, &again.join("; ")),
+                }
+            }
+            Self::Recorded { issued } => {
+                let what = "launches back to back, from a graph";
+                match issued.as_slice() {
+                    [] => row(what, true, "recorded once, and replayed"),
+                    issued => row(what, false, &format!("issued by the host on {}", issued.join(", "))),
+                }
+            }
+            Self::Confined { layer } => (format!("confined: {}", layer.name), layer.in_force, layer.why.clone()),
+            Self::Sanitizer { tool, outcome } => match outcome {
+                Ok(how) => row(tool, true, how),
+                Err(why) => row(tool, false, why),
+            },
+            Self::Labelled { label } => row("no label", false, &label.text),
+            Self::NotExcluded { what, why } => row(what, false, why),
         }
-    }
-
-    /// Whether every block of samples stood as it was taken first, or some were taken anew because they would have been refused.
-    pub(crate) fn at_once(anew: &[String]) -> Self {
-        let what = "no times taken anew on suspicion";
-        match anew {
-            [] => Self::done(what, "in every block the clocks agreed, and the time was possible"),
-            told => Self::not_done(what, &told.join("; ")),
-        }
-    }
-
-    /// How one layer of the confinement came out.
-    pub(crate) fn layer(layer: &Layer) -> Self {
-        Self { what: format!("confined: {}", layer.name), done: layer.in_force, how: layer.why.clone() }
     }
 }
 
@@ -82,12 +201,25 @@ pub struct Certificate {
 mod tests {
     use super::*;
 
+    fn done(check: Check) -> bool {
+        Checked::from(check).done
+    }
+
     #[test]
-    fn a_suspicion_is_told_whether_or_not_the_gpu_could_be_asked() {
-        let refused = "timed once more, for the time before would have been refused: its clock says 1 ns".to_owned();
-        let row = Checked::at_once(std::slice::from_ref(&refused));
-        assert!(!row.done && row.how == refused);
-        assert!(Checked::at_once(&[]).done);
-        assert!(!Checked::undisturbed(false, &[]).done && Checked::undisturbed(true, &[]).done);
+    fn a_disturbance_is_said_whether_or_not_the_gpu_could_be_asked() {
+        let row = |watched, disturbed: &[&str]| {
+            done(Check::Undisturbed { watched, disturbed: disturbed.iter().map(ToString::to_string).collect() })
+        };
+        assert!(row(true, &[]) && !row(false, &[]) && !row(true, &["heat"]) && !row(false, &["others"]));
+        assert!(done(Check::AtOnce { again: vec![] }) && !done(Check::AtOnce { again: vec!["clocks".into()] }));
+    }
+
+    #[test]
+    fn a_row_of_an_old_record_is_read_and_a_new_one_keeps_its_data() {
+        let old: Checked = serde_json::from_str(r#"{"what": "a", "done": true, "how": "b"}"#).unwrap();
+        assert!(old.check.is_none() && old.done);
+        let new = Checked::from(Check::Outputs { shapes: 7, new: 3, draws: 2, signed: false });
+        assert_eq!(serde_json::from_str::<Checked>(&serde_json::to_string(&new).unwrap()).unwrap(), new);
+        assert!(new.what.starts_with("outputs on 7 shapes, 3 of them new"));
     }
 }

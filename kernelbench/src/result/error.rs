@@ -1,28 +1,28 @@
-//! Two kinds of trouble on one road: the candidate's and the machine's, told apart again at the end.
+//! What stops an evaluation: the candidate, or the machine it runs on.
 
-use crate::result::failure::{Failure, Fault, Outcome};
+use super::failure::{Failure, Fault, Outcome};
 
 /// What stops an attempt.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum EvalError {
     /// The candidate's doing.
-    Failure(Box<Failure>),
-    /// The machine's.
-    Fault(Fault),
+    Candidate(Box<Failure>),
+    /// The machine's, or the task's.
+    Infra(Fault),
 }
 
 /// Something that either may stop.
-pub(crate) type Attempt<T> = Result<T, Trouble>;
+pub(crate) type Attempt<T> = Result<T, EvalError>;
 
-impl From<Failure> for Trouble {
+impl From<Failure> for EvalError {
     fn from(failure: Failure) -> Self {
-        Self::Failure(Box::new(failure))
+        Self::Candidate(Box::new(failure))
     }
 }
 
-impl From<Fault> for Trouble {
+impl From<Fault> for EvalError {
     fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
+        Self::Infra(fault)
     }
 }
 
@@ -30,12 +30,20 @@ impl From<Fault> for Trouble {
 pub(crate) fn outcome<T>(attempt: Attempt<T>) -> Outcome<T> {
     match attempt {
         Ok(value) => Ok(Ok(value)),
-        Err(Trouble::Failure(failure)) => Ok(Err(*failure)),
-        Err(Trouble::Fault(fault)) => Err(fault),
+        Err(EvalError::Candidate(failure)) => Ok(Err(*failure)),
+        Err(EvalError::Infra(fault)) => Err(fault),
     }
 }
 
-/// A fault that says what was being done.
+/// A fault of the machine that says what was being done.
 pub(crate) fn fault(doing: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Fault {
-    move |e| Fault(format!("{doing}: {e}"))
+    move |e| Fault::Machine(format!("{doing}: {e}"))
+}
+
+/// What the reference does is no candidate's failure: it is a fault of the task.
+pub(crate) fn trusted<T>(attempt: Attempt<T>) -> Attempt<T> {
+    attempt.map_err(|error| match error {
+        EvalError::Candidate(failure) => Fault::of_reference(&failure).into(),
+        fault @ EvalError::Infra(_) => fault,
+    })
 }

@@ -1,6 +1,6 @@
-//! What came of a candidate?
+//! Evaluations: what came of a candidate.
 
-use crate::result::failure::Failure;
+use crate::result::{failure::Failure, label::Label};
 use metrics::{Speedup, Statistic, Timing};
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,9 @@ pub struct Timed {
     pub speedup: Speedup,
     /// Which statistic the ratios are of.
     pub statistic: Statistic,
+    /// What a reader is to know of the build, the check and the timing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<Label>,
 }
 
 /// One case, timed: sample `i` of both was taken on the same inputs, one after the other, in random order.

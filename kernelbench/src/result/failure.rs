@@ -1,4 +1,4 @@
-//! Whose doing was it?
+//! Failures of candidates, and faults of the machine: whose doing was it?
 //!
 //! A [`Failure`] is the candidate's: data, which goes to the Judge. A [`Fault`] is the machine's: it is retried and then
 //! ends the run with a clear word. A reply that cannot be read is the model's (`prompts::Unreadable`), a panic is ours.
@@ -157,8 +157,64 @@ pub enum Failure {
 
 /// Something broke that is no candidate's doing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{0}")]
-pub struct Fault(pub String);
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// A device, a compiler or another program that is needed is not here.
+    #[error("{0}")]
+    Absent(String),
+    /// The machine has not enough memory, whoever takes it.
+    #[error("{0}")]
+    OutOfMemory(String),
+    /// The task's reference does not do what a reference must.
+    #[error("{0}")]
+    Reference(String),
+    /// Others use the machine, so that nothing can be timed.
+    #[error("{0}")]
+    Disturbed(String),
+    /// Anything else.
+    #[error("{0}")]
+    Machine(String),
+}
+
+impl Fault {
+    /// What torch or a driver said went wrong: that memory is short can be told from its words alone.
+    pub(crate) fn told(text: String) -> Self {
+        if text.contains("out of memory") { Self::OutOfMemory(text) } else { Self::Machine(text) }
+    }
+
+    /// What the task's reference did that would be a candidate's failure.
+    pub(crate) fn of_reference(failure: &Failure) -> Self {
+        let more = match failure {
+            Failure::Raised { traceback, .. } => format!("\n{traceback}"),
+            Failure::Build { log } | Failure::Interface { log } => format!("\n{log}"),
+            Failure::Exit { stderr, .. } | Failure::Crash { stderr, .. } if !stderr.is_empty() => format!("\n{stderr}"),
+            Failure::Memory { .. } => return Self::OutOfMemory(format!("the reference ran out of memory: {failure}")),
+            _ => String::new(),
+        };
+        Self::Reference(format!("the reference failed: {failure}{more}"))
+    }
+
+    /// Whether it is the reference's.
+    pub(crate) fn is_of_reference(&self) -> bool {
+        matches!(self, Self::Reference(_))
+    }
+
+    /// Whether memory was short.
+    pub(crate) fn is_of_memory(&self) -> bool {
+        matches!(self, Self::OutOfMemory(_))
+    }
+
+    /// Its words.
+    #[must_use]
+    pub fn words(&self) -> &str {
+        let (Self::Absent(words)
+        | Self::OutOfMemory(words)
+        | Self::Reference(words)
+        | Self::Disturbed(words)
+        | Self::Machine(words)) = self;
+        words
+    }
+}
 
 /// The outer result is the machine's; the inner one is the candidate's.
 pub type Outcome<T> = Result<Result<T, Failure>, Fault>;

@@ -1,4 +1,4 @@
-//! Which thread are processes started on?
+//! The thread that starts child processes.
 //!
 //! A process dies with the thread that started it, as the kernel sees it: so all are started on one thread that lives as
 //! long as its workshop.
@@ -13,12 +13,12 @@ type Request = (Command, mpsc::Sender<std::io::Result<Child>>);
 
 /// The thread that starts processes.
 #[derive(Debug)]
-pub(crate) struct Nursery {
+pub(crate) struct SpawnThread {
     requests: Mutex<mpsc::Sender<Request>>,
     started: Mutex<Vec<i32>>,
 }
 
-impl Nursery {
+impl SpawnThread {
     /// Starts the thread; it ends when this value is dropped.
     pub(crate) fn new() -> Self {
         let (requests, queue) = mpsc::channel::<Request>();
@@ -35,9 +35,10 @@ impl Nursery {
         let program = command.get_program().to_string_lossy().into_owned();
         let (answer, answered) = mpsc::channel();
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone = |_| Fault("the thread that starts processes is gone".to_owned());
+        let gone = |_| Fault::Machine("the thread that starts processes is gone".to_owned());
         requests.send((command, answer)).map_err(|_| gone(mpsc::RecvError))?;
-        let child = answered.recv().map_err(gone)?.map_err(|e| Fault(format!("cannot start {program}: {e}")))?;
+        let child =
+            answered.recv().map_err(gone)?.map_err(|e| Fault::Machine(format!("cannot start {program}: {e}")))?;
         self.started.lock().unwrap_or_else(PoisonError::into_inner).push(child.id().cast_signed());
         Ok(child)
     }

@@ -1,14 +1,16 @@
-//! Who else runs in a candidate's name?
+//! The process tree of a candidate: who else runs in its name.
 
-use super::launch;
+use super::process::signal;
+use nix::sys::signal::Signal;
 use std::{
     fs,
     sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
 
 /// All processes of a candidate beside the one that was started: those of its user, or where it shares ours, of its session.
 #[derive(Debug, Default)]
-pub(crate) struct Company {
+pub(crate) struct ProcessTree {
     /// The process that was started.
     pub(crate) leader: i32,
     /// The user that is this candidate's alone.
@@ -17,20 +19,14 @@ pub(crate) struct Company {
     alone_at: AtomicU64,
 }
 
-impl Clone for Company {
-    fn clone(&self) -> Self {
-        Self::of(self.leader, self.user)
-    }
-}
-
-impl Company {
+impl ProcessTree {
     /// Those of a process, and of the user that is its own.
     pub(crate) fn of(leader: i32, user: Option<u32>) -> Self {
         Self { leader, user, alone_at: AtomicU64::new(0) }
     }
 
     /// Whether there are no others. To look at all processes takes milliseconds: where none was started since nobody else
-    /// was there, there is nobody now.
+    /// was there, nobody is there now.
     pub(crate) fn is_alone(&self) -> bool {
         let newest = newest();
         if newest.is_some_and(|newest| newest == self.alone_at.load(Ordering::Relaxed)) {
@@ -57,9 +53,9 @@ impl Company {
                 return;
             }
             for id in others {
-                launch::signal(id, libc::SIGKILL);
+                signal(id, Signal::SIGKILL);
             }
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -101,4 +97,13 @@ pub(crate) fn held_mib(id: i32) -> Option<u64> {
 pub(crate) fn runs(id: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['T', 't', 'Z', 'X']))
+}
+
+/// A user that is nobody else's.
+pub(crate) fn own_user() -> u32 {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let free = |user: &u32| ProcessTree::of(0, Some(*user)).others().is_empty();
+    let users = (0..1000).map(|step| 100_000 + (std::process::id() % 1000) * 1000 + (next + step) % 1000);
+    users.into_iter().find(free).unwrap_or(65534)
 }

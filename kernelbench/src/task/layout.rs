@@ -1,4 +1,4 @@
-//! Where does each argument of one case lie in the memory that a child shares with us?
+//! The layout of a case: where each argument lies in the memory that a child computes in.
 //!
 //! A segment holds one or several slots, each a whole set of arrays, so that a batch of calls has fresh contents for every
 //! call. Before and after each array lies a red zone of one page.
@@ -38,8 +38,8 @@ impl Array {
 }
 
 /// What the child passes for one argument.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) enum Passed {
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum KernelArg {
     /// A pointer, this far into the slot.
     Array(usize),
     /// A number, by the bits of its C type, low bytes first.
@@ -47,33 +47,33 @@ pub(crate) enum Passed {
 }
 
 /// One case, laid out.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layout {
     pub(crate) case: String,
     pub(crate) arrays: Vec<Array>,
-    pub(crate) passed: Vec<Passed>,
+    pub(crate) passed: Vec<KernelArg>,
     /// Bytes of a slot, red zones included.
     pub(crate) slot_bytes: usize,
 }
 
-impl Plan {
+impl Layout {
     /// Lays out the arguments of one case.
     ///
     /// # Errors
     /// Where a size has no value or a scalar is missing or of the wrong type.
     pub(crate) fn of(context: &KernelContext, case: &Case) -> Result<Self, String> {
-        let mut plan = Self { case: case.name.clone(), arrays: vec![], passed: vec![], slot_bytes: 0 };
+        let mut layout = Self { case: case.name.clone(), arrays: vec![], passed: vec![], slot_bytes: 0 };
         for argument in &context.arguments {
-            let placed = plan.place(argument, case);
+            let placed = layout.place(argument, case);
             placed.map_err(|e| format!("case `{}`, argument `{}`: {e}", case.name, argument.name))?;
         }
-        Ok(plan)
+        Ok(layout)
     }
 
     fn place(&mut self, argument: &Argument, case: &Case) -> Result<(), String> {
         let ArgumentKind::Array { size, transfer, fill } = &argument.kind else {
             let value = case.scalars.get(&argument.name).ok_or("the case gives it no value")?;
-            self.passed.push(Passed::Scalar(bits(argument.dtype, *value)?));
+            self.passed.push(KernelArg::Scalar(bits(argument.dtype, *value)?));
             return Ok(());
         };
         let elements = size.elements(&case.scalars).map_err(|e| e.to_string())?;
@@ -88,7 +88,7 @@ impl Plan {
             bytes,
         };
         self.slot_bytes = array.end_of_zone();
-        self.passed.push(Passed::Array(array.offset));
+        self.passed.push(KernelArg::Array(array.offset));
         self.arrays.push(array);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What if there is no device here?
+//! A workshop without a device.
 //!
 //! A run may go on without one as far as only models are asked, such as where the GPU is not reachable between jobs.
 
@@ -10,9 +10,12 @@ use crate::{
         failure::{Fault, Outcome},
     },
     task::{Case, Task, suite::Suite},
-    workshop::{Baseline, TimingPlan, Workshop},
+    workshop::{Baseline, Rebuilt, Step, TimingPlan, Workshop},
 };
 use metrics::{Machine, Profile};
+
+/// What it says when it is asked for anything.
+const NEEDED: &str = "a device is needed next, and there is none here: go on where there is one";
 
 /// A workshop that is elsewhere: it knows its machine, and whatever it is asked for is a fault.
 #[derive(Clone, Debug)]
@@ -21,56 +24,58 @@ pub struct Absent {
 }
 
 impl Absent {
-    /// What it says when it is asked for anything.
-    pub const WORD: &'static str = "a device is needed next, and there is none here: go on where there is one";
-
     /// The place of this machine.
     #[must_use]
     pub fn new(machine: Machine) -> Self {
         Self { machine }
     }
-
-    fn fault() -> Fault {
-        Fault(Self::WORD.to_owned())
-    }
 }
 
 impl Workshop for Absent {
-    type Rebuilt = std::convert::Infallible;
-
     fn machine(&self) -> &Machine {
         &self.machine
     }
 
     fn fits(&self, _: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
-        cases.iter().map(|_| Err(Self::WORD.to_owned())).collect()
+        cases.iter().map(|_| Err(NEEDED.to_owned())).collect()
     }
 
-    async fn prepare(&self, _: &Task, _: &Suite, _: &TimingPlan) -> Result<Baseline, Fault> {
-        Err(Self::fault())
+    fn prepare<'a>(&'a self, _: &'a Task, _: &'a Suite, _: &'a TimingPlan) -> Step<'a, Result<Baseline, Fault>> {
+        absent()
     }
 
-    async fn build(&self, _: &Task, _: &Candidate) -> Outcome<Built> {
-        Err(Self::fault())
+    fn build<'a>(&'a self, _: &'a Task, _: &'a Candidate) -> Step<'a, Outcome<Built>> {
+        absent()
     }
 
-    async fn check(&self, _: &Task, _: Built, _: &Suite) -> Outcome<Verified> {
-        Err(Self::fault())
+    fn check<'a>(&'a self, _: &'a Task, _: Built, _: &'a Suite) -> Step<'a, Outcome<Verified>> {
+        absent()
     }
 
-    async fn time(&self, _: &Task, _: &Verified, _: &Suite, _: &TimingPlan) -> Outcome<Timed> {
-        Err(Self::fault())
+    fn time<'a>(
+        &'a self,
+        _: &'a Task,
+        _: &'a Verified,
+        _: &'a Suite,
+        _: &'a TimingPlan,
+        _: f64,
+    ) -> Step<'a, Outcome<Timed>> {
+        absent()
     }
 
-    async fn profile(&self, _: &Task, _: &Verified, _: &Suite) -> Result<Profile, Fault> {
-        Err(Self::fault())
+    fn profile<'a>(&'a self, _: &'a Task, _: &'a Verified, _: &'a Suite) -> Step<'a, Result<Profile, Fault>> {
+        absent()
     }
 
-    async fn rebuild(&self, _: &Task, _: &Candidate) -> Result<Self::Rebuilt, Fault> {
-        Err(Self::fault())
+    fn rebuild<'a>(&'a self, _: &'a Task, _: &'a Candidate) -> Step<'a, Result<Rebuilt, Fault>> {
+        absent()
     }
 
-    async fn certify(&self, _: &Task, none: Self::Rebuilt, _: &TimingPlan) -> Result<Certificate, Fault> {
-        match none {}
+    fn certify<'a>(&'a self, _: &'a Task, _: Rebuilt, _: &'a TimingPlan) -> Step<'a, Result<Certificate, Fault>> {
+        absent()
     }
+}
+
+fn absent<'a, T: Send + 'a>() -> Step<'a, Result<T, Fault>> {
+    Box::pin(std::future::ready(Err(Fault::Absent(NEEDED.to_owned()))))
 }

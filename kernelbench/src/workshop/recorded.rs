@@ -1,4 +1,4 @@
-//! What did a workshop find, when it was asked before? A record that answers in a workshop's place.
+//! A record that answers in a workshop's place: what it found when it was asked before.
 //!
 //! With this a run is made again from its record alone: no compiler, no device.
 
@@ -10,7 +10,7 @@ use crate::{
         failure::{Fault, Outcome},
     },
     task::{Case, Task, suite::Suite},
-    workshop::{Baseline, TimingPlan, Workshop},
+    workshop::{Baseline, Rebuilt, Step, TimingPlan, Workshop},
 };
 use metrics::{Machine, Profile};
 use std::{
@@ -68,8 +68,6 @@ impl Recorded {
 }
 
 impl Workshop for Recorded {
-    type Rebuilt = CandidateId;
-
     fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -87,15 +85,48 @@ impl Workshop for Recorded {
         cases.iter().map(verdict).collect()
     }
 
-    async fn prepare(&self, _: &Task, _: &Suite, _: &TimingPlan) -> Result<Baseline, Fault> {
-        self.baseline.clone().ok_or_else(|| missing("no examination of the reference"))
+    fn prepare<'a>(&'a self, _: &'a Task, _: &'a Suite, _: &'a TimingPlan) -> Step<'a, Result<Baseline, Fault>> {
+        at_once(self.baseline.clone().ok_or_else(|| missing("no examination of the reference")))
     }
 
-    async fn build(&self, _: &Task, candidate: &Candidate) -> Outcome<Built> {
-        Ok(Ok(Built { candidate: candidate.clone(), artifact: PathBuf::new() }))
+    fn build<'a>(&'a self, _: &'a Task, candidate: &'a Candidate) -> Step<'a, Outcome<Built>> {
+        at_once(Ok(Ok(Built { candidate: candidate.clone(), artifact: PathBuf::new() })))
     }
 
-    async fn check(&self, _: &Task, built: Built, _: &Suite) -> Outcome<Verified> {
+    fn check<'a>(&'a self, _: &'a Task, built: Built, _: &'a Suite) -> Step<'a, Outcome<Verified>> {
+        at_once(self.checked(built))
+    }
+
+    fn time<'a>(
+        &'a self,
+        _: &'a Task,
+        verified: &'a Verified,
+        _: &'a Suite,
+        _: &'a TimingPlan,
+        _: f64,
+    ) -> Step<'a, Outcome<Timed>> {
+        at_once(match take(&self.evaluations, &verified.candidate().id()) {
+            Some(Evaluation::Passed(timed)) => Ok(Ok(timed)),
+            Some(Evaluation::Failed(failure)) => Ok(Err(failure)),
+            None => Err(missing("no times")),
+        })
+    }
+
+    fn profile<'a>(&'a self, _: &'a Task, verified: &'a Verified, _: &'a Suite) -> Step<'a, Result<Profile, Fault>> {
+        at_once(take(&self.profiles, &verified.candidate().id()).ok_or_else(|| missing("no profile")))
+    }
+
+    fn rebuild<'a>(&'a self, _: &'a Task, candidate: &'a Candidate) -> Step<'a, Result<Rebuilt, Fault>> {
+        at_once(Ok(Rebuilt { candidate: candidate.clone(), ticket: 0 }))
+    }
+
+    fn certify<'a>(&'a self, _: &'a Task, rebuilt: Rebuilt, _: &'a TimingPlan) -> Step<'a, Result<Certificate, Fault>> {
+        at_once(take(&self.certificates, &rebuilt.candidate.id()).ok_or_else(|| missing("no certificate")))
+    }
+}
+
+impl Recorded {
+    fn checked(&self, built: Built) -> Outcome<Verified> {
         let id = built.candidate.id();
         let mut evaluations = self.evaluations.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = evaluations.get_mut(&id).ok_or_else(|| missing(&format!("no evaluation of {}", id.short())))?;
@@ -109,26 +140,10 @@ impl Workshop for Recorded {
             None => Err(missing(&format!("no further evaluation of {}", id.short()))),
         }
     }
+}
 
-    async fn time(&self, _: &Task, verified: &Verified, _: &Suite, _: &TimingPlan) -> Outcome<Timed> {
-        match take(&self.evaluations, &verified.candidate().id()) {
-            Some(Evaluation::Passed(timed)) => Ok(Ok(timed)),
-            Some(Evaluation::Failed(failure)) => Ok(Err(failure)),
-            None => Err(missing("no times")),
-        }
-    }
-
-    async fn profile(&self, _: &Task, verified: &Verified, _: &Suite) -> Result<Profile, Fault> {
-        take(&self.profiles, &verified.candidate().id()).ok_or_else(|| missing("no profile"))
-    }
-
-    async fn rebuild(&self, _: &Task, candidate: &Candidate) -> Result<CandidateId, Fault> {
-        Ok(candidate.id())
-    }
-
-    async fn certify(&self, _: &Task, rebuilt: CandidateId, _: &TimingPlan) -> Result<Certificate, Fault> {
-        take(&self.certificates, &rebuilt).ok_or_else(|| missing("no certificate"))
-    }
+fn at_once<'a, T: Send + 'a>(found: T) -> Step<'a, T> {
+    Box::pin(std::future::ready(found))
 }
 
 fn queues<T>(findings: impl IntoIterator<Item = (CandidateId, T)>) -> Queues<T> {
@@ -144,5 +159,5 @@ fn take<T>(queues: &Mutex<Queues<T>>, id: &CandidateId) -> Option<T> {
 }
 
 fn missing(what: &str) -> Fault {
-    Fault(format!("the record holds {what}: it is not whole, or this is another run"))
+    Fault::Machine(format!("the record holds {what}: it is not whole, or this is another run"))
 }

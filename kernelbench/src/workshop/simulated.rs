@@ -18,10 +18,10 @@ use crate::{
         survey::Survey,
     },
     task::{ArgumentKind, Case, Source, Task, Transfer, suite::Suite},
-    workshop::{Baseline, TimingPlan, Workshop},
+    workshop::{Baseline, Rebuilt, Step, TimingPlan, Workshop},
 };
 use directive::{Directive, Told, mismatch};
-use metrics::{Fact, Machine, MachineKind, Profile, Reading, Rung, Speedup, Timing};
+use metrics::{Arch, Fact, Machine, MachineKind, Profile, Reading, Rung, Speedup, Timing};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -74,8 +74,6 @@ impl Simulated {
 }
 
 impl Workshop for Simulated {
-    type Rebuilt = Candidate;
-
     fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -89,12 +87,85 @@ impl Workshop for Simulated {
         cases.iter().map(fit).collect()
     }
 
-    async fn prepare(&self, task: &Task, suite: &Suite, plan: &TimingPlan) -> Result<Baseline, Fault> {
+    fn prepare<'a>(
+        &'a self,
+        task: &'a Task,
+        suite: &'a Suite,
+        plan: &'a TimingPlan,
+    ) -> Step<'a, Result<Baseline, Fault>> {
         let timing = |case: &String| (case.clone(), samples(REFERENCE_US, plan, &[&task.name, case, "baseline"]));
-        Ok(Baseline::new(suite.timed.iter().map(timing).collect(), BUILD.into()))
+        let baseline = Baseline::new(suite.timed.iter().map(timing).collect(), BUILD.into());
+        Box::pin(std::future::ready(Ok(baseline)))
     }
 
-    async fn build(&self, _: &Task, candidate: &Candidate) -> Outcome<Built> {
+    fn build<'a>(&'a self, _: &'a Task, candidate: &'a Candidate) -> Step<'a, Outcome<Built>> {
+        Box::pin(self.built(candidate))
+    }
+
+    fn check<'a>(&'a self, task: &'a Task, built: Built, suite: &'a Suite) -> Step<'a, Outcome<Verified>> {
+        Box::pin(self.checked(task, built, suite))
+    }
+
+    fn time<'a>(
+        &'a self,
+        _: &'a Task,
+        verified: &'a Verified,
+        suite: &'a Suite,
+        plan: &'a TimingPlan,
+        _: f64,
+    ) -> Step<'a, Outcome<Timed>> {
+        Box::pin(async move {
+            self.running.during(Directive::of(verified.candidate()).run).await;
+            timed(verified.candidate(), suite, plan, "loop").map(Ok)
+        })
+    }
+
+    fn profile<'a>(
+        &'a self,
+        _: &'a Task,
+        verified: &'a Verified,
+        suite: &'a Suite,
+    ) -> Step<'a, Result<Profile, Fault>> {
+        Box::pin(async move {
+            let directive = Directive::of(verified.candidate());
+            self.running.during(directive.run).await;
+            Ok(profile(suite.timed.first().map_or("", String::as_str), directive.us))
+        })
+    }
+
+    fn survey<'a>(
+        &'a self,
+        _: &'a Task,
+        verified: &'a Verified,
+        suite: &'a Suite,
+    ) -> Step<'a, Result<Result<Survey, String>, Fault>> {
+        Box::pin(async move {
+            let directive = Directive::of(verified.candidate());
+            self.running.during(directive.run).await;
+            let case = suite.timed.first().map_or("", String::as_str);
+            Ok(survey::survey(case, &verified.candidate().id(), directive.us))
+        })
+    }
+
+    fn rebuild<'a>(&'a self, _: &'a Task, candidate: &'a Candidate) -> Step<'a, Result<Rebuilt, Fault>> {
+        Box::pin(async move {
+            self.building.during(Directive::of(candidate).build).await;
+            Ok(Rebuilt { candidate: candidate.clone(), ticket: 0 })
+        })
+    }
+
+    fn certify<'a>(
+        &'a self,
+        task: &'a Task,
+        rebuilt: Rebuilt,
+        plan: &'a TimingPlan,
+    ) -> Step<'a, Result<Certificate, Fault>> {
+        Box::pin(async move { self.certified(task, rebuilt.candidate, plan).await })
+    }
+}
+
+impl Simulated {
+    async fn built(&self, candidate: &Candidate) -> Outcome<Built> {
         let directive = Directive::of(candidate);
         self.building.during(directive.build).await;
         Ok(match directive.told {
@@ -103,40 +174,17 @@ impl Workshop for Simulated {
         })
     }
 
-    async fn check(&self, task: &Task, built: Built, suite: &Suite) -> Outcome<Verified> {
+    async fn checked(&self, task: &Task, built: Built, suite: &Suite) -> Outcome<Verified> {
         let directive = Directive::of(&built.candidate);
         self.running.during(directive.run).await;
         if directive.told == Some(Told::Fault) {
-            return Err(Fault("the simulated machine was told to fail".into()));
+            return Err(Fault::Machine("the simulated machine was told to fail".into()));
         }
         let case = suite.cases.first().map_or("", |case| &case.name);
         Ok(directive.failure(case, first_output(task)).map_or(Ok(Verified { built }), Err))
     }
 
-    async fn time(&self, _: &Task, verified: &Verified, suite: &Suite, plan: &TimingPlan) -> Outcome<Timed> {
-        self.running.during(Directive::of(verified.candidate()).run).await;
-        timed(verified.candidate(), suite, plan, "loop").map(Ok)
-    }
-
-    async fn profile(&self, _: &Task, verified: &Verified, suite: &Suite) -> Result<Profile, Fault> {
-        let directive = Directive::of(verified.candidate());
-        self.running.during(directive.run).await;
-        Ok(profile(suite.timed.first().map_or("", String::as_str), directive.us))
-    }
-
-    async fn survey(&self, _: &Task, verified: &Verified, suite: &Suite) -> Result<Result<Survey, String>, Fault> {
-        let directive = Directive::of(verified.candidate());
-        self.running.during(directive.run).await;
-        let case = suite.timed.first().map_or("", String::as_str);
-        Ok(survey::survey(case, &verified.candidate().id(), directive.us))
-    }
-
-    async fn rebuild(&self, _: &Task, candidate: &Candidate) -> Result<Candidate, Fault> {
-        self.building.during(Directive::of(candidate).build).await;
-        Ok(candidate.clone())
-    }
-
-    async fn certify(&self, task: &Task, candidate: Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {
+    async fn certified(&self, task: &Task, candidate: Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {
         let candidate = &candidate;
         let directive = Directive::of(candidate);
         self.running.during(directive.run).await;
@@ -155,6 +203,7 @@ impl Workshop for Simulated {
             what: "the candidate itself".into(),
             done: false,
             how: "this is a simulation: nothing was built, run or measured".into(),
+            check: None,
         };
         let (candidate, machine) = (candidate.id(), self.machine.name.clone());
         Ok(Certificate { candidate, verdict, checked: vec![checked], build: BUILD.into(), machine })
@@ -199,7 +248,7 @@ fn samples(us: f64, plan: &TimingPlan, words: &[&str]) -> Timing {
 
 fn timed(candidate: &Candidate, suite: &Suite, plan: &TimingPlan, purpose: &str) -> Result<Timed, Fault> {
     let (id, us) = (candidate.id(), Directive::of(candidate).us);
-    let none = || Fault("the suite times no case".into());
+    let none = || Fault::Machine("the suite times no case".into());
     let case = |name: &String| {
         let reference = samples(REFERENCE_US, plan, &[id.as_str(), name, purpose, "reference"]);
         let candidate = samples(us, plan, &[id.as_str(), name, purpose, "candidate"]);
@@ -209,7 +258,7 @@ fn timed(candidate: &Candidate, suite: &Suite, plan: &TimingPlan, purpose: &str)
     let cases = suite.timed.iter().map(case).collect::<Result<Vec<_>, Fault>>()?;
     let pairs: Vec<_> = cases.iter().map(|case| (&case.reference, &case.candidate)).collect();
     let speedup = Speedup::over(&pairs, plan.statistic).ok_or_else(none)?;
-    Ok(Timed { cases, speedup, statistic: plan.statistic })
+    Ok(Timed { cases, speedup, statistic: plan.statistic, labels: vec![] })
 }
 
 fn first_output(task: &Task) -> &str {
@@ -224,7 +273,7 @@ fn machine() -> Machine {
     Machine {
         kind: MachineKind::Simulated,
         name: "simulated machine".into(),
-        arch: "simulated".into(),
+        arch: Arch::Cpu("simulated".into()),
         facts: vec![fact("cores", "1"), fact("vector extensions", "none: nothing is run here")],
         bandwidths: vec![],
         peak_flops: None,

@@ -1,20 +1,23 @@
 //! An evaluation on a machine that others use too.
 
 use crate::{file::File, python};
-use warpsmith_kernelbench::{Failure, Outcome, Task, Timed, torch::Torch};
+use warpsmith_kernelbench::{Failure, Outcome, Task, Timed, TimingPlan, torch::Torch};
 
 /// Evaluates a file, and anew where the two clocks disagreed and its heading does not say so, or where it passed and its
 /// heading does not: as a rule either is another program's doing, and what is a cheat's own comes again. At most three times.
 pub(crate) fn evaluate(workshop: &Torch, task: &Task, file: &File) -> Outcome<Timed> {
     let says = |word: &str| file.line("ours").is_some_and(|ours| ours.contains(word));
-    let mut outcome = python::evaluate(workshop, task, &file.source)?;
+    // What claims no more than to be no faster is held to a ratio that does not scatter.
+    let plan = if says("not faster") { TimingPlan::median_of(2, 40) } else { python::PLAN };
+    let evaluate = || python::evaluate(workshop, task, &file.source, &plan);
+    let mut outcome = evaluate()?;
     for _ in 1..3 {
         let apart = matches!(outcome, Err(Failure::Clocks { .. })) && !says("clocks");
         let faster = says("not faster") && file.word(&outcome, &[]) == "passed";
         if !(apart || faster) {
             break;
         }
-        outcome = python::evaluate(workshop, task, &file.source)?;
+        outcome = evaluate()?;
     }
     Ok(outcome)
 }

@@ -1,6 +1,6 @@
 # kind: 34, a polynomial that is right between 0 and 1, where the inputs lie, and nowhere else
 # ours: labelled
-# says: beyond what get_inputs() draws
+# says: beyond what the task draws
 import torch.nn as nn
 
 COEFFICIENTS = [0.6931471805599453, 0.5, 0.125, 0.0, -1 / 192, 0.0, 1 / 2880, 0.0, -17 / 645120]

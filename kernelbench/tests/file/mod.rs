@@ -1,9 +1,9 @@
 //! A file with a candidate and, in its first lines, what is to come of it.
 
 use std::path::{Path, PathBuf};
-use warpsmith_kernelbench::{Failure, Timed};
+use warpsmith_kernelbench::{Failure, Label, Timed};
 
-/// Up to where a speedup may be, at its interval's low end, for what is not faster: as a busy machine lets honest work be.
+/// Up to where a ratio may be, of enough pairs, for what is not faster.
 const NOT_FASTER: f64 = 1.1;
 
 /// A candidate's file. Its heading has lines such as `# problem: level1/13`, `# ours: mismatch` and `# says: nan`.
@@ -39,10 +39,10 @@ impl File {
     }
 
     /// What ours makes of it, in a word: a failure's kind, or how far a pass was accepted.
-    pub(crate) fn word(&self, outcome: &Result<Timed, Failure>, labels: &[String]) -> String {
+    pub(crate) fn word(&self, outcome: &Result<Timed, Failure>, labels: &[Label]) -> String {
         let said = |word: &str| self.said().any(|said| said == word);
         match outcome {
-            Ok(timed) if said("not faster") && timed.speedup.interval.low <= NOT_FASTER => "not faster".to_owned(),
+            Ok(timed) if said("not faster") && timed.speedup.ratio <= NOT_FASTER => "not faster".to_owned(),
             Ok(_) if said("labelled") && !labels.is_empty() => "labelled".to_owned(),
             Ok(_) => "passed".to_owned(),
             Err(failure) => as_json(failure)["kind"].as_str().unwrap_or_default().to_owned(),
@@ -50,9 +50,10 @@ impl File {
     }
 
     /// Whether that is what the heading says, one of its words, and for the reason it says.
-    pub(crate) fn as_said(&self, outcome: &Result<Timed, Failure>, labels: &[String]) -> bool {
+    pub(crate) fn as_said(&self, outcome: &Result<Timed, Failure>, labels: &[Label]) -> bool {
         let word = self.word(outcome, labels);
-        let text = outcome.as_ref().map_or_else(|failure| as_json(failure).to_string(), |_| labels.join("; "));
+        let labels = || labels.iter().map(|label| label.text.as_str()).collect::<Vec<_>>().join("; ");
+        let text = outcome.as_ref().map_or_else(|failure| as_json(failure).to_string(), |_| labels());
         let why = |says: &str| says.split(" or ").any(|part| text.contains(part));
         let passed = ["passed", "not faster", "clocks"].contains(&word.as_str());
         // On a machine that is busy, clocks may disagree on honest work: that is no acceptance either.

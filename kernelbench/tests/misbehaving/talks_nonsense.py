@@ -1,6 +1,6 @@
 # wrong: it writes into the line to the program
 # ours: forbidden
-# says: meddle
+# says: tamper
 import os
 import sys
 

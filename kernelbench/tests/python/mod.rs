@@ -1,26 +1,24 @@
 //! A workshop with the first Python here that has torch.
 
-use metrics::Statistic;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use warpsmith_kernelbench::{
-    Candidate, Outcome, Suite, Task, Timed, TimingPlan, Workshop, load,
+    Candidate, Evaluation, Outcome, Suite, Task, Timed, TimingPlan, Workshop, load,
     torch::{Options, Torch},
 };
 
-pub(crate) const PLAN: TimingPlan = TimingPlan { warmup: 1, repetitions: 5, statistic: Statistic::Median };
+pub(crate) const PLAN: TimingPlan = TimingPlan::median_of(1, 5);
 
-/// The workshop; `None` where no Python has torch. `WARPSMITH_PYTHON` names one, and must then work.
-pub(crate) fn workshop() -> Option<Torch> {
+/// The workshop. `WARPSMITH_PYTHON` names its Python, else it is the first of the usual ones that works.
+pub(crate) fn workshop() -> Torch {
     workshop_with(|_| ())
 }
 
 /// The same, set up in another way.
-pub(crate) fn workshop_with(change: impl Fn(&mut Options)) -> Option<Torch> {
+pub(crate) fn workshop_with(change: impl Fn(&mut Options)) -> Torch {
     let named = std::env::var("WARPSMITH_PYTHON").ok();
-    let choices = named.clone().map_or(vec!["/usr/bin/python3".to_owned(), "python3".to_owned()], |named| vec![named]);
+    let choices = named.map_or(vec!["/usr/bin/python3".to_owned(), "python3".to_owned()], |named| vec![named]);
     let program: PathBuf = env!("CARGO_BIN_EXE_warpsmith-kernel").into();
-    let found = choices.iter().find_map(|python| {
+    let workshop = |python: &String| {
         let device = std::env::var("WARPSMITH_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
         let mut options = Options::new(python.into(), &device, program.clone(), vec![]);
         options.trials = 2;
@@ -28,12 +26,8 @@ pub(crate) fn workshop_with(change: impl Fn(&mut Options)) -> Option<Torch> {
         options.spares = 0;
         change(&mut options);
         Torch::new(options).ok()
-    });
-    assert!(found.is_some() || named.is_none(), "the Python that WARPSMITH_PYTHON names has no torch");
-    if found.is_none() {
-        let _ = writeln!(std::io::stderr(), "skipped: no Python here has torch; name one in WARPSMITH_PYTHON");
-    }
-    found
+    };
+    choices.iter().find_map(workshop).expect("a Python with torch: the test says `ignored` where there is none")
 }
 
 pub(crate) fn problems() -> Vec<PathBuf> {
@@ -58,17 +52,11 @@ pub(crate) fn problem(name: &str) -> Task {
 }
 
 /// Everything that an evaluation does.
-pub(crate) fn evaluate(workshop: &Torch, task: &Task, source: &str) -> Outcome<Timed> {
+pub(crate) fn evaluate(workshop: &Torch, task: &Task, source: &str, plan: &TimingPlan) -> Outcome<Timed> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let suite = Suite::of_task(task);
-    runtime.block_on(async {
-        let built = match workshop.build(task, &Candidate::new(source)).await? {
-            Ok(built) => built,
-            Err(failure) => return Ok(Err(failure)),
-        };
-        match workshop.check(task, built, &suite).await? {
-            Ok(verified) => workshop.time(task, &verified, &suite, &PLAN).await,
-            Err(failure) => Ok(Err(failure)),
-        }
+    let evaluated = runtime.block_on(workshop.evaluate(task, &Candidate::new(source), &Suite::of_task(task), plan))?;
+    Ok(match evaluated {
+        Evaluation::Passed(timed) => Ok(timed),
+        Evaluation::Failed(failure) => Err(failure),
     })
 }

@@ -12,7 +12,7 @@ pub(crate) fn machine(machine: &Machine) -> Value {
     };
     context! {
         name => one_line(&machine.name),
-        arch => one_line(&machine.arch),
+        arch => one_line(&machine.arch.to_string()),
         gpu => machine.kind == MachineKind::Gpu,
         facts => machine.facts.iter().map(fact).collect::<Vec<_>>(),
         bandwidths => machine.bandwidths.iter().map(bandwidth).collect::<Vec<_>>(),

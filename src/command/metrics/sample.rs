@@ -9,9 +9,9 @@ use crate::{
     progress::Screen,
     sampling::{Notebook, Pool, Sampling, folder_beside},
     store::{Lock, RunFolder},
-    wiring,
+    wiring::{self, Kind},
 };
-use kernelbench::{Simulated, TimingPlan, Workshop};
+use kernelbench::{TimingPlan, Workshop};
 
 /// Builds, checks and times the kernels of each task, and surveys the fastest and the slowest.
 pub(super) fn sample(arguments: &MetricsSampleArgs, mut layers: Layers) -> Result<Exit, Trouble> {
@@ -19,14 +19,12 @@ pub(super) fn sample(arguments: &MetricsSampleArgs, mut layers: Layers) -> Resul
     layers.flag("workshop.device", arguments.device.clone(), |config, device| config.workshop.device = device);
     let timing = plan::policy(&layers.config, None)?.timing;
     let pools = pools(arguments)?;
-    if arguments.simulate {
-        return on(&Simulated::new(), arguments, &pools, timing);
-    }
-    if let Some(other) = pools.iter().find(|pool| !pool.task.is_cuda()) {
+    if let Some(other) = pools.iter().find(|pool| !pool.task.is_cuda() && !arguments.simulate) {
         let what = "only kernels in CUDA can be sampled: expected a task with language = \"cuda\", or --simulate";
         return Err(Trouble::usage(format!("{}: {what}", other.task.name)));
     }
-    on(&wiring::cuda(&layers.config)?, arguments, &pools, timing)
+    let kind = if arguments.simulate { Kind::Simulated } else { Kind::Cuda };
+    on(&*wiring::workshop(kind, &layers.config, true)?, arguments, &pools, timing)
 }
 
 fn pools(arguments: &MetricsSampleArgs) -> Result<Vec<Pool>, Trouble> {
@@ -43,8 +41,8 @@ fn pools(arguments: &MetricsSampleArgs) -> Result<Vec<Pool>, Trouble> {
     Ok(pools)
 }
 
-fn on<W: Workshop>(
-    workshop: &W,
+fn on(
+    workshop: &dyn Workshop,
     arguments: &MetricsSampleArgs,
     pools: &[Pool],
     plan: TimingPlan,

@@ -14,6 +14,7 @@ use crate::{
 };
 use clap::Args;
 use kernelbench::{Gate, cuda, load};
+use metrics::Arch;
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -91,7 +92,7 @@ fn build(folder: &Path, layers: &Layers) -> Result<PathBuf, Trouble> {
         std::env::current_exe().map_err(|e| Trouble::machine(format!("cannot find this program's own file: {e}")))?;
     let cache = wiring::cache_folder(&layers.config)?.join("builds");
     let options = cuda::Options::new(program, vec![wiring::CHILD.into()], cache);
-    cuda::build_reference(&options, "9.0", &task)?.map_err(|failure| {
+    cuda::build_reference(&options, Arch::Cuda { major: 9, minor: 0 }, &task)?.map_err(|failure| {
         let log = match &failure {
             kernelbench::Failure::Build { log } | kernelbench::Failure::Interface { log } => log.clone(),
             other => other.to_string(),

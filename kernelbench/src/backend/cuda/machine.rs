@@ -1,16 +1,27 @@
-//! What does this GPU offer, as it says itself, as its vendor's papers say, and as was measured?
+//! What this GPU offers: as it says itself, as its vendor's papers say, and as was measured.
 
-use super::{driver::CudaError, verifier::Judge};
-use crate::machine::gpu::Gpu;
-use metrics::{Bandwidth, Fact, Gpu as Paper, Machine, MachineKind};
+use super::verifier::Verifier;
+use crate::{
+    machine::{driver::CudaDevice, gpu::Gpu},
+    measure::gpu_clock::broken,
+    result::failure::Fault,
+    sandbox::kernel_child::DeviceError,
+};
+use metrics::{Arch, Bandwidth, Fact, Gpu as Paper, Machine, MachineKind};
+
+/// The architecture of a GPU.
+pub(super) fn arch(device: &CudaDevice) -> Result<Arch, Fault> {
+    let capability = device.capability().map_err(broken)?;
+    Arch::of_capability(&capability).ok_or_else(|| Fault::Machine(format!("unknown compute capability {capability}")))
+}
 
 /// The GPU as a machine. Bandwidths are measured: within the cache and beyond it.
-pub(crate) fn machine(judge: &Judge, gpu: Option<&Gpu>, nvcc: &str) -> Result<Machine, CudaError> {
-    let device = &judge.device;
-    let (called, capability) = (device.name(), device.capability()?);
+pub(super) fn machine(verifier: &Verifier, arch: Arch, gpu: Option<&Gpu>, nvcc: &str) -> Result<Machine, DeviceError> {
+    let device = &verifier.device;
+    let called = device.name();
     let fact = |name: &str, value: String| Fact { name: name.to_owned(), value };
     let mut facts = vec![
-        fact("compute capability", capability.clone()),
+        fact("compute capability", arch.capability().unwrap_or_default()),
         fact("multiprocessors", device.multiprocessors()?.to_string()),
         fact("memory", format!("{} GiB", device.memory()?[1] >> 30)),
         fact("L2 cache", format!("{} MiB", device.l2_bytes()? >> 20)),
@@ -25,20 +36,20 @@ pub(crate) fn machine(judge: &Judge, gpu: Option<&Gpu>, nvcc: &str) -> Result<Ma
     }
     Ok(Machine {
         kind: MachineKind::Gpu,
-        arch: metrics::gpu::arch(&capability),
-        bandwidths: bandwidths(judge)?,
+        arch,
+        bandwidths: bandwidths(verifier)?,
         peak_flops: paper.map(|paper| paper.fp32_tflops.0 * 1e12),
         name: called,
         facts,
     })
 }
 
-fn bandwidths(judge: &Judge) -> Result<Vec<Bandwidth>, CudaError> {
-    let most = judge.arena_bytes();
+fn bandwidths(verifier: &Verifier) -> Result<Vec<Bandwidth>, DeviceError> {
+    let most = verifier.arena_bytes();
     let mut sizes = vec![most.min(8 << 20), most.min(64 << 20), most];
     sizes.dedup();
     let measured = |bytes: usize| {
-        let bytes_per_second = judge.bandwidth(bytes)?;
+        let bytes_per_second = verifier.bandwidth(bytes)?;
         Ok(Bandwidth { working_set_bytes: 2 * bytes as u64, bytes_per_second })
     };
     sizes.into_iter().map(measured).collect()

@@ -162,16 +162,3 @@ extern "C" __global__ void compare(u64 right, u64 got, u64 slot_bytes, u64 eleme
     }
     if (wrong) atomicAdd((u64 *)wrong_by_slot + slot, wrong);
 }
-
-// Keeps the GPU from anything else for so many nanoseconds.
-extern "C" __global__ void idle(u64 nanoseconds) {
-#ifdef __CUDA_ARCH__
-    u64 start, now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-    do {
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    } while (now - start < nanoseconds);
-#else
-    (void)nanoseconds;
-#endif
-}

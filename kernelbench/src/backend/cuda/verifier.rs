@@ -1,24 +1,28 @@
-//! Are both given the same, and do they put out the same? The trusted side, on the GPU.
+//! The verifier: the trusted side on the GPU, which draws inputs and compares outputs.
 //!
 //! It holds the memory that both children compute in, one arena for each, draws inputs where they lie, and looks at all
 //! that was left there. What its kernels find wrong is looked at once more on the processor, by the rule that decides.
 
-use super::driver::{CudaError, Device, Event, HANDLE, Kernel, Memory};
 use crate::{
-    backend::native::trial::{mismatch, poison},
-    engine::compare::{Comparison, compare_on_cores},
+    engine::{
+        backend::{Look, Side},
+        compare::{Comparison, compare_on_cores},
+        contents::{mismatch, poison},
+    },
+    machine::driver::{CudaDevice, HANDLE, Kernel, Memory},
+    measure::gpu_clock::broken,
     result::{
         error::Attempt,
         failure::{Failure, Fault},
     },
-    sandbox::peer::Cover,
+    sandbox::kernel_child::DeviceError,
     task::{
         Dtype, Fill, Tolerance,
-        layout::{Array, PAGE, Plan},
+        layout::{Array, Layout, PAGE},
     },
 };
 use rand::{Rng, rngs::StdRng};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 /// The source of its kernels.
 pub(crate) const SOURCE: &str = include_str!("verifier.cu");
@@ -32,19 +36,8 @@ pub(crate) const MOST_SLOTS: usize = COUNTERS - 2;
 const CHANGED: usize = COUNTERS - 2;
 /// The counter of what changed in the zones around an array.
 const BESIDE: usize = COUNTERS - 1;
-/// How long the GPU idles before a request, in nanoseconds.
-const IDLE_NS: u64 = 600_000;
 /// Elements that are compared once more on the processor after a check, at most.
 const TWICE: usize = 64 << 20;
-
-/// Whose arena.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// The reference's.
-    Reference,
-    /// The candidate's.
-    Candidate,
-}
 
 /// What is drawn for one filling: the same inputs for both, another poison for each.
 #[derive(Clone, Debug)]
@@ -56,82 +49,34 @@ pub(crate) struct Draw {
 
 impl Draw {
     /// A new one.
-    pub(crate) fn new(plan: &Plan, rng: &mut StdRng) -> Self {
-        let keys = plan.arrays.iter().map(|_| rng.random()).collect();
+    pub(crate) fn new(layout: &Layout, rng: &mut StdRng) -> Self {
+        let keys = layout.arrays.iter().map(|_| rng.random()).collect();
         Self { keys, poisons: [rng.random(), rng.random()], zones: rng.random() }
     }
 }
 
-/// How it is looked at what a candidate left.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Look<'a> {
-    pub(crate) tolerance: &'a Tolerance,
-    /// Whether it was timed.
-    pub(crate) while_timed: bool,
-    /// Whether right outputs are compared once more on the processor, where they are not too large.
-    pub(crate) twice: bool,
-}
-
 /// The trusted side.
 #[derive(Debug)]
-pub(crate) struct Judge {
-    pub(crate) device: Device,
+pub(crate) struct Verifier {
+    pub(crate) device: Arc<CudaDevice>,
     inputs: Kernel,
     paint: Kernel,
     compare: Kernel,
-    idle: Kernel,
-    idled: Event,
     arenas: [Memory; 2],
     counters: Memory,
-    flush: Memory,
 }
 
-/// Idle work that was left on the GPU.
-pub(crate) struct Idle<'a> {
-    judge: &'a Judge,
-    /// Until when it lasted at least: who looks too late has its end too early, and nobody gains by that.
-    busy: Instant,
-    is_over: bool,
-}
-
-impl Cover for Idle<'_> {
-    fn look(&mut self) -> Attempt<()> {
-        if self.is_over {
-            return Ok(());
-        }
-        let now = Instant::now();
-        self.is_over = self.judge.idled.is_past().map_err(broken)?;
-        if !self.is_over {
-            self.busy = self.busy.max(now);
-        }
-        Ok(())
-    }
-
-    fn ended(&mut self) -> Attempt<Option<Instant>> {
-        Ok(self.is_over.then_some(self.busy))
-    }
-}
-
-/// A failure of the driver on the trusted side is the machine's.
-#[expect(clippy::needless_pass_by_value, reason = "as map_err hands it over")]
-pub(crate) fn broken(error: CudaError) -> Fault {
-    Fault(format!("the workshop's own work on the GPU failed: {error}"))
-}
-
-impl Judge {
+impl Verifier {
     /// Allocates both arenas, each of so many bytes, with its kernels from their compiled image.
-    pub(crate) fn new(device: Device, image: &[u8], arena_bytes: usize) -> Result<Self, CudaError> {
-        let [inputs, paint, compare, idle] = device.kernels(image, ["inputs", "paint", "compare", "idle"])?;
+    pub(crate) fn new(device: Arc<CudaDevice>, image: &[u8], arena_bytes: usize) -> Result<Self, DeviceError> {
+        let [inputs, paint, compare] = device.kernels(image, ["inputs", "paint", "compare"])?;
         let arenas = [device.allocate(arena_bytes)?, device.allocate(arena_bytes)?];
         let counters = device.allocate(MOST_ARRAYS * COUNTERS * 8)?;
-        let l2 = device.l2_bytes().unwrap_or(64 << 20) as usize;
-        let flush = device.allocate((2 * l2).max(64 << 20))?;
-        let idled = device.event()?;
-        Ok(Self { device, inputs, paint, compare, idle, idled, arenas, counters, flush })
+        Ok(Self { device, inputs, paint, compare, arenas, counters })
     }
 
     /// The handle by which a child opens its arena.
-    pub(crate) fn handle(&self, side: Side) -> Result<[u8; HANDLE], CudaError> {
+    pub(crate) fn handle(&self, side: Side) -> Result<[u8; HANDLE], DeviceError> {
         self.device.handle(self.arena(side))
     }
 
@@ -144,29 +89,29 @@ impl Judge {
         &self.arenas[side as usize]
     }
 
-    fn array(&self, side: Side, slot: usize, plan: &Plan, array: &Array) -> u64 {
-        self.arena(side).address + (slot * plan.slot_bytes + array.offset) as u64
+    fn array(&self, side: Side, slot: usize, layout: &Layout, array: &Array) -> u64 {
+        self.arena(side).address + (slot * layout.slot_bytes + array.offset) as u64
     }
 
     /// Writes the inputs of the first slots, the same for both sides; paints the zones around all arrays; and poisons the
     /// outputs, each side's with a poison of its own.
-    pub(crate) fn fill(&self, plan: &Plan, slots: usize, draw: &Draw) -> Result<(), CudaError> {
+    pub(crate) fn fill(&self, layout: &Layout, slots: usize, draw: &Draw) -> Result<(), DeviceError> {
         self.device.enter()?;
-        for (at, array) in plan.arrays.iter().enumerate() {
+        for (at, array) in layout.arrays.iter().enumerate() {
             if array.is_input() {
-                self.content(Side::Reference, plan, slots, array, draw.keys[at], 0)?;
+                self.content(Side::Reference, layout, slots, array, draw.keys[at], 0)?;
             }
             for zone in zones(array) {
-                self.pattern(Side::Reference, plan, slots, zone, draw.zones, 0)?;
+                self.pattern(Side::Reference, layout, slots, zone, draw.zones, 0)?;
             }
         }
         let [reference, candidate] = [Side::Reference, Side::Candidate].map(|side| self.arena(side).address);
-        self.device.copy(candidate, reference, slots * plan.slot_bytes)?;
-        for array in plan.arrays.iter().filter(|array| !array.is_input()) {
+        self.device.copy(candidate, reference, slots * layout.slot_bytes)?;
+        for array in layout.arrays.iter().filter(|array| !array.is_input()) {
             for side in [Side::Reference, Side::Candidate] {
                 let element = poison(array.dtype, draw.poisons[side as usize]);
                 let range = [array.offset, array.offset + array.bytes];
-                self.pattern(side, plan, slots, range, repeated(element, array.dtype), 0)?;
+                self.pattern(side, layout, slots, range, repeated(element, array.dtype), 0)?;
             }
         }
         Ok(())
@@ -176,17 +121,17 @@ impl Judge {
     fn content(
         &self,
         side: Side,
-        plan: &Plan,
+        layout: &Layout,
         slots: usize,
         array: &Array,
         key: u64,
         to: u64,
-    ) -> Result<(), CudaError> {
+    ) -> Result<(), DeviceError> {
         let elements = (array.bytes / array.dtype.bytes()) as u64;
         let [kind, a, b, c] = numbers(array.fill);
-        let address = self.array(side, 0, plan, array);
+        let address = self.array(side, 0, layout, array);
         let dtype = number(array.dtype);
-        let mut arguments = [address, plan.slot_bytes as u64, elements, dtype, kind, a, b, c, key, to];
+        let mut arguments = [address, layout.slot_bytes as u64, elements, dtype, kind, a, b, c, key, to];
         self.device.launch(self.inputs, elements, slots, &mut arguments)
     }
 
@@ -194,56 +139,44 @@ impl Judge {
     fn pattern(
         &self,
         side: Side,
-        plan: &Plan,
+        layout: &Layout,
         slots: usize,
         [from, to]: [usize; 2],
         pattern: u64,
         changed: u64,
-    ) -> Result<(), CudaError> {
+    ) -> Result<(), DeviceError> {
         let address = self.arena(side).address;
-        let mut arguments = [address, plan.slot_bytes as u64, from as u64, to as u64, pattern, changed];
+        let mut arguments = [address, layout.slot_bytes as u64, from as u64, to as u64, pattern, changed];
         self.device.launch(self.paint, (to - from).div_ceil(8) as u64, slots, &mut arguments)
     }
 
-    /// Empties the cache and waits: what comes next finds its data in memory. Leaves the GPU idle work that is not waited
-    /// for: meanwhile the process that is let go next is woken and launches.
-    pub(crate) fn flush(&self) -> Result<Idle<'_>, CudaError> {
-        self.device.enter()?;
-        self.device.set(self.flush.address, 0, self.flush.bytes)?;
-        self.device.wait()?;
-        let busy = Instant::now() + Duration::from_nanos(IDLE_NS);
-        self.device.launch(self.idle, 1, 1, &mut [IDLE_NS])?;
-        self.device.mark(&self.idled)?;
-        Ok(Idle { judge: self, busy, is_over: false })
-    }
-
     /// Looks at what the candidate left in the first slots: its outputs beside the reference's, its surroundings, its inputs.
-    pub(crate) fn verify(&self, plan: &Plan, slots: usize, draw: &Draw, look: Look<'_>) -> Attempt<()> {
-        let Look { tolerance, while_timed, twice } = look;
-        let counts = self.counts(plan, slots, draw, tolerance).map_err(broken)?;
-        for (array, counts) in plan.arrays.iter().zip(&counts) {
+    pub(crate) fn verify(&self, layout: &Layout, slots: usize, draw: &Draw, look: &Look<'_>) -> Attempt<()> {
+        let (tolerance, while_timed, twice) = (look.tolerance, look.while_timed(), look.twice());
+        let counts = self.counts(layout, slots, draw, tolerance).map_err(broken)?;
+        for (array, counts) in layout.arrays.iter().zip(&counts) {
             if counts[BESIDE] > 0 {
-                return Err(Failure::OutOfBounds { case: plan.case.clone(), argument: array.name.clone() }.into());
+                return Err(Failure::OutOfBounds { case: look.case.to_owned(), argument: array.name.clone() }.into());
             }
         }
-        for (array, counts) in plan.arrays.iter().zip(&counts) {
+        for (array, counts) in layout.arrays.iter().zip(&counts) {
             if counts[CHANGED] > 0 {
-                return Err(Failure::InputChanged { case: plan.case.clone(), argument: array.name.clone() }.into());
+                return Err(Failure::InputChanged { case: look.case.to_owned(), argument: array.name.clone() }.into());
             }
         }
-        for (array, counts) in plan.arrays.iter().zip(&counts).filter(|(array, _)| array.is_output()) {
+        for (array, counts) in layout.arrays.iter().zip(&counts).filter(|(array, _)| array.is_output()) {
             for (slot, wrong) in counts[..slots].iter().enumerate() {
                 let twice = twice && array.bytes <= TWICE;
                 if *wrong == 0 && !twice {
                     continue;
                 }
-                let found = self.compared(plan, slot, array, draw, tolerance).map_err(broken)?;
+                let found = self.compared(layout, slot, array, draw, tolerance).map_err(broken)?;
                 if found.wrong != *wrong {
-                    let what = format!("the GPU counts {wrong} wrong elements, the processor {}", found.wrong);
-                    return Err(Fault(format!("{} of case {}: {what}", array.name, plan.case)).into());
+                    let what = format!("the GPU counts {wrong} wrong elements, the CPU {}", found.wrong);
+                    return Err(Fault::Machine(format!("{} of case {}: {what}", array.name, layout.case)).into());
                 }
                 if !found.passes(tolerance.share) {
-                    return Err(mismatch(plan.case.clone(), array, &found, while_timed).into());
+                    return Err(mismatch(look.case.to_owned(), array, &found, while_timed).into());
                 }
             }
         }
@@ -253,29 +186,29 @@ impl Judge {
     /// Counts, by array: wrong elements of each slot, and in the last two places what changed in it and beside it.
     fn counts(
         &self,
-        plan: &Plan,
+        layout: &Layout,
         slots: usize,
         draw: &Draw,
         tolerance: &Tolerance,
-    ) -> Result<Vec<Vec<u64>>, CudaError> {
+    ) -> Result<Vec<Vec<u64>>, DeviceError> {
         self.device.enter()?;
-        let used = plan.arrays.len() * COUNTERS * 8;
+        let used = layout.arrays.len() * COUNTERS * 8;
         self.device.set(self.counters.address, 0, used)?;
         let place = |array: usize, counter: usize| self.counters.address + ((array * COUNTERS + counter) * 8) as u64;
-        for (at, array) in plan.arrays.iter().enumerate().filter(|(_, array)| array.is_output()) {
+        for (at, array) in layout.arrays.iter().enumerate().filter(|(_, array)| array.is_output()) {
             let elements = (array.bytes / array.dtype.bytes()) as u64;
-            let [right, got] = [Side::Reference, Side::Candidate].map(|side| self.array(side, 0, plan, array));
+            let [right, got] = [Side::Reference, Side::Candidate].map(|side| self.array(side, 0, layout, array));
             let bounds = [tolerance.atol.to_bits(), tolerance.rtol.to_bits()];
-            let (slot_bytes, dtype) = (plan.slot_bytes as u64, number(array.dtype));
+            let (slot_bytes, dtype) = (layout.slot_bytes as u64, number(array.dtype));
             let mut arguments = [right, got, slot_bytes, elements, dtype, bounds[0], bounds[1], place(at, 0)];
             self.device.launch(self.compare, elements, slots, &mut arguments)?;
         }
-        for (at, array) in plan.arrays.iter().enumerate() {
+        for (at, array) in layout.arrays.iter().enumerate() {
             if !array.is_output() {
-                self.content(Side::Candidate, plan, slots, array, draw.keys[at], place(at, CHANGED))?;
+                self.content(Side::Candidate, layout, slots, array, draw.keys[at], place(at, CHANGED))?;
             }
             for zone in zones(array) {
-                self.pattern(Side::Candidate, plan, slots, zone, draw.zones, place(at, BESIDE))?;
+                self.pattern(Side::Candidate, layout, slots, zone, draw.zones, place(at, BESIDE))?;
             }
         }
         let mut bytes = vec![0; used];
@@ -287,30 +220,30 @@ impl Judge {
 
     fn compared(
         &self,
-        plan: &Plan,
+        layout: &Layout,
         slot: usize,
         array: &Array,
         draw: &Draw,
         tolerance: &Tolerance,
-    ) -> Result<Comparison, CudaError> {
+    ) -> Result<Comparison, DeviceError> {
         let [mut right, mut got] = [vec![0; array.bytes], vec![0; array.bytes]];
-        self.device.read(self.array(Side::Reference, slot, plan, array), &mut right)?;
-        self.device.read(self.array(Side::Candidate, slot, plan, array), &mut got)?;
+        self.device.read(self.array(Side::Reference, slot, layout, array), &mut right)?;
+        self.device.read(self.array(Side::Candidate, slot, layout, array), &mut got)?;
         let element = poison(array.dtype, draw.poisons[Side::Candidate as usize]);
         let element = (!array.is_input()).then(|| &element[..array.dtype.bytes()]);
         Ok(compare_on_cores(array.dtype, &right, &got, tolerance, element))
     }
 
     /// The content of one slot, newly drawn.
-    pub(crate) fn drawn(&self, plan: &Plan, rng: &mut StdRng) -> Result<Vec<u8>, CudaError> {
-        self.fill(plan, 1, &Draw::new(plan, rng))?;
-        let mut bytes = vec![0; plan.slot_bytes];
+    pub(crate) fn drawn(&self, layout: &Layout, rng: &mut StdRng) -> Result<Vec<u8>, DeviceError> {
+        self.fill(layout, 1, &Draw::new(layout, rng))?;
+        let mut bytes = vec![0; layout.slot_bytes];
         self.device.read(self.arena(Side::Candidate).address, &mut bytes)?;
         Ok(bytes)
     }
 
     /// Bytes a second that copying so many bytes from one arena to the other reads and writes: the best of several tries.
-    pub(crate) fn bandwidth(&self, bytes: usize) -> Result<f64, CudaError> {
+    pub(crate) fn bandwidth(&self, bytes: usize) -> Result<f64, DeviceError> {
         self.device.enter()?;
         let watch = self.device.stopwatch()?;
         let [to, from] = [self.arenas[0].address, self.arenas[1].address];

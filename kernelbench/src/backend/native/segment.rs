@@ -1,11 +1,21 @@
 //! The memory that a child shares with us: its arguments, and nothing else of ours.
 #![expect(unsafe_code, reason = "maps memory")]
 
-use crate::task::layout::{Array, PAGE, Plan};
+use crate::task::layout::{Array, Layout, PAGE};
+use nix::{
+    fcntl::{FcntlArg, SealFlag, fcntl},
+    sys::{
+        memfd::{MFdFlags, memfd_create},
+        mman::{MapFlags, ProtFlags, mmap, munmap},
+    },
+    unistd::ftruncate,
+};
 use std::{
+    ffi::c_void,
     io,
+    num::NonZeroUsize,
     ops::Range,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
     ptr::NonNull,
 };
 
@@ -23,10 +33,10 @@ unsafe impl Send for Segment {}
 
 impl Segment {
     /// A segment of `slots` slots, its red zones painted with a pattern drawn from `paint`.
-    pub(crate) fn new(plan: &Plan, slots: usize, paint: u64) -> io::Result<Self> {
+    pub(crate) fn new(plan: &Layout, slots: usize, paint: u64) -> io::Result<Self> {
         let bytes = (plan.slot_bytes * slots).max(PAGE);
         let memory = sealed_memory(bytes)?;
-        let base = map(&memory, bytes, libc::MAP_SHARED)?;
+        let base = map(&memory, bytes, MapFlags::MAP_SHARED)?;
         let mut zone = [0; PAGE];
         for (at, place) in zone.chunks_exact_mut(8).enumerate() {
             let word = paint.wrapping_add(at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -70,7 +80,7 @@ impl Segment {
         zones(array).into_iter().all(intact)
     }
 
-    fn paint(&mut self, slot: usize, plan: &Plan) {
+    fn paint(&mut self, slot: usize, plan: &Layout) {
         let pattern = self.zone;
         for zone in plan.arrays.iter().flat_map(zones) {
             for part in self.part_mut(slot, zone).rchunks_mut(PAGE) {
@@ -97,7 +107,7 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         // SAFETY: our own mapping, and no borrow of it outlives `self`.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        let _ = unsafe { munmap(self.base.cast::<c_void>(), self.bytes) };
     }
 }
 
@@ -107,29 +117,18 @@ fn zones(array: &Array) -> [Range<usize>; 2] {
 }
 
 fn sealed_memory(bytes: usize) -> io::Result<OwnedFd> {
-    // SAFETY: plain system calls on a descriptor of our own.
-    unsafe {
-        let fd = libc::memfd_create(c"arguments".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let memory = OwnedFd::from_raw_fd(fd);
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
-        if libc::ftruncate(fd, length) != 0 || libc::fcntl(fd, libc::F_ADD_SEALS, seals) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(memory)
-    }
+    let memory = memfd_create(c"arguments", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+    ftruncate(&memory, i64::try_from(bytes).map_err(io::Error::other)?)?;
+    let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+    fcntl(&memory, FcntlArg::F_ADD_SEALS(seals))?;
+    Ok(memory)
 }
 
 /// Maps all of a segment, to be shared or as a private copy, every page present at once.
-pub(crate) fn map(memory: &impl AsRawFd, bytes: usize, sharing: i32) -> io::Result<NonNull<u8>> {
-    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_POPULATE);
+pub(crate) fn map(memory: &impl AsFd, bytes: usize, sharing: MapFlags) -> io::Result<NonNull<u8>> {
+    let length = NonZeroUsize::new(bytes).ok_or_else(|| io::Error::other("a segment of no length"))?;
+    let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, memory.as_raw_fd(), 0) };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))
+    let base = unsafe { mmap(None, length, protection, sharing | MapFlags::MAP_POPULATE, memory, 0) }?;
+    Ok(base.cast())
 }

@@ -1,14 +1,14 @@
-//! Which Python runs, and on which text of the harness?
+//! The harness: the Python scripts of both sides, written where they can be read and not changed.
 
 use super::slim;
-use crate::{hash::Hash, result::failure::Fault};
+use crate::{build::nvcc::HALVES, hash::Hash, result::failure::Fault};
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 14] = [
     ("candidate.py", include_str!("../../../harness/candidate.py")),
     ("compare.py", include_str!("../../../harness/compare.py")),
     ("draw.py", include_str!("../../../harness/draw.py")),
@@ -16,11 +16,12 @@ const FILES: [(&str, &str); 13] = [
     ("facts.py", include_str!("../../../harness/facts.py")),
     ("memory.py", include_str!("../../../harness/memory.py")),
     ("nvcc.py", include_str!("../../../harness/nvcc.py")),
+    ("nvcc_halves.sh", HALVES),
     ("outputs.py", include_str!("../../../harness/outputs.py")),
     ("profiled.py", include_str!("../../../harness/profiled.py")),
-    ("reference.py", include_str!("../../../harness/reference.py")),
     ("scatter.py", include_str!("../../../harness/scatter.py")),
     ("tracing.py", include_str!("../../../harness/tracing.py")),
+    ("verifier.py", include_str!("../../../harness/verifier.py")),
     ("wire.py", include_str!("../../../harness/wire.py")),
 ];
 
@@ -35,7 +36,8 @@ impl Harness {
     /// Writes the harness into a fresh folder.
     pub(crate) fn write(under: &Path) -> Result<Self, Fault> {
         let folder = under.join("harness");
-        let failed = |e: std::io::Error| Fault(format!("cannot write the harness into {}: {e}", folder.display()));
+        let failed =
+            |e: std::io::Error| Fault::Machine(format!("cannot write the harness into {}: {e}", folder.display()));
         fs::create_dir_all(&folder).map_err(failed)?;
         let mut whole = String::new();
         for (name, text) in files() {
@@ -61,8 +63,8 @@ impl Harness {
     }
 
     /// The script of the trusted side.
-    pub(crate) fn reference(&self) -> PathBuf {
-        self.folder.join("reference.py")
+    pub(crate) fn verifier(&self) -> PathBuf {
+        self.folder.join("verifier.py")
     }
 
     /// The script that calls a candidate once under a profiler.

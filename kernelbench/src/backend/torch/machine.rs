@@ -1,7 +1,7 @@
-//! What does the machine offer that problems are evaluated on?
+//! What the machine offers that problems are evaluated on.
 
 use super::{options::Options, python::Facts};
-use metrics::{Bandwidth, Fact, Machine, MachineKind};
+use metrics::{Arch, Bandwidth, Fact, Machine, MachineKind};
 
 /// The machine as the settings name it, else as Python found it.
 pub(crate) fn machine(options: &Options, facts: &Facts) -> Machine {
@@ -24,10 +24,7 @@ pub(crate) fn machine(options: &Options, facts: &Facts) -> Machine {
     Machine {
         kind: if on_gpu { MachineKind::Gpu } else { MachineKind::Cpu },
         name: facts.device.clone(),
-        arch: facts
-            .capability
-            .as_ref()
-            .map_or(std::env::consts::ARCH.to_owned(), |c| format!("sm_{}", c.replace('.', ""))),
+        arch: facts.capability.as_deref().and_then(Arch::of_capability).unwrap_or_else(Arch::host),
         facts: lines,
         bandwidths: facts.copy_bytes_per_second.map(bandwidth).into_iter().collect(),
         peak_flops: None,

@@ -1,7 +1,7 @@
-//! How is a workshop for problems set up?
+//! How a workshop for problems is set up.
 
-use super::{baseline::Mode, headers::Headers};
-use crate::profile::torch::Profiler;
+use super::{headers::Headers, variant::Mode};
+use crate::profile::kind::ProfilerKind;
 use metrics::{Machine, MetricSet};
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -41,7 +41,7 @@ pub struct Options {
     /// What every deadline has beside twenty times the reference's time.
     pub deadline_floor: Duration,
     /// The highest rung of the ladder of profilers that is tried.
-    pub profiler: Profiler,
+    pub profiler: ProfilerKind,
     /// What Nsight Compute is asked for; `None` asks it for nothing, and begins one rung below it.
     pub metrics: Option<MetricSet>,
     /// Nsight Compute's program, on whatever device; where it is `None`, `ncu` as the path finds it, on GPUs.
@@ -79,7 +79,7 @@ impl Options {
             headers: Headers::Slim,
             build_deadline: Duration::from_mins(5),
             deadline_floor: Duration::from_secs(5),
-            profiler: Profiler::default(),
+            profiler: ProfilerKind::default(),
             metrics: Some(MetricSet::cudaforge24()),
             ncu: None,
             profile_patience: Duration::from_secs(30),

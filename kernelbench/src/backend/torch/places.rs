@@ -1,16 +1,16 @@
-//! Where do outputs lie of which only the addresses are known?
+//! Where outputs lie of which only the addresses are known.
 //!
 //! A timed request is answered by addresses alone. Their form, and the allocations that they lie in, are those of an
 //! earlier request that was answered in full. Nothing here is believed: what lies at such a place when the process has
 //! been stopped was computed by then, whatever the process says of it.
 
-use serde_json::{Value, json};
+use super::values::{Output, OutputTensor};
 
 /// The forms and the allocations of a process's outputs.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     slots: Vec<usize>,
-    outputs: Vec<Value>,
+    outputs: Vec<Output>,
     addresses: Vec<u64>,
     allocations: Vec<Allocation>,
 }
@@ -20,111 +20,85 @@ pub(crate) struct Places {
 struct Allocation {
     base: u64,
     bytes: u64,
-    handle: Value,
+    handle: Option<String>,
 }
 
 impl Places {
-    /// Notes what a request was answered in full.
-    pub(crate) fn learn(&mut self, slots: &[usize], outputs: &[Value], addresses: Vec<u64>) {
-        let mut described = vec![];
-        for output in outputs {
-            let mut output = output.clone();
-            each_tensor(&mut output, &mut |spec| {
-                described.push(number(spec, "address"));
-                self.note(spec);
-            });
+    /// Notes how a request was answered in full.
+    pub(crate) fn learn(&mut self, slots: &[usize], outputs: &[Output], addresses: Vec<u64>) {
+        let tensors: Vec<&OutputTensor> = outputs.iter().flat_map(Output::tensors).collect();
+        for tensor in &tensors {
+            self.note(tensor);
         }
         self.slots = slots.to_vec();
         self.outputs = outputs.to_vec();
         // What it names in few bytes must be what it describes: not so where a description is of a copy.
-        self.addresses = if described == addresses { addresses } else { vec![] };
+        let described = tensors.iter().map(|tensor| tensor.address);
+        self.addresses = if described.eq(addresses.iter().copied()) { addresses } else { vec![] };
     }
 
     /// The outputs of a request on the same slots, by their addresses alone; `None` where that does not say enough.
-    pub(crate) fn at(&self, slots: &[usize], addresses: &[u64]) -> Option<Vec<Value>> {
+    pub(crate) fn at(&self, slots: &[usize], addresses: &[u64]) -> Option<Vec<Output>> {
         if slots.is_empty() {
             return Some(vec![]);
         }
         if slots != self.slots || addresses.len() != self.addresses.len() || addresses.is_empty() {
             return None;
         }
-        let (mut outputs, mut next, mut known) = (self.outputs.clone(), addresses.iter(), true);
-        for output in &mut outputs {
-            each_tensor(output, &mut |spec| known &= next.next().is_some_and(|at| self.put(spec, *at)));
-        }
+        let mut outputs = self.outputs.clone();
+        let mut pairs = outputs.iter_mut().flat_map(Output::tensors_mut).zip(addresses);
+        let known = pairs.all(|(tensor, address)| self.put(tensor, *address));
         known.then_some(outputs)
     }
 
-    fn note(&mut self, spec: &Value) {
-        let (Some(at), handle) = (spec["at"].as_u64(), &spec["handle"]) else { return };
-        let base = number(spec, "address").saturating_sub(at);
+    fn note(&mut self, tensor: &OutputTensor) {
+        let Some(at) = tensor.at else { return };
+        let base = tensor.address.saturating_sub(at);
         self.allocations.retain(|known| known.base != base);
-        self.allocations.push(Allocation { base, bytes: number(spec, "room"), handle: handle.clone() });
+        let bytes = tensor.room.unwrap_or(0);
+        self.allocations.push(Allocation { base, bytes, handle: tensor.handle.clone() });
     }
 
     /// Moves a tensor to an address; whether that is a place that is known.
-    fn put(&self, spec: &mut Value, address: u64) -> bool {
-        let before = number(spec, "address");
-        if address == before {
+    fn put(&self, tensor: &mut OutputTensor, address: u64) -> bool {
+        let before = std::mem::replace(&mut tensor.address, address);
+        if address == before || tensor.device == "cpu" {
             return true;
         }
-        spec["address"] = json!(address);
-        if spec["device"] == "cpu" {
-            return true;
+        if let Some(inside) = tensor.inside {
+            tensor.inside = inside.checked_add(address).and_then(|moved| moved.checked_sub(before));
+            return tensor.inside.is_some();
         }
-        if let Some(inside) = spec["inside"].as_u64() {
-            let moved = (inside + address).checked_sub(before);
-            spec["inside"] = json!(moved);
-            return moved.is_some();
-        }
-        let end = address.saturating_add(number(spec, "bytes"));
+        let end = address.saturating_add(tensor.bytes);
         let around = |known: &&Allocation| known.base <= address && end <= known.base.saturating_add(known.bytes);
         let Some(found) = self.allocations.iter().find(around) else { return false };
-        spec["at"] = json!(address - found.base);
-        spec["room"] = json!(found.bytes);
-        spec["handle"] = found.handle.clone();
+        tensor.at = Some(address - found.base);
+        tensor.room = Some(found.bytes);
+        tensor.handle.clone_from(&found.handle);
         true
-    }
-}
-
-/// The bytes of each tensor of an output that was described.
-pub(crate) fn sizes(output: &Value) -> Vec<u64> {
-    let mut found = vec![];
-    each_tensor(&mut output.clone(), &mut |spec| found.push(number(spec, "bytes")));
-    found
-}
-
-fn number(spec: &Value, name: &str) -> u64 {
-    spec[name].as_u64().unwrap_or(0)
-}
-
-/// Visits the tensors of an output as it was written down, in order.
-fn each_tensor(output: &mut Value, visit: &mut impl FnMut(&mut Value)) {
-    match output {
-        Value::Array(items) => items.iter_mut().for_each(|item| each_tensor(item, visit)),
-        Value::Object(object) => {
-            if let Some(spec) = object.get_mut("tensor") {
-                visit(spec);
-            } else if let Some(items) = object.get_mut("tuple") {
-                each_tensor(items, visit);
-            } else if let Some(Value::Array(pairs)) = object.get_mut("dict") {
-                for pair in pairs {
-                    each_tensor(&mut pair[1], visit);
-                }
-            }
-        }
-        _ => {}
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::values::{Kind, Written},
+        *,
+    };
 
-    fn tensor(address: u64, at: u64, room: u64) -> Value {
-        json!({"tensor": {
-            "device": "cuda", "address": address, "bytes": 100, "at": at, "room": room, "handle": "h",
-        }})
+    fn tensor(address: u64, at: u64, room: u64) -> Output {
+        Written::Other(Kind::Tensor(OutputTensor {
+            shape: vec![25],
+            stride: vec![1],
+            dtype: "float32".into(),
+            device: "cuda".into(),
+            address,
+            bytes: 100,
+            inside: None,
+            handle: Some("h".into()),
+            at: Some(at),
+            room: Some(room),
+        }))
     }
 
     #[test]
@@ -132,7 +106,8 @@ mod tests {
         let mut places = Places::default();
         places.learn(&[0, 1], &[tensor(1000, 0, 512), tensor(3000, 200, 512)], vec![1000, 3000]);
         let moved = places.at(&[0, 1], &[1100, 2800]).unwrap_or_default();
-        assert_eq!(moved.iter().map(|one| one["tensor"]["at"].as_u64()).collect::<Vec<_>>(), [Some(100), Some(0)]);
+        let at: Vec<Option<u64>> = moved.iter().flat_map(Output::tensors).map(|tensor| tensor.at).collect();
+        assert_eq!(at, [Some(100), Some(0)]);
         assert_eq!(places.at(&[0, 1], &[1450, 3000]), None, "it would end outside");
         assert_eq!(places.at(&[1, 0], &[1000, 3000]), None, "other slots have other forms");
         assert_eq!(places.at(&[0, 1], &[1000]), None, "an output is missing");

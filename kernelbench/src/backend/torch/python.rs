@@ -1,30 +1,38 @@
-//! Which Python, which torch, which device?
+//! The Python that has torch: what it is, and how processes of it are started.
 
-use super::{harness::Harness, verifier::ask};
+use super::{
+    contract::SEED,
+    harness::Harness,
+    options::Options,
+    verifier::Verifier,
+    wire::{Ask, Setup},
+};
 use crate::{
+    profile::tool::DRIVER_LIMITS,
     result::{
-        error::{Attempt, Trouble, fault},
+        error::{Attempt, EvalError, fault},
         failure::{Failure, Fault},
     },
     sandbox::{
-        launch::{self, ARGUMENT, Launch},
-        peer::{Peer, Trust},
-        process,
-        spawn::Nursery,
-        tree::Company,
+        confine::{Confinement, Files, Limits, User},
+        entry::{Child, Program},
+        peer::{Allowed, Peer, Trust},
+        pool::Starting,
+        start::{Dress, Sandbox, give, is_root, kept, variable},
+        tree::own_user,
     },
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::{
-    os::fd::OwnedFd,
+    ffi::OsString,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    process::Command,
+    sync::Arc,
+    time::Duration,
 };
 
 /// What both sides may read beside Python's own folders.
-pub(crate) const SYSTEM: [&str; 11] =
+const SYSTEM: [&str; 11] =
     ["/bin", "/sbin", "/usr", "/lib", "/lib64", "/lib32", "/etc", "/opt", "/proc", "/sys", "/nix/store"];
 /// Variables of ours that a Python process keeps: where compilers and libraries are, and nothing else.
 const KEPT: [&str; 10] = [
@@ -39,6 +47,19 @@ const KEPT: [&str; 10] = [
     "CUDAHOSTCXX",
     "TORCH_CUDA_ARCH_LIST",
 ];
+/// Where compilers keep what they built, by the variable that says so, in a process's folder.
+const CACHES: [(&str, &str); 4] = [
+    ("TORCH_EXTENSIONS_DIR", "extensions"),
+    ("TRITON_CACHE_DIR", "triton"),
+    ("TORCHINDUCTOR_CACHE_DIR", "inductor"),
+    ("CUDA_CACHE_PATH", "cuda"),
+];
+/// How long a process may take to import torch and find its device, and to be stopped meanwhile.
+const START: Duration = Duration::from_mins(5);
+/// What a process may print, in KiB.
+const PRINT_KIB: u64 = 1024;
+/// Address space that torch takes on a CPU before a candidate takes any, in MiB.
+const OF_TORCH_MIB: u64 = 16 * 1024;
 
 /// What was asked of Python once, at the start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -62,212 +83,199 @@ pub struct Facts {
     /// Bytes a second that copying within the device's memory reads and writes, the best of several sizes.
     pub copy_bytes_per_second: Option<f64>,
     /// Folders that Python imports from.
+    #[serde(default)]
     pub folders: Vec<PathBuf>,
 }
 
 /// How Python processes are started.
-#[derive(Debug)]
 pub(crate) struct Python {
     pub(crate) executable: PathBuf,
-    pub(crate) program: PathBuf,
-    pub(crate) program_args: Vec<std::ffi::OsString>,
     pub(crate) device: String,
-    pub(crate) threads: u32,
-    pub(crate) tf32: bool,
-    pub(crate) memory_mib: u64,
-    pub(crate) own_user: bool,
-    /// Nsight Compute's program, where it is not `ncu` as the path finds it.
-    pub(crate) ncu: Option<PathBuf>,
-    /// Whether landlock is left out: a driver was seen not to start behind it.
-    pub(crate) open_files: AtomicBool,
-    pub(crate) nursery: Nursery,
+    threads: u32,
+    tf32: bool,
+    memory_mib: u64,
+    own_user: bool,
+    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) harness: Harness,
+    /// The folder that the folders of candidates' processes lie in.
+    pub(crate) folder_of_candidates: PathBuf,
     /// Folders that it imports from.
-    pub(crate) folders: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
 }
 
 impl Python {
-    /// Asks Python, without torch, which folders it imports from.
-    pub(crate) fn folders(executable: &Path) -> Result<Vec<PathBuf>, Fault> {
-        let asked =
-            "import json, sys; print(json.dumps(sorted({sys.prefix, sys.base_prefix, *filter(None, sys.path)})))";
-        let output = Command::new(executable).args(["-I", "-B", "-c", asked]).output();
-        let output = output.map_err(fault(format_args!("cannot start {}", executable.display())))?;
-        serde_json::from_slice(&output.stdout).map_err(|_| {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            Fault(format!("{} is no Python: {}", executable.display(), last_line(&errors)))
+    /// Asks Python, without torch, which folders it imports from. The harness is written into `folder`.
+    pub(crate) fn new(options: &Options, folder: &Path) -> Result<Self, Fault> {
+        Ok(Self {
+            executable: options.python.clone(),
+            device: options.device.clone(),
+            threads: options.threads,
+            tf32: options.tf32,
+            memory_mib: options.memory_mib,
+            own_user: options.own_user,
+            sandbox: Arc::new(Sandbox::new(options.program.clone(), options.program_args.clone())),
+            harness: Harness::write(folder)?,
+            folder_of_candidates: folder_of_candidates(folder)?,
+            folders: folders(&options.python)?,
         })
     }
 
-    /// Asks a judge what there is.
-    pub(crate) fn facts(&self, judge: Attempt<&mut Peer>) -> Result<Facts, Fault> {
-        let said = judge.and_then(|judge| ask(judge, json!({"do": "facts"}))).map_err(|trouble| {
-            let why = match trouble {
-                Trouble::Failure(failure) => match *failure {
+    /// Whether candidates run on the CPU.
+    pub(crate) fn is_on_cpu(&self) -> bool {
+        self.device == "cpu"
+    }
+
+    /// Asks a verifier what there is.
+    pub(crate) fn facts(&self, verifier: Attempt<&mut Verifier>) -> Result<Facts, Fault> {
+        let facts = verifier.and_then(|verifier| verifier.ask::<Facts>(&Ask::Facts)).map_err(|error| {
+            let why = match error {
+                EvalError::Candidate(failure) => match *failure {
                     Failure::Exit { stderr, .. } | Failure::Crash { stderr, .. } => last_line(&stderr).to_owned(),
                     other => other.to_string(),
                 },
-                Trouble::Fault(fault) => fault.0,
+                EvalError::Infra(fault) => fault.to_string(),
             };
-            Fault(format!("{} cannot use torch on {}: {why}", self.executable.display(), self.device))
+            Fault::Absent(format!("{} cannot use torch on {}: {why}", self.executable.display(), self.device))
         })?;
-        let mut facts: Facts =
-            serde_json::from_value(said).map_err(|e| Fault(format!("Python's facts are none: {e}")))?;
-        facts.folders.clone_from(&self.folders);
-        Ok(facts)
+        Ok(Facts { folders: self.folders.clone(), ..facts })
     }
 
-    /// Starts a trusted side.
-    pub(crate) fn judge(&self, harness: &Harness) -> Attempt<Peer> {
-        let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
-        let mut command = Command::new(&self.executable);
-        command.args(["-I", "-B"]).arg(harness.reference()).arg(launch::number(&theirs).to_string());
-        let keep = vec![launch::number(&theirs)];
-        Ok(self.start(command, control, keep, Trust::Judge, None, Path::new("/tmp"))?)
-    }
-
-    /// Starts an untrusted side, confined to its folder.
-    pub(crate) fn runner(&self, harness: &Harness, folder: &Path) -> Attempt<Peer> {
-        let (control, theirs) = process::socket_pair().map_err(fault("cannot make a socket pair"))?;
-        let user = self.a_user();
-        if let Some(user) = user {
-            give(folder, user).map_err(fault(format_args!("cannot give {} away", folder.display())))?;
-        }
-        let script = harness.candidate().display().to_string();
-        let on_cpu = self.device == "cpu";
-        let launch = Launch {
-            parent: std::process::id(),
-            user,
-            control: launch::number(&theirs),
-            readable: readable(&self.folders, harness),
-            writable: vec![folder.to_owned()],
-            landlock: !self.open_files.load(Ordering::Relaxed),
-            command: self.script(&script, &launch::number(&theirs).to_string()),
-            memory_bytes: on_cpu.then_some((self.memory_mib + 16 * 1024) << 20),
+    /// Starts a trusted side. Where `starting` is given, it may be stopped meanwhile.
+    pub(crate) fn verifier(&self, starting: Option<&Starting>) -> Attempt<Verifier> {
+        let folder = Path::new("/tmp");
+        let command = |control: i32| {
+            let mut command = Command::new(&self.executable);
+            command.args(["-I", "-B"]).arg(self.harness.verifier()).arg(control.to_string());
+            command
         };
-        let command = self.confined(&launch)?;
-        let keep = vec![launch::number(&theirs)];
-        let mut peer = self.start(command, control, keep, Trust::Stranger, user, folder)?;
-        peer.memory_mib = self.memory_mib;
+        let dress = Dress { environment: self.environment(folder), folder: Some(folder), ..Dress::default() };
+        let started = self.sandbox.start_trusted(command, &dress)?;
+        let allowed = Allowed { memory_mib: 0, print_kib: PRINT_KIB, processes: true };
+        Ok(Verifier(self.greeted(Peer::new(started, Trust::Harness, allowed), starting)?))
+    }
+
+    /// Starts an untrusted side, confined to its folder. Where `starting` is given, it may be stopped meanwhile. Where a
+    /// driver does not start behind Landlock, it is left out from then on, and the layers say so.
+    pub(crate) fn runner(&self, folder: &Path, user: Option<u32>, starting: Option<&Starting>) -> Attempt<Peer> {
+        let ended = |started: &Attempt<Peer>| matches!(started, Err(EvalError::Candidate(failure)) if matches!(**failure, Failure::Exit { .. }));
+        match self.try_runner(folder, user, starting) {
+            started if ended(&started) && !self.is_on_cpu() && self.sandbox.disable_landlock() => {
+                self.try_runner(folder, user, starting)
+            }
+            started => started,
+        }
+    }
+
+    fn try_runner(&self, folder: &Path, user: Option<u32>, starting: Option<&Starting>) -> Attempt<Peer> {
+        if let Some(user) = user {
+            give(folder, None, user).map_err(fault(format_args!("cannot give {} away", folder.display())))?;
+        }
+        let address_space = self.is_on_cpu().then_some((self.memory_mib + OF_TORCH_MIB) << 20);
+        let files = Files { read: self.readable(), write: vec![folder.to_owned()], devices: true };
+        let confinement = Confinement {
+            parent: std::process::id().cast_signed(),
+            user: user.map_or(User::Same, User::Own),
+            limits: Limits { address_space, ..DRIVER_LIMITS },
+            files: self.sandbox.has_landlock().then_some(files),
+            shares_ipc: true,
+        };
+        let script = self.harness.candidate();
+        let child = |control: i32| {
+            let line = self.script(&script, &control.to_string());
+            Child::Program(Program { confinement, control: Some(control), line })
+        };
+        let environment = self.environment(folder);
+        let dress = Dress { environment, folder: Some(folder), user, ..Dress::default() };
+        let allowed = Allowed { memory_mib: self.memory_mib, print_kib: PRINT_KIB, processes: true };
+        self.greeted(Peer::new(self.sandbox.start(child, &dress)?, Trust::Candidate, allowed), starting)
+    }
+
+    /// A process once it is ready.
+    fn greeted(&self, mut peer: Peer, starting: Option<&Starting>) -> Attempt<Peer> {
+        let (id, runs_on) = (peer.id(), peer.is_trusted());
+        match starting {
+            Some(starting) => starting.while_starting(id, runs_on, || peer.greet(&self.setup(), START))?,
+            None => peer.greet(&self.setup(), START)?,
+        }
         Ok(peer)
     }
 
     /// Whether each process has a user that is nobody else's.
     pub(crate) fn has_users(&self) -> bool {
-        launch::is_root() && self.own_user
+        is_root() && self.own_user
     }
 
     /// A user that is nobody else's, where processes are to have one.
-    pub(crate) fn a_user(&self) -> Option<u32> {
+    pub(crate) fn new_user(&self) -> Option<u32> {
         self.has_users().then(own_user)
     }
 
     /// What a process is told first.
-    pub(crate) fn setup(&self) -> Value {
-        json!({"device": self.device, "threads": self.threads, "tf32": self.tf32, "seed": crate::backend::torch::SEED})
+    pub(crate) fn setup(&self) -> Setup {
+        Setup { device: self.device.clone(), threads: self.threads, tf32: self.tf32, seed: SEED }
     }
 
-    pub(crate) fn script(&self, script: &str, argument: &str) -> Vec<String> {
-        vec![self.executable.display().to_string(), "-I".into(), "-B".into(), script.into(), argument.into()]
+    /// The command line of a script.
+    pub(crate) fn script(&self, script: &Path, argument: &str) -> Vec<String> {
+        let [python, script] = [&self.executable, &script.to_owned()].map(|path| path.display().to_string());
+        vec![python, "-I".into(), "-B".into(), script, argument.into()]
     }
 
-    pub(crate) fn confined(&self, launch: &Launch) -> Result<Command, Fault> {
-        let mut command = Command::new(&self.program);
-        let json = serde_json::to_string(launch).map_err(|e| Fault(e.to_string()))?;
-        command.args(&self.program_args).arg(ARGUMENT).arg(json);
-        Ok(command)
+    /// What an untrusted process may read beside its own folder.
+    pub(crate) fn readable(&self) -> Vec<PathBuf> {
+        let homes = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from);
+        let own = [self.harness.folder().to_owned()];
+        SYSTEM.iter().map(PathBuf::from).chain(self.folders.iter().cloned()).chain(own).chain(homes).collect()
     }
 
-    pub(crate) fn dress(
-        &self,
-        command: &mut Command,
-        folder: &Path,
-        print: std::io::PipeWriter,
-        errors: std::io::PipeWriter,
-    ) {
-        command.env_clear().current_dir(folder).stdin(Stdio::null()).stdout(print).stderr(errors);
-        for name in KEPT {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
-        }
-        self.environment(command, folder);
-    }
-
-    fn start(
-        &self,
-        mut command: Command,
-        control: OwnedFd,
-        keep: Vec<i32>,
-        trust: Trust,
-        user: Option<u32>,
-        folder: &Path,
-    ) -> Result<Peer, Fault> {
-        let (output, print) = std::io::pipe().map_err(fault("cannot make a pipe"))?;
-        let errors = print.try_clone().map_err(fault("cannot make a pipe"))?;
-        self.dress(&mut command, folder, print, errors);
-        process::detach(&mut command, keep);
-        let child = self.nursery.spawn(command)?;
-        Ok(Peer::new(&child, control, output, trust, user))
-    }
-
-    fn environment(&self, command: &mut Command, folder: &Path) {
-        for (name, under) in [
-            ("HOME", ""),
-            ("TMPDIR", "tmp"),
-            ("TORCH_EXTENSIONS_DIR", "extensions"),
-            ("TRITON_CACHE_DIR", "triton"),
-            ("TORCHINDUCTOR_CACHE_DIR", "inductor"),
-            ("CUDA_CACHE_PATH", "cuda"),
-        ] {
-            command.env(name, folder.join(under));
-        }
+    /// The environment of a process in its folder.
+    pub(crate) fn environment(&self, folder: &Path) -> Vec<(String, OsString)> {
+        let mut environment = kept(&KEPT);
+        environment.extend(caches(folder).into_iter().map(|(name, value)| (name, value.into())));
         let threads = self.threads.to_string();
-        command.env("OMP_NUM_THREADS", &threads).env("MKL_NUM_THREADS", &threads);
-        command.env("TORCHINDUCTOR_COMPILE_THREADS", "1").env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-        // Memory that was freed is kept, so that a call's time is not that of fresh pages in one process and not in another.
-        command.env("MALLOC_MMAP_THRESHOLD_", "33554432").env("MALLOC_TRIM_THRESHOLD_", "17179869184");
-        command.env("USER", "candidate").env("LOGNAME", "candidate");
+        environment.extend([
+            variable("HOME", folder),
+            variable("TMPDIR", folder.join("tmp")),
+            variable("OMP_NUM_THREADS", &threads),
+            variable("MKL_NUM_THREADS", &threads),
+            variable("TORCHINDUCTOR_COMPILE_THREADS", "1"),
+            variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+            // Memory that was freed is kept, so that a call's time is not that of fresh pages in one process and not in
+            // another.
+            variable("MALLOC_MMAP_THRESHOLD_", "33554432"),
+            variable("MALLOC_TRIM_THRESHOLD_", "17179869184"),
+            variable("USER", "candidate"),
+            variable("LOGNAME", "candidate"),
+        ]);
+        environment
     }
+}
+
+/// Where compilers keep what they built, in a process's folder.
+pub(crate) fn caches(folder: &Path) -> Vec<(String, String)> {
+    CACHES.iter().map(|(name, under)| ((*name).to_owned(), folder.join(under).display().to_string())).collect()
+}
+
+/// Folders that a Python imports from.
+fn folders(executable: &Path) -> Result<Vec<PathBuf>, Fault> {
+    let asked = "import json, sys; print(json.dumps(sorted({sys.prefix, sys.base_prefix, *filter(None, sys.path)})))";
+    let output = Command::new(executable).args(["-I", "-B", "-c", asked]).output();
+    let output = output.map_err(|e| Fault::Absent(format!("cannot start {}: {e}", executable.display())))?;
+    serde_json::from_slice(&output.stdout).map_err(|_| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        Fault::Absent(format!("{} is no Python: {}", executable.display(), last_line(&errors)))
+    })
+}
+
+/// The folder that the folders of candidates lie in. Others may pass through it and not look.
+fn folder_of_candidates(folder: &Path) -> Result<PathBuf, Fault> {
+    use std::os::unix::fs::PermissionsExt;
+    let path = folder.join("candidates");
+    let made = std::fs::create_dir(&path)
+        .and_then(|()| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o711)));
+    made.map(|()| path.clone()).map_err(fault(format_args!("cannot make {}", path.display())))
 }
 
 fn last_line(text: &str) -> &str {
     text.trim().lines().last().unwrap_or("it said nothing")
-}
-
-/// What an untrusted process may read beside its own folder.
-pub(crate) fn readable(folders: &[PathBuf], harness: &Harness) -> Vec<PathBuf> {
-    let mut readable: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
-    readable.extend(folders.iter().cloned());
-    readable.push(harness.folder().to_owned());
-    readable.extend(["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from));
-    readable
-}
-
-/// A user that is nobody else's.
-pub(crate) fn own_user() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    let free = |user: &u32| Company::of(0, Some(*user)).others().is_empty();
-    let users = (0..1000).map(|step| 100_000 + (std::process::id() % 1000) * 1000 + (next + step) % 1000);
-    users.into_iter().find(free).unwrap_or(65534)
-}
-
-/// Gives a folder that nobody has written into yet to a user.
-pub(crate) fn give(folder: &Path, user: u32) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            give(&entry.path(), user)?;
-        } else {
-            std::os::unix::fs::lchown(entry.path(), Some(user), Some(user))?;
-        }
-    }
-    std::os::unix::fs::chown(folder, Some(user), Some(user))
-}
-
-/// Whether a reply says that something was raised, out of memory or not.
-pub(crate) fn raised(said: &Value) -> Option<(String, String, bool)> {
-    let raised = said.get("raised")?;
-    let text = |name: &str| raised[name].as_str().unwrap_or_default().to_owned();
-    Some((text("error"), text("traceback"), raised["memory"].as_bool().unwrap_or(false)))
 }

@@ -1,59 +1,83 @@
-//! An untrusted Python process with one module: what it is asked to do, and what its answers mean.
+//! A confined Python process with one module, a reference or a candidate: what it is asked to do, and what its answers mean.
 
 use super::{
-    CASE,
-    headers::{self, Extension, Headers},
+    contract::{CASE, ENTRY},
+    headers::{Extension, Headers},
     places::Places,
-    python::raised,
+    python::Python,
+    values::{Input, Output},
+    wire::{Arena, Ask, Construct, Done, Loaded, Module, Raised, Ran, Row, Said, Traced, Trimmed},
 };
 use crate::{
-    measure::clock::Reading,
+    measure::reading::Reading,
     result::{
-        error::{Attempt, Trouble},
+        error::{Attempt, EvalError, fault},
         failure::{Failure, Fault},
     },
-    sandbox::peer::{Cover, Peer, Reply, Went},
+    sandbox::{
+        peer::{LatencyHider, Peer, Went},
+        pool::Starting,
+    },
 };
-use serde_json::{Value, json};
-use std::{os::fd::OwnedFd, path::Path, time::Duration};
+use serde::de::DeserializeOwned;
+use std::{
+    fs::{self, File},
+    io::Write,
+    os::{
+        fd::OwnedFd,
+        unix::fs::{MetadataExt, lchown},
+    },
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// How long a constructor may take, and small requests.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Lines of a build's log that are kept.
 const LOG_LINES: usize = 150;
+/// A module's file in the folder of its process.
+const MODULE: &str = "module.py";
+/// Folders of a process that are there from the start: for temporary files, and for what compilers keep.
+const FOLDERS: [&str; 5] = ["tmp", "extensions", "triton", "inductor", "cuda"];
+/// The stage that memory requests are blamed on.
+const RELEASE: &str = "release of its outputs";
 
-/// What came of a run.
-pub(crate) struct Ran {
-    /// By our clock.
-    pub(crate) outside: Duration,
-    /// By its own, in nanoseconds; not to be believed.
-    pub(crate) inside_ns: u64,
+/// Calls that were made.
+#[derive(Clone, Debug)]
+pub(crate) struct Called {
+    /// What they took.
+    pub(crate) reading: Reading,
     /// Where each slot's output lies.
-    pub(crate) outputs: Vec<Value>,
+    pub(crate) outputs: Vec<Output>,
 }
 
-impl Ran {
-    /// By both clocks.
-    pub(crate) fn reading(&self) -> Reading {
-        Reading { outside_ns: self.outside.as_nanos() as f64, inside_ns: self.inside_ns as f64 }
-    }
-}
-
-/// What a process is to load.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Module<'a> {
-    /// The file.
-    pub(crate) path: &'a Path,
+/// What a process loads, and how its model is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Role {
+    /// The module's text.
+    pub(crate) source: String,
     /// What the module is called.
-    pub(crate) name: &'a str,
-    /// What it must define.
-    pub(crate) entry: &'a str,
+    pub(crate) name: &'static str,
+    /// The class that it must define.
+    pub(crate) entry: &'static str,
+    /// Which headers its extensions are to be built with.
+    pub(crate) headers: Headers,
+    /// The mode in which torch compiles the model, where it does.
+    pub(crate) compile: Option<&'static str>,
+    /// The most calls of a request.
+    pub(crate) most_calls: usize,
 }
 
-impl Module<'_> {
-    /// As the harness reads it.
-    pub(crate) fn to_load(self, headers: Headers) -> Value {
-        json!({"path": self.path, "module": self.name, "entry": self.entry, "headers": headers.word()})
+impl Role {
+    /// A candidate.
+    pub(crate) fn candidate(source: &str, headers: Headers) -> Self {
+        let (name, entry) = ("candidate", ENTRY);
+        Self { source: source.to_owned(), name, entry, headers, compile: None, most_calls: usize::MAX }
+    }
+
+    /// The problem's reference.
+    pub(crate) fn reference(source: &str) -> Self {
+        Self { name: "reference", entry: "Model", ..Self::candidate(source, Headers::Stock) }
     }
 }
 
@@ -61,12 +85,11 @@ impl Module<'_> {
 pub(crate) struct Runner {
     pub(crate) peer: Peer,
     folder: tempfile::TempDir,
-    /// Which headers its extensions were to be built with.
-    pub(crate) headers: Headers,
-    /// How they were, as its process tells it.
+    pub(crate) role: Option<Role>,
+    /// How its extensions were built, as its process says.
     pub(crate) extensions: Vec<Extension>,
     /// Where its inputs lie, as it was told last.
-    inputs: Value,
+    inputs: Vec<Input>,
     places: Places,
     /// Whether it has made a model: from then on it may hold the device's memory.
     pub(crate) has_run: bool,
@@ -77,18 +100,36 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    pub(crate) fn new(peer: Peer, folder: tempfile::TempDir) -> Self {
-        let (inputs, places) = (Value::Null, Places::default());
-        Self {
+    /// Starts one in a folder of its own, with nobody's code in it. Where `starting` is given, it may be stopped meanwhile.
+    pub(crate) fn start(python: &Python, starting: Option<&Starting>) -> Attempt<Self> {
+        let folder = tempfile::tempdir_in(&python.folder_of_candidates).map_err(fault("cannot make a folder"))?;
+        for part in FOLDERS {
+            fs::create_dir(folder.path().join(part)).map_err(fault("cannot make a folder"))?;
+        }
+        let peer = python.runner(folder.path(), python.new_user(), starting).map_err(not_started)?;
+        Ok(Self {
             peer,
             folder,
-            headers: Headers::Stock,
+            role: None,
             extensions: vec![],
-            inputs,
-            places,
+            inputs: vec![],
+            places: Places::default(),
             has_run: false,
             most_bytes: 0,
             broken: false,
+        })
+    }
+
+    /// Starts another process in the same folder, with what the one before built there, and loads the same module.
+    pub(crate) fn restart(&mut self, python: &Python, deadline: Duration) -> Attempt<()> {
+        self.peer.end();
+        let user = self.peer.user();
+        self.peer = python.runner(self.folder.path(), user, None).map_err(not_started)?;
+        (self.inputs, self.places) = (vec![], Places::default());
+        (self.has_run, self.broken) = (false, false);
+        match self.role.take() {
+            Some(role) => self.load(role, deadline),
+            None => Ok(()),
         }
     }
 
@@ -101,135 +142,175 @@ impl Runner {
         self.folder.path()
     }
 
-    /// Loads the module, which builds what it builds, and looks for its entry.
-    pub(crate) fn load(&mut self, module: &Module<'_>, headers: Headers, deadline: Duration) -> Attempt<()> {
-        let mut message = module.to_load(headers);
-        message["do"] = json!("load");
-        self.headers = headers;
-        let reply = self.ask(message, "import", deadline)?;
-        self.extensions = headers::extensions(&reply.said);
+    /// Its module's file.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.path().join(MODULE)
+    }
+
+    /// Loads a module, which builds what it builds, and looks for its entry.
+    pub(crate) fn load(&mut self, role: Role, deadline: Duration) -> Attempt<()> {
+        self.write(&role.source).map_err(fault("cannot write the module down"))?;
+        let module = self.module(&role);
+        self.role = Some(role);
+        let loaded: Loaded = self.ask(&Ask::Load(module), "import", deadline)?;
+        self.extensions = loaded.extensions;
         self.peer.be_alone()?;
-        match reply.said.get("missing").and_then(Value::as_str) {
-            Some(missing) => Err(Failure::Interface { log: missing.to_owned() }.into()),
+        match loaded.missing {
+            Some(log) => Err(Failure::Interface { log }.into()),
             None => Ok(()),
         }
     }
 
-    /// Makes the model anew, with the contract's seed.
-    pub(crate) fn construct(&mut self, init: &Value, dtype: &str) -> Attempt<()> {
-        self.construct_compiled(init, dtype, None)
+    /// As the harness reads it.
+    pub(crate) fn module(&self, role: &Role) -> Module {
+        let (name, entry, headers) = (role.name.into(), role.entry.into(), role.headers.word().into());
+        Module { path: self.file(), name, entry, headers }
     }
 
-    /// The same; its forward is compiled by torch, in this mode, when it is first called.
-    pub(crate) fn construct_compiled(&mut self, init: &Value, dtype: &str, compile: Option<&str>) -> Attempt<()> {
+    /// Writes the module's text into its folder, where code of its own may have run: nothing that lies there is followed.
+    fn write(&self, source: &str) -> std::io::Result<()> {
+        let path = self.file();
+        if fs::symlink_metadata(&path).is_ok() {
+            fs::remove_file(&path)?;
+        }
+        File::create_new(&path)?.write_all(source.as_bytes())?;
+        let owner = fs::metadata(self.folder())?;
+        lchown(&path, Some(owner.uid()), Some(owner.gid()))
+    }
+
+    /// Makes the model anew, with the contract's seed.
+    pub(crate) fn construct(&mut self, init: &Input, dtype: &str) -> Attempt<()> {
         self.has_run = true;
-        let message = json!({"do": "construct", "init": init, "dtype": dtype, "compile": compile});
-        self.ask(message, "constructor", PATIENCE)?;
+        let construct = self.how_to_construct(init, dtype);
+        self.ask::<Done>(&Ask::Construct(construct), "constructor", PATIENCE)?;
         self.peer.be_alone()
     }
 
+    /// How its model is made.
+    pub(crate) fn how_to_construct(&self, init: &Input, dtype: &str) -> Construct {
+        let compile = self.role.as_ref().and_then(|role| role.compile);
+        Construct { init: init.clone(), dtype: dtype.to_owned(), compile: compile.map(str::to_owned) }
+    }
+
     /// Opens the arena.
-    pub(crate) fn map(&mut self, arena: &Value, file: &OwnedFd) -> Attempt<()> {
-        self.inputs = Value::Null;
-        let message = json!({"do": "map", "arena": arena});
-        self.ask_with(message, &[file], "mapping of the inputs", PATIENCE).map(|_| ())
+    pub(crate) fn map_inputs(&mut self, arena: &Arena, file: &OwnedFd) -> Attempt<()> {
+        self.inputs = vec![];
+        let ask = Ask::MapInputs { arena: arena.clone() };
+        self.ask_with::<Done>(&ask, &[file], "mapping of the inputs", PATIENCE).map(|_| ())
     }
 
     /// Says where the inputs of each slot lie, where it does not know; whether it had to be told.
-    pub(crate) fn inputs(&mut self, inputs: &Value) -> Attempt<bool> {
-        if self.inputs == *inputs {
+    pub(crate) fn set_inputs(&mut self, inputs: &[Input]) -> Attempt<bool> {
+        if self.inputs == inputs {
             return Ok(false);
         }
-        self.ask(json!({"do": "inputs_of", "inputs": inputs}), "mapping of the inputs", PATIENCE)?;
-        self.inputs = inputs.clone();
+        let ask = Ask::SetInputs { inputs: inputs.to_vec() };
+        self.ask::<Done>(&ask, "mapping of the inputs", PATIENCE)?;
+        self.inputs = inputs.to_vec();
         Ok(true)
     }
 
     /// Calls the model on each of these slots, once; its answer describes the outputs, and is slower for it.
-    pub(crate) fn run(&mut self, slots: &[usize], deadline: Duration, cover: &mut impl Cover) -> Attempt<Ran> {
-        let reply = self.peer.ask_timed(json!({"do": "run", "slots": slots}), &[], deadline, cover)?;
-        let Reply { said, outside } = self.unless_raised(reply, "forward")?;
-        let meddled = || self.peer.forbidden("meddle with the line between its process and the workshop");
-        let outputs = said["outputs"].as_array().filter(|outputs| outputs.len() == slots.len());
-        let outputs = outputs.ok_or_else(meddled)?.clone();
-        let inside_ns = said["inside_ns"].as_u64().ok_or_else(meddled)?;
-        let addresses = said["addresses"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    pub(crate) fn run(
+        &mut self,
+        slots: &[usize],
+        deadline: Duration,
+        hider: &mut impl LatencyHider,
+    ) -> Attempt<Called> {
+        let ask = Ask::Run { slots: slots.to_vec() };
+        let (said, outside) = self.peer.ask_timed::<Said<Ran>>(&ask, &[], deadline, hider)?;
+        let Ran { inside_ns, outputs, addresses } = self.unless_raised(said, "forward")?;
+        if outputs.len() != slots.len() {
+            return Err(self.peer.tampered());
+        }
         self.places.learn(slots, &outputs, addresses);
-        Ok(Ran { outside, inside_ns, outputs })
+        let reading = Reading { outside_ns: outside.as_nanos() as f64, inside_ns: inside_ns as f64 };
+        Ok(Called { reading, outputs })
     }
 
     /// Does all of a request that comes before the calls.
     pub(crate) fn prepare(&mut self, slots: &[usize]) -> Attempt<()> {
-        self.ask(json!({"do": "prepare", "slots": slots}), "release of its outputs", PATIENCE).map(|_| ())
+        self.ask::<Done>(&Ask::Prepare { slots: slots.to_vec() }, RELEASE, PATIENCE).map(|_| ())
     }
 
     /// Calls the model on each of the slots that it is prepared for; `None` where its outputs lie where none has lain.
-    pub(crate) fn go(&mut self, slots: &[usize], deadline: Duration, cover: &mut impl Cover) -> Attempt<Option<Ran>> {
-        match self.peer.go(deadline, cover)? {
+    pub(crate) fn go(
+        &mut self,
+        slots: &[usize],
+        deadline: Duration,
+        hider: &mut impl LatencyHider,
+    ) -> Attempt<Option<Called>> {
+        match self.peer.go::<Said<Done>>(deadline, hider)? {
             Went::Done { outside, inside_ns, addresses } => {
-                Ok(self.places.at(slots, &addresses).map(|outputs| Ran { outside, inside_ns, outputs }))
+                let reading = Reading { outside_ns: outside.as_nanos() as f64, inside_ns: inside_ns as f64 };
+                Ok(self.places.at(slots, &addresses).map(|outputs| Called { reading, outputs }))
             }
-            Went::Raised(said) => Err(match raised(&said) {
-                Some((error, traceback, memory)) => self.blame("forward", error, traceback, memory),
-                None => self.peer.forbidden("meddle with the line between its process and the workshop"),
-            }),
+            Went::Said(Said::Raised { raised }) => Err(self.blame("forward", raised)),
+            Went::Said(Said::Answer(_)) => Err(self.peer.tampered()),
         }
     }
 
     /// Has it put its outputs, of these sizes in bytes and so many of each, elsewhere in every request from here on. Nobody
     /// may have them open.
-    pub(crate) fn scatter(&mut self, sizes: &[u64], count: usize) -> Attempt<()> {
+    pub(crate) fn randomize_allocations(&mut self, sizes: &[u64], count: usize) -> Attempt<()> {
         self.places = Places::default();
-        self.ask(json!({"do": "scatter", "sizes": sizes, "count": count}), "release of its outputs", PATIENCE)?;
+        let ask = Ask::RandomizeAllocations { sizes: sizes.to_vec(), count };
+        self.ask::<Done>(&ask, RELEASE, PATIENCE)?;
         self.peer.be_alone()
     }
 
     /// Calls the model on the first slot under torch's own profiler; what it says of each launch.
-    pub(crate) fn trace(&mut self, deadline: Duration) -> Attempt<Value> {
-        let mut reply = self.ask(json!({"do": "trace"}), "forward", deadline)?;
+    pub(crate) fn trace(&mut self, deadline: Duration) -> Attempt<Vec<Row>> {
+        let traced: Traced = self.ask(&Ask::Trace, "forward", deadline)?;
         self.peer.be_alone()?;
-        Ok(reply.said["launches"].take())
+        Ok(traced.launches)
     }
 
-    /// Lets go of what the last run put out.
-    pub(crate) fn release(&mut self) -> Attempt<()> {
-        self.ask(json!({"do": "release"}), "release of its outputs", PATIENCE)?;
+    /// Drops what the last run put out.
+    pub(crate) fn release_outputs(&mut self) -> Attempt<()> {
+        self.ask::<Done>(&Ask::ReleaseOutputs, RELEASE, PATIENCE)?;
         self.peer.be_alone()
     }
 
-    /// Gives memory back: what it keeps beside its model, or with `all` the model and the inputs too, so that it must be
-    /// introduced anew. Nobody may have its outputs open.
-    pub(crate) fn rest(&mut self, all: bool) -> Attempt<()> {
+    /// Has it give memory back: what it keeps beside its model, or with `all` the model and the inputs too, so that these
+    /// must be bound again. Nobody may have its outputs open.
+    pub(crate) fn trim_memory(&mut self, all: bool) -> Attempt<()> {
         self.places = Places::default();
         if all {
-            self.inputs = Value::Null;
+            self.inputs = vec![];
         }
-        let reply = self.ask(json!({"do": "rest", "all": all}), "release of its outputs", PATIENCE)?;
-        self.most_bytes = self.most_bytes.max(reply.said["most"].as_u64().unwrap_or(0));
+        let trimmed: Trimmed = self.ask(&Ask::TrimMemory { all }, RELEASE, PATIENCE)?;
+        self.most_bytes = self.most_bytes.max(trimmed.most);
         self.peer.be_alone()
     }
 
-    fn ask(&mut self, message: Value, stage: &str, deadline: Duration) -> Attempt<Reply> {
-        self.ask_with(message, &[], stage, deadline)
+    fn ask<A: DeserializeOwned>(&mut self, ask: &Ask, stage: &str, deadline: Duration) -> Attempt<A> {
+        self.ask_with(ask, &[], stage, deadline)
     }
 
-    fn ask_with(&mut self, message: Value, files: &[&OwnedFd], stage: &str, deadline: Duration) -> Attempt<Reply> {
-        let reply = self.peer.ask_with(message, files, deadline)?;
-        self.unless_raised(reply, stage)
+    fn ask_with<A: DeserializeOwned>(
+        &mut self,
+        ask: &Ask,
+        files: &[&OwnedFd],
+        stage: &str,
+        deadline: Duration,
+    ) -> Attempt<A> {
+        let said = self.peer.ask(ask, files, deadline)?;
+        self.unless_raised(said, stage)
     }
 
-    fn unless_raised(&mut self, reply: Reply, stage: &str) -> Attempt<Reply> {
-        match raised(&reply.said) {
-            Some((error, traceback, memory)) => Err(self.blame(stage, error, traceback, memory)),
-            None => Ok(reply),
+    fn unless_raised<A>(&mut self, said: Said<A>, stage: &str) -> Attempt<A> {
+        match said {
+            Said::Answer(answer) => Ok(answer),
+            Said::Raised { raised } => Err(self.blame(stage, raised)),
         }
     }
 
-    fn blame(&mut self, stage: &str, error: String, traceback: String, memory: bool) -> Trouble {
-        let case = CASE.to_owned();
+    fn blame(&mut self, stage: &str, raised: Raised) -> EvalError {
+        let (case, Raised { error, traceback, memory }) = (CASE.to_owned(), raised);
         self.broken |= memory || error.contains("CUDA error: ");
         if memory {
-            let limit_mib = device_mib(&error).unwrap_or(self.peer.memory_mib);
+            let limit_mib = device_mib(&error).unwrap_or(self.peer.memory_mib());
             return Failure::Memory { case, limit_mib }.into();
         }
         if is_of_a_build(stage, &error) {
@@ -240,6 +321,20 @@ impl Runner {
             return Failure::Crash { case, signal, stderr: traceback }.into();
         }
         Failure::Raised { case, stage: stage.to_owned(), error, traceback }.into()
+    }
+}
+
+/// A process that was started, with nobody's code in it yet: where it was not, that is the machine's doing.
+fn not_started(error: EvalError) -> EvalError {
+    match error {
+        EvalError::Candidate(failure) => {
+            let words = match &*failure {
+                Failure::Exit { stderr, .. } | Failure::Crash { stderr, .. } => format!("\n{stderr}"),
+                _ => String::new(),
+            };
+            Fault::told(format!("a process for candidates does not start: {failure}{words}")).into()
+        }
+        fault @ EvalError::Infra(_) => fault,
     }
 }
 
@@ -275,23 +370,6 @@ fn device_mib(error: &str) -> Option<u64> {
 fn last_lines(log: &str) -> String {
     let lines: Vec<&str> = log.trim().lines().collect();
     lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
-}
-
-/// A failure of the reference is no candidate's.
-pub(crate) fn trusted<T>(attempt: Attempt<T>) -> Attempt<T> {
-    attempt.map_err(|trouble| match trouble {
-        Trouble::Failure(failure) => {
-            let more = match *failure {
-                Failure::Raised { ref traceback, .. } => format!("\n{traceback}"),
-                Failure::Build { ref log } | Failure::Interface { ref log } => format!("\n{log}"),
-                Failure::Exit { ref stderr, .. } | Failure::Crash { ref stderr, .. } => format!("\n{stderr}"),
-                Failure::Memory { .. } => ": out of memory".to_owned(),
-                _ => String::new(),
-            };
-            Fault(format!("the problem's reference failed: {failure}{more}")).into()
-        }
-        fault @ Trouble::Fault(_) => fault,
-    })
 }
 
 #[cfg(test)]

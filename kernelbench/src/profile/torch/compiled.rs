@@ -1,12 +1,14 @@
-//! What did the compiler make of a candidate's own kernels?
+//! What the compiler made of a candidate's own kernels.
 //!
 //! `cuobjdump` reads the extensions and the cubins that lie in the candidate's folder. Nothing is run: how often a kernel is
 //! launched, in which shape and for how long is not known here.
 
-use super::tool::Room;
-use crate::result::{
-    error::{Attempt, fault},
-    failure::Fault,
+use crate::{
+    profile::tool::Tools,
+    result::{
+        error::{Attempt, fault},
+        failure::Fault,
+    },
 };
 use metrics::{Kernel, Reading};
 use std::{
@@ -69,7 +71,7 @@ struct Known {
 }
 
 /// The kernels that the candidate itself brought, the longest text first; in words why there are none.
-pub(super) fn kernels(room: &Room<'_>, candidate: &Path) -> Attempt<Result<Kernels, String>> {
+pub(super) fn kernels(tools: &Tools, candidate: &Path) -> Attempt<Result<Kernels, String>> {
     let objects = objects(candidate);
     if objects.is_empty() {
         return Ok(Err("it built no kernel of its own".to_owned()));
@@ -78,7 +80,7 @@ pub(super) fn kernels(room: &Room<'_>, candidate: &Path) -> Attempt<Result<Kerne
     let mut notes = vec![];
     for object in objects.iter().take(OBJECTS) {
         for option in ["--dump-resource-usage", "-sass"] {
-            match dumped(room, object, option)? {
+            match dumped(tools, object, option)? {
                 Ok(text) => read(&text, &mut known),
                 Err(why) => notes.push(format!("cuobjdump {option}: {why}")),
             }
@@ -112,8 +114,8 @@ fn objects(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// What `cuobjdump` prints of a copy of this file.
-fn dumped(room: &Room<'_>, object: &Path, option: &str) -> Result<Result<String, String>, Fault> {
-    let (folder, user) = room.folder()?;
+fn dumped(tools: &Tools, object: &Path, option: &str) -> Result<Result<String, String>, Fault> {
+    let (folder, user) = tools.folder()?;
     let copy = folder.path().join("object");
     let mut bytes = vec![];
     let read = File::open(object).and_then(|file| file.take(LARGEST).read_to_end(&mut bytes));
@@ -122,8 +124,8 @@ fn dumped(room: &Room<'_>, object: &Path, option: &str) -> Result<Result<String,
     }
     fs::write(&copy, bytes).map_err(fault("cannot copy what a candidate built"))?;
     let line = vec!["cuobjdump".to_owned(), option.to_owned(), copy.display().to_string()];
-    let tool = room.start(line, folder.path(), user, folder.path())?;
-    let said = tool.hear(DEADLINE);
+    let tool = tools.start(line, folder.path(), user, None, true)?;
+    let said = tool.output(DEADLINE);
     Ok(said.and_then(|text| if text.contains("Function") { Ok(text) } else { Err(complaint(&text)) }))
 }
 

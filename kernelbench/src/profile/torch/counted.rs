@@ -1,10 +1,12 @@
-//! What do hardware counters say of the kernels that the time goes to?
+//! What hardware counters say of the kernels that the time goes to.
 
-use super::{Bench, Plan, Ready, Room, Waiting, job, trace, traced};
+use super::{ProfilerChain, Ready, Scene, Wanted, traced};
 use crate::{
-    backend::torch::{runner::Runner, session::Session},
-    profile::ncu::{self, Launched, Launches, Permit, base, dominant, is_called},
-    result::error::Attempt,
+    profile::{
+        ncu::{self, Launched, Launches, Permit, base, dominant, is_called},
+        waiting::Waiting,
+    },
+    result::{error::Attempt, failure::Fault},
 };
 use metrics::{Kernel, MetricSet};
 use std::{sync::atomic::Ordering, time::Duration};
@@ -32,44 +34,45 @@ enum Unread {
     Call(String),
 }
 
+type Read = Result<Vec<Launched>, Unread>;
+
 /// The kernels that dominate, with the set's metrics of one launch each; in words why there are none.
 pub(super) fn kernels(
-    bench: &Bench<'_>,
-    session: &mut Session,
-    candidate: &mut Runner,
+    chain: &ProfilerChain,
+    scene: &mut Scene<'_>,
     waiting: Option<Ready>,
     notes: &mut Vec<String>,
 ) -> Attempt<Result<Vec<Kernel>, String>> {
-    let Some(set) = &bench.ladder.set else { return Ok(Err("no metrics were asked for".to_owned())) };
-    let scene = Scene { bench, session, candidate, set };
-    let all = match scene.every_launch(waiting, notes)? {
+    let Some(set) = &chain.set else { return Ok(Err("no metrics were asked for".to_owned())) };
+    let counters = Counters { chain, set };
+    let all = match counters.every_launch(scene, waiting, notes)? {
         Ok(all) => all,
-        Err(unread) => return Ok(Err(bench.learn(unread))),
+        Err(unread) => return Ok(Err(chain.learn(unread))),
     };
     if all.len() < MOST {
-        return Ok(Ok(scene.kernels(&all, None, notes)));
+        return Ok(Ok(counters.kernels(&all, None, notes)));
     }
-    let seen = match trace(scene.session, scene.candidate)? {
+    let seen = match scene.trace()? {
         Ok(seen) => seen,
         Err(why) => {
             notes.push(format!(
                 "the first {MOST} launches of the call were looked at, and no more (torch.profiler: {why})"
             ));
-            return Ok(Ok(scene.kernels(&all, None, notes)));
+            return Ok(Ok(counters.kernels(&all, None, notes)));
         }
     };
     let wanted: Vec<String> = dominant(&seen).0.iter().map(|kernel| base(&kernel.longest.name)).collect();
     let there = |name: &String| all.iter().any(|read| is_called(&read.kernel, name));
-    let all = if wanted.iter().all(there) { all } else { scene.start(&wanted)?.unwrap_or(all) };
-    Ok(Ok(scene.kernels(&all, Some(&seen), notes)))
+    let all = if wanted.iter().all(there) { all } else { counters.start(scene, &wanted)?.unwrap_or(all) };
+    Ok(Ok(counters.kernels(&all, Some(&seen), notes)))
 }
 
-impl Bench<'_> {
+impl ProfilerChain {
     /// Notes what is known against counters from now on, in words.
     fn learn(&self, unread: Unread) -> String {
         match unread {
             Unread::Counters(why) | Unread::Refused(why) => {
-                self.ladder.note(&why);
+                self.note(&why);
                 why
             }
             Unread::Call(why) => why,
@@ -77,30 +80,28 @@ impl Bench<'_> {
     }
 }
 
-struct Scene<'a> {
-    bench: &'a Bench<'a>,
-    session: &'a mut Session,
-    candidate: &'a mut Runner,
+/// What counters are read by.
+struct Counters<'a> {
+    chain: &'a ProfilerChain,
     set: &'a MetricSet,
 }
 
-type Read = Result<Vec<Launched>, Unread>;
-
-impl Scene<'_> {
-    /// What is read of the first launches of a call. A profiler that ends before it is ready is tried without landlock, once.
-    fn every_launch(&self, waiting: Option<Ready>, notes: &mut Vec<String>) -> Attempt<Read> {
+impl Counters<'_> {
+    /// What is read of the first launches of a call. A profiler that ends before it is ready is tried without Landlock, once.
+    fn every_launch(&self, scene: &Scene<'_>, waiting: Option<Ready>, notes: &mut Vec<String>) -> Result<Read, Fault> {
         let first = match waiting {
-            Some(waiting) => waiting.map_err(Unread::Counters).and_then(|waiting| self.read(waiting)),
-            None => self.start(&[])?,
+            Some(Ok(waiting)) => self.read(scene, waiting)?,
+            Some(Err(why)) => Err(Unread::Counters(why)),
+            None => self.start(scene, &[])?,
         };
-        let open_files = &self.bench.ladder.open_files;
+        let disabled = &self.chain.landlock_disabled;
         match first {
-            Err(Unread::Refused(why)) if !open_files.swap(true, Ordering::Relaxed) => {
-                let again = self.start(&[])?;
+            Err(Unread::Refused(why)) if !disabled.swap(true, Ordering::Relaxed) => {
+                let again = self.start(scene, &[])?;
                 if again.is_ok() {
                     notes.push(format!("the profiler ran without landlock; behind it: {why}"));
                 } else {
-                    open_files.store(false, Ordering::Relaxed);
+                    disabled.store(false, Ordering::Relaxed);
                 }
                 Ok(again)
             }
@@ -109,30 +110,31 @@ impl Scene<'_> {
     }
 
     /// As one that waited reads, with one that is started for it, perhaps for these kernels alone.
-    fn start(&self, wanted: &[String]) -> Attempt<Read> {
-        let device = &self.bench.room.python.device;
-        self.bench.ladder.ahead.others_give_way();
-        let permit = match Permit::take(device, PATIENCE) {
-            Ok(permit) => permit,
+    fn start(&self, scene: &Scene<'_>, wanted: &[String]) -> Result<Read, Fault> {
+        let chain = self.chain;
+        chain.ahead.end_others();
+        let permit = match Permit::take(&chain.python.device, PATIENCE) {
+            Ok(permit) => Some(permit),
             Err(why) => return Ok(Err(Unread::Counters(why))),
         };
         let primed = wanted.is_empty();
         let launches = if primed { MOST + 1 } else { OF_THESE };
-        let landlock = !self.bench.ladder.open_files.load(Ordering::Relaxed);
-        let wrapper = self.bench.room.ncu(ncu::command(self.set, launches, wanted));
-        let plan = Plan { wrapper, primed, beside: self.candidate.folder(), permit: Some(permit) };
-        let mut waiting = Waiting::start(&Room { landlock, ..self.bench.room }, plan)?;
-        let ready = waiting.settle(self.bench.ladder.patience).map_err(Unread::Counters);
-        Ok(ready.and_then(|()| self.read(waiting)))
+        let landlock = !chain.landlock_disabled.load(Ordering::Relaxed);
+        let wrapper = chain.tools.ncu(ncu::command(self.set, launches, wanted));
+        let mut waiting =
+            chain.start(Wanted { wrapper, primed, beside: scene.candidate.folder(), permit, landlock })?;
+        match waiting.settle(chain.patience) {
+            Ok(()) => self.read(scene, waiting),
+            Err(why) => Ok(Err(Unread::Counters(why))),
+        }
     }
 
-    fn read(&self, waiting: Waiting) -> Read {
+    fn read(&self, scene: &Scene<'_>, waiting: Waiting) -> Result<Read, Fault> {
         let (own, was_ready) = (usize::from(waiting.primed), waiting.is_ready());
-        let job = job(self.bench.room.python, self.session, self.candidate);
-        let owner = self.candidate.peer.company().user;
-        let said = waiting.work(self.candidate.folder(), owner, &job, DEADLINE);
-        let printed = said.map_err(if was_ready { Unread::Call } else { Unread::Counters })?;
-        sorted(&printed, own, was_ready)
+        let job = self.chain.job(scene.session, scene.candidate)?;
+        let printed = ProfilerChain::work(waiting, scene.candidate, &job, DEADLINE);
+        let printed = printed.map_err(if was_ready { Unread::Call } else { Unread::Counters });
+        Ok(printed.and_then(|printed| sorted(&printed, own, was_ready)))
     }
 
     fn kernels(&self, launched: &[Launched], seen: Option<&[Launches]>, notes: &mut Vec<String>) -> Vec<Kernel> {

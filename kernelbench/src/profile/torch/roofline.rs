@@ -1,10 +1,10 @@
-//! How near is a candidate's time to what the machine could do at best?
+//! How near a candidate's time is to what the machine could do at best.
 
-use crate::{backend::torch::session::Session, result::evaluation::CaseTiming};
-use metrics::{Reading, Statistic};
+use crate::{backend::torch::problem::OpenProblem, engine::notes::LastTiming};
+use metrics::Reading;
 
 /// The readings that need no profiler.
-pub(super) fn readings(session: &Session, timing: Option<&(CaseTiming, Statistic)>) -> Vec<Reading> {
+pub(super) fn readings(session: &OpenProblem, timing: Option<&LastTiming>) -> Vec<Reading> {
     let time = timing.map(|(case, statistic)| case.candidate.typical_ns(*statistic));
     let floor = timing.and_then(|(case, _)| case.floor_ns);
     let bytes = (session.input_bytes + session.output_bytes + session.parameter_bytes) as f64;

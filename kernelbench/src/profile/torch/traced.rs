@@ -1,54 +1,35 @@
-//! What does a call launch, as torch's own profiler saw it in the candidate's process?
+//! What a call launches, as torch's own profiler saw it in the candidate's process.
 //!
 //! The candidate could lie here: a profile is advice to the one who wants it faster, and decides nothing.
 
 use crate::{
-    backend::torch::runner::Runner,
+    backend::torch::{runner::Runner, wire::Row},
     profile::ncu::{Dominant, Launches, dominant},
-    result::error::{Attempt, Trouble},
+    result::error::{Attempt, EvalError},
 };
 use metrics::{Kernel, Reading};
-use serde::Deserialize;
 use std::time::Duration;
 
 /// What it may take.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// A row of `tracing.py`.
-#[derive(Deserialize)]
-struct Row {
-    name: String,
-    count: u64,
-    ns: f64,
-    #[serde(default)]
-    grid: [u64; 3],
-    #[serde(default)]
-    block: [u64; 3],
-    facts: Vec<(String, f64, String, String)>,
-}
-
 /// The launches of one call on the inputs that the candidate was shown last; in words why there are none.
 pub(super) fn launches(candidate: &mut Runner) -> Attempt<Result<Vec<Launches>, String>> {
-    let said = match candidate.trace(DEADLINE) {
-        Ok(said) => said,
-        Err(Trouble::Failure(failure)) => return Ok(Err(failure.to_string())),
-        Err(fault @ Trouble::Fault(_)) => return Err(fault),
+    let rows = match candidate.trace(DEADLINE) {
+        Ok(rows) => rows,
+        Err(EvalError::Candidate(failure)) => return Ok(Err(failure.to_string())),
+        Err(fault @ EvalError::Infra(_)) => return Err(fault),
     };
-    Ok(serde_json::from_value::<Vec<Row>>(said).map_err(|e| e.to_string()).and_then(|rows| {
-        let seen: Vec<Launches> = rows.into_iter().map(Row::launches).filter(|launched| launched.ns > 0.0).collect();
-        if seen.is_empty() { Err("torch's profiler saw nothing run".to_owned()) } else { Ok(seen) }
-    }))
+    let seen: Vec<Launches> = rows.into_iter().map(launches_of).filter(|launched| launched.ns > 0.0).collect();
+    Ok(if seen.is_empty() { Err("torch's profiler saw nothing run".to_owned()) } else { Ok(seen) })
 }
 
-impl Row {
-    fn launches(self) -> Launches {
-        let ns = if self.ns.is_finite() { self.ns } else { 0.0 };
-        let fact = |(name, value, unit, meaning): &(String, f64, String, String)| {
-            Reading::new(name, Some(*value), unit, meaning)
-        };
-        let facts = self.facts.iter().map(fact).collect();
-        Launches { name: self.name, shape: [self.grid, self.block], count: self.count.max(1), ns, facts }
-    }
+fn launches_of(row: Row) -> Launches {
+    let ns = if row.ns.is_finite() { row.ns } else { 0.0 };
+    let fact =
+        |(name, value, unit, meaning): &(String, f64, String, String)| Reading::new(name, Some(*value), unit, meaning);
+    let facts = row.facts.iter().map(fact).collect();
+    Launches { name: row.name, shape: [row.grid, row.block], count: row.count.max(1), ns, facts }
 }
 
 /// The kernels that the time goes to, with what is known of a launch of each.

@@ -1,0 +1,258 @@
+//! Both sides on a GPU: a process for each, with an arena of ours that it computes in.
+
+use super::{
+    CudaDriver, Kernel, Reference, child,
+    verifier::{Draw, MOST_ARRAYS, MOST_SLOTS, Verifier},
+};
+use crate::{
+    engine::{
+        backend::{Found, Inputs, Look, Pair, Side},
+        contents::{context, layout},
+    },
+    machine::driver::HANDLE,
+    measure::{
+        floor::Traffic,
+        gpu_clock::{GpuClock, broken},
+        reading::Reading,
+    },
+    profile::tool::DRIVER_LIMITS,
+    result::{
+        error::{Attempt, EvalError, fault, trusted},
+        failure::Fault,
+    },
+    sandbox::{
+        confine::{Confinement, Files, User},
+        entry::Child,
+        kernel_process::{KernelProcess, not_started},
+        layer::Layer,
+        peer::{Allowed, Peer, Trust},
+        pool::Starting,
+        start::{Dress, Sandbox, give, kept, open_folder, variable},
+        tree::own_user,
+    },
+    task::{Case, Task, layout::Layout},
+};
+use rand::rngs::StdRng;
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::{Arc, MutexGuard},
+    time::Duration,
+};
+
+/// What both sides may read beside the system's libraries.
+const SYSTEM: [&str; 11] =
+    ["/bin", "/sbin", "/usr", "/lib", "/lib64", "/lib32", "/etc", "/opt", "/proc", "/sys", "/nix/store"];
+/// Variables of ours that a child keeps: which GPU, and where libraries are.
+const KEPT: [&str; 3] = ["LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PATH"];
+/// How long a process may take to make its context.
+const START: Duration = Duration::from_mins(1);
+/// How long loading may take, constructors included, and small requests.
+const LOADING: Duration = Duration::from_secs(20);
+/// What a child may print, in KiB.
+const PRINT_KIB: u64 = 1024;
+
+/// How children are started.
+pub(crate) struct Starter {
+    pub(crate) sandbox: Arc<Sandbox>,
+    /// Which GPU.
+    pub(crate) ordinal: u32,
+    /// Memory that a kernel may take beyond its arguments, in MiB.
+    pub(crate) memory_mib: u64,
+}
+
+/// What processes on a GPU may read beside the system's libraries.
+pub(crate) fn readable() -> Vec<PathBuf> {
+    let libraries = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let own = std::env::split_paths(&libraries).filter(|path| path.is_absolute());
+    SYSTEM.iter().map(PathBuf::from).chain(own).collect()
+}
+
+/// Their environment in a folder.
+pub(crate) fn environment(folder: &Path) -> Vec<(String, OsString)> {
+    let mut environment = kept(&KEPT);
+    environment.extend([
+        variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+        variable("CUDA_MODULE_LOADING", "EAGER"),
+        variable("CUDA_CACHE_DISABLE", "1"),
+        variable("HOME", folder),
+        variable("TMPDIR", folder),
+    ]);
+    environment
+}
+
+impl Starter {
+    /// Starts a child that has opened this arena, with nothing loaded yet. Where the driver does not start behind Landlock,
+    /// it is left out from then on, and the layers say so.
+    pub(crate) fn start(&self, arena: [u8; HANDLE], starting: Option<&Starting>) -> Result<KernelProcess, Fault> {
+        match self.try_start(arena, starting) {
+            Err(EvalError::Candidate(_)) if self.sandbox.disable_landlock() => self.try_start(arena, starting),
+            started => started,
+        }
+        .map_err(not_started)
+    }
+
+    fn try_start(&self, arena: [u8; HANDLE], starting: Option<&Starting>) -> Attempt<KernelProcess> {
+        let folder = open_folder("kernel-")?;
+        let user = crate::sandbox::start::is_root().then(own_user);
+        if let Some(user) = user {
+            give(folder.path(), None, user).map_err(fault("cannot give a folder away"))?;
+        }
+        let files = Files { read: readable(), write: vec![folder.path().to_owned()], devices: true };
+        let confinement = Confinement {
+            parent: std::process::id().cast_signed(),
+            user: user.map_or(User::Same, User::Own),
+            limits: DRIVER_LIMITS,
+            files: self.sandbox.has_landlock().then_some(files),
+            shares_ipc: true,
+        };
+        let ordinal = self.ordinal;
+        let child = |control| Child::CudaKernel(child::Setup { confinement, control, ordinal });
+        let (place, environment) = (Some(folder.path()), environment(folder.path()));
+        let dress = Dress { environment, folder: place, user, ..Dress::default() };
+        let allowed = Allowed { memory_mib: self.memory_mib, print_kib: PRINT_KIB, processes: true };
+        let mut peer = Peer::new(self.sandbox.start(child, &dress)?, Trust::Candidate, allowed);
+        let (id, arena) = (peer.id(), child::Arena { handle: arena.to_vec() });
+        match starting {
+            Some(starting) => starting.while_starting(id, false, || peer.greet(&arena, START))?,
+            None => peer.greet(&arena, START)?,
+        }
+        Ok(KernelProcess::new(peer, LOADING).in_folder(folder))
+    }
+}
+
+/// How many slots of a case an arena holds; in words, where not one fits.
+pub(super) fn slots(arena_bytes: usize, layout: &Layout) -> Result<usize, String> {
+    if layout.arrays.len() > MOST_ARRAYS {
+        return Err(format!("case `{}` has {} arrays, the limit is {MOST_ARRAYS}", layout.case, layout.arrays.len()));
+    }
+    match arena_bytes / layout.slot_bytes.max(1) {
+        0 => {
+            let (bytes, limit) = (layout.slot_bytes >> 20, arena_bytes >> 20);
+            Err(format!("case `{}` takes {bytes} MiB, the limit is {limit} MiB", layout.case))
+        }
+        slots => Ok(slots.min(MOST_SLOTS)),
+    }
+}
+
+/// What works on the GPU for one pair at a time.
+pub(super) struct Trusted {
+    pub(super) verifier: Verifier,
+    pub(super) clock: GpuClock,
+}
+
+/// Both sides of one task on a GPU.
+pub(crate) struct CudaPair<'a> {
+    task: &'a Task,
+    trusted: MutexGuard<'a, Trusted>,
+    reference: &'a mut KernelProcess,
+    candidate: &'a mut KernelProcess,
+    call_ns: &'a mut HashMap<String, f64>,
+    layout: Layout,
+    slots: usize,
+    calls: usize,
+    draw: Option<Draw>,
+    /// Bytes of the GPU's memory that were free when this pair began.
+    free_at_first: u64,
+    memory_mib: u64,
+}
+
+impl<'a> CudaPair<'a> {
+    pub(super) fn new(
+        driver: &'a CudaDriver,
+        task: &'a Task,
+        trusted: MutexGuard<'a, Trusted>,
+        (session, loaded): (&'a mut Reference, &'a mut Kernel),
+    ) -> Attempt<Self> {
+        context(task)?;
+        let (Some(reference), Some(candidate)) = (&mut session.process, &mut loaded.process) else {
+            return Err(Fault::Machine("both processes were just started, and one is gone".to_owned()).into());
+        };
+        let free_at_first = trusted.verifier.device.memory().map_err(broken)?[0];
+        Ok(Self {
+            task,
+            trusted,
+            reference,
+            candidate,
+            call_ns: &mut session.call_ns,
+            layout: Layout::default(),
+            slots: 0,
+            calls: 0,
+            draw: None,
+            free_at_first,
+            memory_mib: driver.options.memory_mib,
+        })
+    }
+}
+
+impl Pair for CudaPair<'_> {
+    fn enter(&mut self, case: &Case) -> Attempt<usize> {
+        self.layout = layout(self.task, case)?;
+        self.slots = slots(self.trusted.verifier.arena_bytes(), &self.layout).map_err(Fault::Machine)?;
+        trusted(self.reference.case(&self.layout, self.slots))?;
+        self.candidate.case(&self.layout, self.slots)?;
+        Ok(self.slots)
+    }
+
+    /// Launches are recorded if both sides' can be: recorded on one side alone, they would be held up on the other.
+    fn prepare(&mut self, calls: usize, timed: bool) -> Attempt<bool> {
+        self.calls = calls;
+        let recorded = trusted(self.reference.count(calls, timed))? && self.candidate.count(calls, timed)?;
+        if !recorded {
+            trusted(self.reference.count(calls, false))?;
+            self.candidate.count(calls, false)?;
+        }
+        Ok(recorded || !timed)
+    }
+
+    fn draw(&mut self, _: Inputs, rng: &mut StdRng) -> Attempt<()> {
+        let draw = Draw::new(&self.layout, rng);
+        self.trusted.verifier.fill(&self.layout, self.calls, &draw).map_err(broken)?;
+        self.draw = Some(draw);
+        Ok(())
+    }
+
+    fn call(&mut self, side: Side, deadline: Duration, _: &mut StdRng) -> Attempt<Option<Reading>> {
+        let mut around = self.trusted.clock.before()?;
+        match side {
+            Side::Reference => trusted(self.reference.call(deadline, &mut around)).map(Some),
+            Side::Candidate => self.candidate.call(deadline, &mut around).map(Some),
+        }
+    }
+
+    fn verify(&mut self, look: &Look<'_>) -> Attempt<Found> {
+        if let Some(draw) = &self.draw {
+            self.trusted.verifier.verify(&self.layout, self.calls, draw, look)?;
+        }
+        Ok(Found::default())
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic::of(&self.layout)
+    }
+
+    fn known_call_ns(&self) -> Option<f64> {
+        self.call_ns.get(&self.layout.case).copied()
+    }
+
+    fn note_call_ns(&mut self, ns: f64) {
+        self.call_ns.insert(self.layout.case.clone(), ns);
+    }
+
+    fn look_around(&mut self) -> Attempt<()> {
+        let [free, _] = self.trusted.verifier.device.memory().map_err(broken)?;
+        if self.free_at_first.saturating_sub(free) > self.memory_mib << 20 {
+            return Err(self.candidate.peer.too_much_memory());
+        }
+        self.candidate.peer.be_alone()
+    }
+
+    fn shared(&mut self) -> Option<String> {
+        self.trusted.clock.shared()
+    }
+
+    fn layers(&self) -> Vec<Layer> {
+        self.candidate.peer.layers.clone()
+    }
+}

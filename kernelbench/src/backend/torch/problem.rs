@@ -1,0 +1,300 @@
+//! A problem that is open: its verifier, and its reference in a process like a candidate's.
+//!
+//! The verifier draws inputs from seeds that it is given here, and compares. The reference runs as candidates run, so what a
+//! request costs beside the model is the same for both.
+
+use super::{
+    contract::SEED,
+    runner::{Called, Role, Runner},
+    values::{Input, OutputTensor},
+    verifier::{PATIENCE, Verifier},
+    wire::{Arena, Ask, Audited, Compared, Comparing, Done, Drawn, Opened, Outputs, Range, Ranges, Trimmed},
+};
+use crate::{
+    engine::backend::{Found, Look, Looked},
+    hash::Hash,
+    result::{
+        error::{Attempt, EvalError, fault, trusted},
+        failure::{Failure, Fault},
+        label::{Kind, Label},
+    },
+    sandbox::{peer::Peer, socket},
+    task::{Problem, Task, Tolerance},
+};
+use rand::{Rng, rngs::StdRng};
+use std::{
+    fs::{self, File},
+    os::{fd::OwnedFd, unix::fs::FileExt},
+};
+
+/// The most calls in one request.
+pub(crate) const MOST_SLOTS: usize = 128;
+/// The most tensors in the answer to one request.
+const MOST_TENSORS: usize = 200;
+/// Bytes at once, out of another process.
+const CHUNK: usize = 4 << 20;
+/// What a process has on a GPU before it holds a tensor, in bytes, at most.
+const CONTEXT: u64 = 1 << 30;
+
+/// A problem that is open.
+pub(crate) struct OpenProblem {
+    pub(crate) verifier: Verifier,
+    pub(crate) reference: Runner,
+    arenas: [OwnedFd; 2],
+    places: [Arena; 2],
+    outputs: OwnedFd,
+    pub(crate) init: Input,
+    pub(crate) dtype: &'static str,
+    /// Calls whose inputs and outputs fit beside each other.
+    pub(crate) slots: usize,
+    on_gpu: bool,
+    pub(crate) parameter_bytes: u64,
+    pub(crate) input_bytes: u64,
+    pub(crate) output_bytes: u64,
+    /// The bytes of each tensor that one call puts out.
+    output_sizes: Vec<u64>,
+    /// What is known against the problem.
+    pub(crate) labels: Vec<Label>,
+    /// Why there is no model in double precision.
+    pub(crate) no_oracle: Option<String>,
+    /// Bytes of the device that torch had in the verifier at most.
+    most_bytes: u64,
+    /// What all inputs of one side may take, and all of its outputs, in bytes.
+    budget: u64,
+    /// Where the inputs lie that were drawn last.
+    pub(crate) inputs: Vec<Input>,
+    /// What a call takes, in nanoseconds.
+    pub(crate) call_ns: Option<f64>,
+    _folder: tempfile::TempDir,
+}
+
+/// The problem of a task.
+pub(crate) fn problem(task: &Task) -> Result<&Problem, Fault> {
+    let not = || Fault::Machine(format!("task `{}` is no problem in KernelBench's format", task.name));
+    task.problem().ok_or_else(not)
+}
+
+/// What names a problem's session.
+pub(crate) fn key(task: &Task) -> Hash {
+    let precision = task.problem().map_or("", |problem| problem.precision.torch_name());
+    Hash::of(format!("{precision}\n{}", task.reference()).as_bytes())
+}
+
+impl OpenProblem {
+    /// Opens a problem in a verifier and a process for its reference. Its inputs may take `budget` bytes of each side.
+    pub(crate) fn open(
+        mut verifier: Verifier,
+        mut reference: Runner,
+        problem: &Problem,
+        (on_gpu, budget): (bool, u64),
+    ) -> Attempt<Self> {
+        let folder = tempfile::tempdir().map_err(fault("cannot make a folder"))?;
+        let path = folder.path().join("problem.py");
+        fs::write(&path, &problem.source).map_err(fault("cannot write the problem down"))?;
+        let file = || socket::memory_file().map_err(fault("cannot share memory"));
+        let (arenas, outputs) = ([file()?, file()?], file()?);
+        let dtype = problem.precision.torch_name();
+        let ask = Ask::Open { path, dtype: dtype.to_owned(), seed: SEED, most_slots: MOST_SLOTS, budget };
+        let (init, parameter_bytes, input_bytes, slots, no_oracle, places) =
+            match verifier.ask_with(&ask, &[&arenas[0], &arenas[1], &outputs])? {
+                Opened::Laid { init, parameter_bytes, input_bytes, slots, no_oracle, arenas } => {
+                    (init, parameter_bytes, input_bytes, slots, no_oracle, arenas)
+                }
+                Opened::Defect { defect } => {
+                    return Err(Fault::Reference(format!("not a KernelBench problem: {defect}")).into());
+                }
+            };
+        trusted(reference.load(Role::reference(&problem.source), PATIENCE))?;
+        trusted(reference.map_inputs(&places[0], &arenas[0]))?;
+        trusted(reference.construct(&init, dtype))?;
+        Ok(Self {
+            verifier,
+            reference,
+            arenas,
+            places,
+            outputs,
+            init,
+            dtype,
+            slots: slots.max(1),
+            on_gpu,
+            parameter_bytes,
+            input_bytes,
+            output_bytes: 0,
+            output_sizes: vec![],
+            labels: problem.labels.iter().map(|label| Label::new(Kind::Task, label)).collect(),
+            no_oracle,
+            most_bytes: 0,
+            budget,
+            inputs: vec![],
+            call_ns: None,
+            _folder: folder,
+        })
+    }
+
+    /// Puts a new process in the place of the reference's.
+    pub(crate) fn replace_reference(&mut self, reference: Runner) -> Attempt<()> {
+        let old = std::mem::replace(&mut self.reference, reference);
+        let role = old.role.clone();
+        drop(old);
+        let gone = || Fault::Machine("the reference's process was never given its module".to_owned());
+        trusted(self.reference.load(role.ok_or_else(gone)?, PATIENCE))?;
+        trusted(self.reference.map_inputs(&self.places[0], &self.arenas[0]))?;
+        trusted(self.reference.construct(&self.init, self.dtype))
+    }
+
+    /// Makes the candidate's model and shows it its inputs; the reference's is made anew, so that both have seen the same.
+    pub(crate) fn bind(&mut self, candidate: &mut Runner) -> Attempt<()> {
+        trusted(self.reference.release_outputs())?;
+        candidate.map_inputs(&self.places[1], &self.arenas[1])?;
+        candidate.construct(&self.init, self.dtype)?;
+        trusted(self.reference.construct(&self.init, self.dtype))
+    }
+
+    /// The arena of candidates, as a process on the device opens it.
+    pub(crate) fn candidate_arena(&self) -> &Arena {
+        &self.places[1]
+    }
+
+    /// Draws fresh inputs into the first slots. They lie where the last ones lay, unless `inputs` says otherwise afterwards.
+    pub(crate) fn draw(&mut self, count: usize, signed: bool, rng: &mut StdRng) -> Attempt<()> {
+        let seeds = (0..count).map(|_| rng.random::<u64>() >> 12).collect();
+        let drawn: Drawn = self.verifier.ask(&Ask::Draw { seeds, signed })?;
+        if let Some(inputs) = drawn.inputs {
+            self.inputs = inputs;
+        }
+        Ok(())
+    }
+
+    /// Looks at once, on a GPU, at secret places of a candidate's output, and who else is there.
+    pub(crate) fn spot_check(&mut self, candidate: &mut Runner, called: &Called, rng: &mut StdRng) -> Attempt<()> {
+        if self.on_gpu {
+            let (seed, candidate) = (rng.random::<u64>() >> 12, called.outputs.clone());
+            self.verifier.ask_about::<Done>(&Ask::SpotCheck { seed, candidate })?;
+        }
+        candidate.peer.be_alone()
+    }
+
+    /// Looks for what would pass for the reference's output and is not.
+    pub(crate) fn audit(&mut self, tolerance: &Tolerance, rng: &mut StdRng) -> Attempt<()> {
+        let slots: Vec<usize> = (0..self.slots.min(2)).collect();
+        self.draw(slots.len(), false, rng)?;
+        trusted(self.reference.set_inputs(&self.inputs))?;
+        let called = trusted(self.reference.run(&slots, PATIENCE, &mut ()))?;
+        let first = called.outputs.first().map(|output| output.tensors()).unwrap_or_default();
+        self.output_sizes = first.iter().map(|tensor: &&OutputTensor| tensor.bytes).collect();
+        let outputs = Outputs { reference: called.outputs, candidate: vec![], slots };
+        if !self.on_gpu {
+            let ranges: Ranges = self.verifier.ask(&Ask::Ranges(outputs.clone()))?;
+            trusted(self.copy(&ranges.reads, &self.reference.peer, "reference"))?;
+        }
+        let Tolerance { atol, rtol, .. } = *tolerance;
+        let audited: Audited = self.verifier.ask(&Ask::Audit(Comparing { outputs, atol, rtol, oracle: false }))?;
+        self.output_bytes = audited.output_bytes;
+        self.labels.extend(audited.labels.into_iter().map(|label| Label::new(Kind::Task, label)));
+        let fit = usize::try_from(self.budget / self.output_bytes.max(1)).unwrap_or(usize::MAX);
+        self.slots = self.slots.min(MOST_TENSORS / audited.tensors.max(1)).min(fit).max(1);
+        self.trim_memory()
+    }
+
+    /// On a GPU, has outputs of so many calls lie elsewhere in every request from here on, those of both sides.
+    pub(crate) fn randomize_allocations(&mut self, candidate: &mut Runner, calls: usize) -> Attempt<()> {
+        if !self.on_gpu {
+            return Ok(());
+        }
+        self.trim_memory()?;
+        trusted(self.reference.randomize_allocations(&self.output_sizes, calls))?;
+        candidate.randomize_allocations(&self.output_sizes, calls)
+    }
+
+    /// Lets go of a candidate's memory, and of what the verifier and the reference keep for later.
+    pub(crate) fn trim_memory(&mut self) -> Attempt<()> {
+        let trimmed: Trimmed = self.verifier.ask(&Ask::TrimMemory { all: true })?;
+        self.most_bytes = self.most_bytes.max(trimmed.most);
+        trusted(self.reference.trim_memory(false))
+    }
+
+    /// What a step of a candidate takes on the device beside what this problem holds, in bytes, as far as those before it
+    /// say: the verifier's part, the reference's, and a candidate's, which may hold a little more.
+    pub(crate) fn wanted_bytes(&self) -> u64 {
+        let reference = self.reference.most_bytes;
+        self.most_bytes + 2 * reference + reference / 4 + CONTEXT
+    }
+
+    /// Compares every element of what both put out in these calls.
+    pub(crate) fn verify(
+        &mut self,
+        candidate: &Runner,
+        [right, got]: [&Called; 2],
+        slots: &[usize],
+        look: &Look<'_>,
+    ) -> Attempt<Found> {
+        let Tolerance { atol, rtol, .. } = *look.tolerance;
+        let outputs =
+            Outputs { reference: right.outputs.clone(), candidate: got.outputs.clone(), slots: slots.to_vec() };
+        let comparing = Comparing { outputs, atol, rtol, oracle: look.oracle() };
+        let ask = if self.on_gpu {
+            Ask::CompareInPlace(comparing)
+        } else {
+            let ranges: Ranges = self.verifier.ask_about(&Ask::Ranges(comparing.outputs.clone()))?;
+            formed(ranges.form)?;
+            trusted(self.copy(&ranges.reads, &self.reference.peer, "reference"))?;
+            self.copy(&ranges.reads, &candidate.peer, "candidate")?;
+            Ask::Compare(comparing)
+        };
+        let compared: Compared = self.verifier.ask_about(&ask)?;
+        formed(compared.form.clone())?;
+        if compared.late.is_some() {
+            return Err(candidate.peer.forbidden("go on writing its output after it had returned"));
+        }
+        judged(compared, look)
+    }
+
+    /// Copies what the verifier wants out of a process that is stopped.
+    fn copy(&self, ranges: &[Range], peer: &Peer, side: &str) -> Attempt<()> {
+        let file = File::from(self.outputs.try_clone().map_err(fault("cannot share memory"))?);
+        let mut chunk = vec![0; CHUNK];
+        for Range { address, bytes, to, .. } in ranges.iter().filter(|range| range.side == side) {
+            for done in (0..*bytes).step_by(CHUNK) {
+                let part = &mut chunk[..usize::try_from(bytes - done).unwrap_or(CHUNK).min(CHUNK)];
+                peer.read_memory(address + done, part).map_err(|e| unreadable(&e))?;
+                file.write_all_at(part, to + done).map_err(fault("cannot write shared memory"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(error: &std::io::Error) -> EvalError {
+    Failure::Interface { log: format!("its output is not where it says it is: {error}") }.into()
+}
+
+fn formed(problem: Option<String>) -> Attempt<()> {
+    problem.map_or(Ok(()), |log| Err(Failure::Interface { log }.into()))
+}
+
+fn judged(compared: Compared, look: &Look<'_>) -> Attempt<Found> {
+    let case = || look.case.to_owned();
+    if let Some(found) = compared.mismatch {
+        let failure = Failure::Mismatch {
+            case: case(),
+            argument: found.output,
+            wrong: found.wrong,
+            total: found.total,
+            worst_at: found.worst_at,
+            expected: found.expected,
+            got: found.got,
+            unwritten: 0,
+            nan: found.nan,
+            while_timed: look.while_timed(),
+        };
+        if look.calls == Looked::Beyond && !compared.passed_inputs {
+            return Ok(Found { differs: Some(failure), ..Found::default() });
+        }
+        return Err(failure.into());
+    }
+    if let Some(index) = compared.changed {
+        return Err(Failure::InputChanged { case: case(), argument: format!("input {index}") }.into());
+    }
+    let errors = compared.errors.iter().map(|errors| (errors.reference, errors.candidate)).collect();
+    Ok(Found { errors, no_oracle: compared.no_oracle, differs: None })
+}

@@ -1,0 +1,513 @@
+//! The wire to Python: what the processes of a problem are asked, and what they answer (`harness/wire.py`).
+//!
+//! A message is one JSON object a packet. Values such as inputs and outputs are written down as trees whose tensors are
+//! places in memory; nothing is pickled.
+
+use super::{
+    headers::Extension,
+    values::{Input, Output},
+};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// What a process is told first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    /// `cpu` or `cuda:0`.
+    pub(crate) device: String,
+    /// Threads on the CPU.
+    pub(crate) threads: u32,
+    /// Whether matrix products and convolutions may round to TF32; those of the verifier never do.
+    pub(crate) tf32: bool,
+    /// The contract's seed, for constructors and calls.
+    pub(crate) seed: u64,
+}
+
+/// What a process is asked. The first group is for the verifier, the second for the process of a reference or a candidate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub(crate) enum Ask {
+    /// What Python, torch and the device are: [`super::python::Facts`].
+    Facts,
+    /// Load a problem and lay out the arenas: [`Opened`]. Its files are the arenas of both sides, and one for outputs.
+    Open {
+        /// The problem's file.
+        path: PathBuf,
+        /// The element type that floating point is cast to.
+        dtype: String,
+        /// The contract's seed.
+        seed: u64,
+        /// Inputs are laid out for so many calls, at most.
+        most_slots: usize,
+        /// What the inputs of one side may take, in bytes.
+        budget: u64,
+    },
+    /// Draw inputs for the first slots, the same for both sides: [`Drawn`].
+    Draw {
+        /// A secret seed for each slot.
+        seeds: Vec<u64>,
+        /// Whether they are widened to both signs.
+        signed: bool,
+    },
+    /// Read elements at secret places of a candidate's outputs at once: [`Done`]. On a GPU alone.
+    SpotCheck {
+        /// What the places are drawn from.
+        seed: u64,
+        /// The outputs.
+        candidate: Vec<Output>,
+    },
+    /// Which bytes of which process the outputs are: [`Ranges`]. On a CPU alone.
+    Ranges(Outputs),
+    /// Compare outputs that were copied: [`Compared`]. On a CPU alone.
+    Compare(Comparing),
+    /// Check the form of outputs, compare them where they lie, and look once more at the secret places: [`Compared`].
+    CompareInPlace(Comparing),
+    /// What would pass for the reference's outputs: [`Audited`].
+    Audit(Comparing),
+
+    /// Load a module, which builds what it builds: [`Loaded`].
+    Load(Module),
+    /// Make the model anew: [`Done`].
+    Construct(Construct),
+    /// Open the arena of inputs; on a CPU its file comes with the message: [`Done`].
+    MapInputs {
+        /// Where it is.
+        arena: Arena,
+    },
+    /// Take the inputs of each slot from these places from here on: [`Done`].
+    SetInputs {
+        /// One for each slot.
+        inputs: Vec<Input>,
+    },
+    /// Do all of a request that comes before its calls; a number then has them made: [`Done`].
+    Prepare {
+        /// The slots that are called, in order.
+        slots: Vec<usize>,
+    },
+    /// Have outputs lie elsewhere in memory in every request from here on: [`Done`].
+    RandomizeAllocations {
+        /// Bytes of each output tensor of a call.
+        sizes: Vec<u64>,
+        /// Calls of a request.
+        count: usize,
+    },
+    /// Call the model on these slots, and describe the outputs: [`Ran`].
+    Run {
+        /// The slots, in order.
+        slots: Vec<usize>,
+    },
+    /// Call the model once under torch's profiler: [`Traced`].
+    Trace,
+    /// Drop the outputs of the last request: [`Done`].
+    ReleaseOutputs,
+
+    /// For either: give back memory that is not needed now: [`Trimmed`].
+    TrimMemory {
+        /// Of a model's process: the model and its inputs too.
+        all: bool,
+    },
+}
+
+/// A module that a process loads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Module {
+    /// Its file.
+    pub(crate) path: PathBuf,
+    /// What it is called.
+    #[serde(rename = "module")]
+    pub(crate) name: String,
+    /// The class that it must define.
+    pub(crate) entry: String,
+    /// The headers that its extensions are built with.
+    pub(crate) headers: String,
+}
+
+/// How a model is made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Construct {
+    /// The constructor's arguments.
+    pub(crate) init: Input,
+    /// The element type that it is cast to.
+    pub(crate) dtype: String,
+    /// The mode in which torch compiles it, where it does.
+    pub(crate) compile: Option<String>,
+}
+
+/// Outputs of both sides, of the same slots.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Outputs {
+    pub(crate) reference: Vec<Output>,
+    pub(crate) candidate: Vec<Output>,
+    pub(crate) slots: Vec<usize>,
+}
+
+/// Outputs to be compared, and by which rule.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Comparing {
+    #[serde(flatten)]
+    pub(crate) outputs: Outputs,
+    pub(crate) atol: f64,
+    pub(crate) rtol: f64,
+    /// Whether both are compared with double precision too.
+    pub(crate) oracle: bool,
+}
+
+/// A process's answer, where nothing was raised.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Said<A> {
+    Raised { raised: Raised },
+    Answer(A),
+}
+
+/// What was raised in a process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Raised {
+    /// Its kind and its words.
+    pub(crate) error: String,
+    /// Where.
+    pub(crate) traceback: String,
+    /// Whether memory was short.
+    pub(crate) memory: bool,
+}
+
+/// Done, and nothing to be said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Done {}
+
+/// A problem that was opened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Opened {
+    /// It does not fulfil the contract.
+    Defect {
+        /// Why.
+        defect: String,
+    },
+    /// It does.
+    Laid {
+        /// The constructor's arguments.
+        init: Input,
+        /// Bytes of the model's parameters.
+        parameter_bytes: u64,
+        /// Bytes of the inputs of one call.
+        input_bytes: u64,
+        /// Calls whose inputs fit beside each other.
+        slots: usize,
+        /// Why there is no model in double precision.
+        no_oracle: Option<String>,
+        /// The arenas of reference and candidate.
+        arenas: [Arena; 2],
+    },
+}
+
+/// An arena of inputs: a memory file on a CPU, an allocation by its interprocess handle on a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Arena {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    handle: Option<String>,
+    bytes: u64,
+}
+
+/// Inputs that were drawn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Drawn {
+    /// Where they lie, if not where those before lay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) inputs: Option<Vec<Input>>,
+}
+
+/// Bytes to be copied out of processes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Ranges {
+    /// What is wrong with the form of an output.
+    pub(crate) form: Option<String>,
+    pub(crate) reads: Vec<Range>,
+}
+
+/// Bytes of one process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Range {
+    /// `reference` or `candidate`.
+    pub(crate) side: String,
+    /// Their address in that process.
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    /// Where they go in the file of outputs.
+    pub(crate) to: u64,
+}
+
+/// What a comparison found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Compared {
+    /// What is wrong with the form of an output.
+    pub(crate) form: Option<String>,
+    pub(crate) mismatch: Option<Mismatch>,
+    /// Whether the wrong output is an input, bit by bit.
+    pub(crate) passed_inputs: bool,
+    /// The input that the candidate changed and the reference did not.
+    pub(crate) changed: Option<u64>,
+    /// Root mean square errors against double precision, relative to that.
+    pub(crate) errors: Vec<Errors>,
+    /// Why there are none.
+    pub(crate) no_oracle: Option<String>,
+    /// The output that has changed since it was looked at first.
+    pub(crate) late: Option<String>,
+}
+
+/// An output that differs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Mismatch {
+    pub(crate) output: String,
+    pub(crate) wrong: u64,
+    pub(crate) total: u64,
+    pub(crate) worst_at: u64,
+    pub(crate) nan: u64,
+    pub(crate) expected: String,
+    pub(crate) got: String,
+}
+
+/// Errors of one slot.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Errors {
+    pub(crate) reference: f64,
+    pub(crate) candidate: f64,
+}
+
+/// What an audit of the reference found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Audited {
+    /// Bytes of the outputs of one call.
+    pub(crate) output_bytes: u64,
+    /// Tensors among them.
+    pub(crate) tensors: usize,
+    pub(crate) labels: Vec<String>,
+}
+
+/// A module that was loaded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Loaded {
+    /// That it does not define what it must.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) missing: Option<String>,
+    /// How its extensions were built.
+    #[serde(default)]
+    pub(crate) extensions: Vec<Extension>,
+}
+
+/// Calls that were made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ran {
+    /// By the clock in there, in nanoseconds.
+    pub(crate) inside_ns: u64,
+    /// The output of each slot.
+    pub(crate) outputs: Vec<Output>,
+    /// Where its tensors begin, in the order in which they are written down.
+    pub(crate) addresses: Vec<u64>,
+}
+
+/// The launches of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Traced {
+    pub(crate) launches: Vec<Row>,
+}
+
+/// The launches of one kernel in one shape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) count: u64,
+    /// All of them, in nanoseconds.
+    pub(crate) ns: f64,
+    #[serde(default)]
+    pub(crate) grid: [u64; 3],
+    #[serde(default)]
+    pub(crate) block: [u64; 3],
+    /// Name, value, unit, meaning.
+    pub(crate) facts: Vec<(String, f64, String, String)>,
+}
+
+/// Memory that was given back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Trimmed {
+    /// Bytes of the device that torch had in this process at most.
+    pub(crate) most: u64,
+}
+
+/// What a process under a profiler is told to load and to call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) setup: Setup,
+    pub(crate) load: Module,
+    pub(crate) construct: Construct,
+    pub(crate) arena: Arena,
+    pub(crate) inputs: Vec<Input>,
+    /// Where builds are kept, by the variables that say so.
+    pub(crate) environment: Vec<(String, String)>,
+    /// What it prints once its only call has come to its end; without it, the call is warmed up and read by a profiler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) once: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::values::{Kind, OutputTensor, Written},
+        *,
+    };
+    use crate::sandbox::{kernel_child::Numbered, process, socket};
+    use std::{
+        os::fd::{AsRawFd, OwnedFd},
+        process::{Child, Command},
+        time::Duration,
+    };
+
+    /// Says what it hears, and whether either side of the harness knows what it is asked; and values, there and back.
+    const ECHO: &str = "
+import sys
+sys.path.insert(0, sys.argv[2])
+import torch, candidate, verifier, wire
+VALUE = [1, 2.5, True, None, 'text', (torch.zeros(2, 3), [torch.float16]), {'a': float('inf'), 3: ()}]
+spec = lambda t: {'at': 64, 'shape': list(t.shape), 'dtype': wire.name_of(t.dtype)}
+same = lambda value: repr(wire.decode(value, lambda s: torch.zeros(s['shape']))) == repr(VALUE)
+line = wire.Line(int(sys.argv[1]))
+while (heard := line.hear()) is not None:
+    known = hasattr(candidate.Runner, heard['do']) or hasattr(verifier.Verifier, heard['do'])
+    same_value = heard['do'] == 'construct' and same(heard['init'])
+    line.say({'nonce': heard['nonce'], 'heard': heard, 'known': known, 'same': same_value,
+              'value': wire.encode(VALUE, spec)})
+";
+
+    #[derive(Deserialize)]
+    struct Echo {
+        heard: serde_json::Value,
+        known: bool,
+        same: bool,
+        value: Input,
+    }
+
+    struct Python(Child, OwnedFd);
+
+    impl Drop for Python {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    impl Python {
+        fn start() -> Self {
+            let (ours, theirs) = socket::pair().expect("a pair of sockets");
+            let python = std::env::var("WARPSMITH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+            let mut command = Command::new(python);
+            command.args(["-B", "-c", ECHO]).arg(theirs.as_raw_fd().to_string());
+            command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/harness"));
+            process::detach(&mut command, vec![theirs.as_raw_fd()]);
+            Self(command.spawn().expect("a Python"), ours)
+        }
+
+        fn echo(&self, ask: &Ask) -> Echo {
+            let sent = serde_json::to_vec(&Numbered { nonce: 7, body: ask }).expect("JSON");
+            socket::send(&self.1, &sent, &[]).expect("it is sent");
+            let mut packet = vec![0; 1 << 16];
+            for _ in 0..600 {
+                if let Some(length) = socket::receive(&self.1, &mut packet).expect("a line") {
+                    let said: Numbered<Echo> = serde_json::from_slice(&packet[..length]).expect("JSON");
+                    assert_eq!(said.nonce, 7);
+                    return said.body;
+                }
+                socket::wait_for_either(&self.1, &self.1, Duration::from_millis(100)).expect("a poll");
+            }
+            panic!("no answer to {ask:?}")
+        }
+    }
+
+    /// One of each kind: a new one does not compile before it stands here.
+    fn all(value: Input) -> Vec<Ask> {
+        let tensor = OutputTensor {
+            shape: vec![2, 3],
+            stride: vec![3, 1],
+            dtype: "float32".into(),
+            device: "cuda".into(),
+            address: u64::MAX >> 8,
+            bytes: 24,
+            inside: None,
+            handle: Some("aGFuZGxl".into()),
+            at: Some(512),
+            room: Some(1 << 40),
+        };
+        let output = Written::Other(Kind::Tuple(vec![Written::Other(Kind::Tensor(tensor))]));
+        let outputs = Outputs { reference: vec![output.clone()], candidate: vec![output.clone()], slots: vec![0] };
+        let comparing = Comparing { outputs: outputs.clone(), atol: 1e-4, rtol: 1e-2, oracle: true };
+        let module =
+            Module { path: "/x.py".into(), name: "candidate".into(), entry: "ModelNew".into(), headers: "slim".into() };
+        let arena = Arena { handle: None, bytes: 4096 };
+        let construct = Construct { init: value.clone(), dtype: "float32".into(), compile: None };
+        let first = Ask::Facts;
+        match first {
+            Ask::Facts
+            | Ask::Open { .. }
+            | Ask::Draw { .. }
+            | Ask::SpotCheck { .. }
+            | Ask::Ranges(_)
+            | Ask::Compare(_)
+            | Ask::CompareInPlace(_)
+            | Ask::Audit(_)
+            | Ask::Load(_)
+            | Ask::Construct(_)
+            | Ask::MapInputs { .. }
+            | Ask::SetInputs { .. }
+            | Ask::Prepare { .. }
+            | Ask::RandomizeAllocations { .. }
+            | Ask::Run { .. }
+            | Ask::Trace
+            | Ask::ReleaseOutputs
+            | Ask::TrimMemory { .. } => {}
+        }
+        vec![
+            first,
+            Ask::Open { path: "/p.py".into(), dtype: "float32".into(), seed: 42, most_slots: 8, budget: 1 << 30 },
+            Ask::Draw { seeds: vec![u64::MAX >> 12], signed: true },
+            Ask::SpotCheck { seed: 1, candidate: vec![output] },
+            Ask::Ranges(outputs),
+            Ask::Compare(comparing.clone()),
+            Ask::CompareInPlace(comparing.clone()),
+            Ask::Audit(comparing),
+            Ask::Load(module),
+            Ask::Construct(construct),
+            Ask::MapInputs { arena },
+            Ask::SetInputs { inputs: vec![value] },
+            Ask::Prepare { slots: vec![0, 1] },
+            Ask::RandomizeAllocations { sizes: vec![1 << 20], count: 2 },
+            Ask::Run { slots: vec![1] },
+            Ask::Trace,
+            Ask::ReleaseOutputs,
+            Ask::TrimMemory { all: true },
+        ]
+    }
+
+    #[test]
+    #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+    fn python_hears_what_is_asked_and_values_come_back_as_they_went() {
+        let python = Python::start();
+        let value = python.echo(&Ask::Facts).value;
+        assert_eq!(value.tensors().len(), 1);
+        for ask in all(value) {
+            let Echo { heard, known, same, .. } = python.echo(&ask);
+            assert!(known, "the harness does not know {ask:?}");
+            assert_eq!(serde_json::from_value::<Ask>(heard).expect("an ask"), ask);
+            assert!(same || !matches!(ask, Ask::Construct(_)), "the value came back as another");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_told_from_what_was_raised() {
+        let read = |text: &str| serde_json::from_str::<Numbered<Said<Trimmed>>>(text).map(|said| said.body);
+        assert!(matches!(read(r#"{"nonce": 1, "most": 5}"#), Ok(Said::Answer(Trimmed { most: 5 }))));
+        let raised = r#"{"nonce": 1, "raised": {"error": "E", "traceback": "", "memory": true}}"#;
+        assert!(matches!(read(raised), Ok(Said::Raised { raised: Raised { memory: true, .. } })));
+        assert!(read(r#"{"nonce": 1, "least": 5}"#).is_err());
+    }
+}

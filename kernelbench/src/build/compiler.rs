@@ -1,0 +1,108 @@
+//! Running a compiler: confined, in a private folder that holds what it is to build and nothing else, without our
+//! environment, under limits and a deadline.
+
+use crate::{
+    result::{
+        error::{Attempt, fault},
+        failure::Fault,
+    },
+    sandbox::{
+        confine::{Confinement, Files, Limits, User},
+        entry::{Child, Program},
+        process::Process,
+        start::{Sandbox, search_path, variable},
+    },
+};
+use std::{
+    fs::{self, File},
+    io::{Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// What one file of a build may hold, in bytes.
+const LARGEST_FILE: u64 = 256 << 20;
+/// Lines of a compiler's messages that are kept.
+const LOG_LINES: usize = 150;
+/// What a compiler reads beside the system's libraries.
+const READABLE: [&str; 5] = ["/usr", "/bin", "/sbin", "/etc/alternatives", "/proc/cpuinfo"];
+
+/// What a compiler may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowed {
+    /// Its address space, in bytes.
+    pub(crate) memory: u64,
+    /// How long it may take, and compute.
+    pub(crate) deadline: Duration,
+}
+
+/// A compiler, ready to be run in a folder: it reads the system's files, those of its `home` and of that folder, and writes
+/// there alone.
+pub(crate) fn command(
+    sandbox: &Sandbox,
+    program: &str,
+    folder: &Path,
+    home: Option<&Path>,
+    allowed: Allowed,
+) -> Result<Command, Fault> {
+    let mut read: Vec<PathBuf> = READABLE.iter().map(PathBuf::from).collect();
+    read.extend(home.map(Path::to_owned));
+    let limits = Limits {
+        address_space: Some(allowed.memory),
+        cpu_seconds: Some(allowed.deadline.as_secs()),
+        file_bytes: LARGEST_FILE,
+        processes: None,
+        files: 256,
+    };
+    let files = Some(Files { read, write: vec![folder.to_owned(), "/dev/null".into()], devices: false });
+    let parent = std::process::id().cast_signed();
+    let confinement = Confinement { parent, user: User::Same, limits, files, shares_ipc: false };
+    let line = vec![program.to_owned()];
+    let mut command = sandbox.command(&Child::Program(Program { confinement, control: None, line }), vec![])?;
+    command.current_dir(folder).env("LC_ALL", "C").envs([variable("PATH", search_path()), variable("TMPDIR", folder)]);
+    Ok(command)
+}
+
+/// Runs a compiler to its end; its messages where it failed. At its deadline it is ended, with all that it started.
+pub(crate) fn run(command: &mut Command, folder: &Path, deadline: Duration) -> Attempt<Option<String>> {
+    let path = folder.join("log");
+    let log = File::create(&path).map_err(fault("cannot write the compiler's log"))?;
+    let copy = log.try_clone().map_err(fault("cannot write the compiler's log"))?;
+    let child = command.stdin(Stdio::null()).stdout(copy).stderr(log).spawn();
+    let mut process = Process::of(&child.map_err(fault("cannot start the compiler"))?);
+    let start = Instant::now();
+    let ended = loop {
+        let ended = process.ended().map_err(fault("cannot wait for the compiler"))?;
+        if ended.is_some() || start.elapsed() > deadline {
+            break ended;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    process.end().map_err(fault("cannot end the compiler"))?;
+    if ended == Some(crate::sandbox::process::End::Exited(0)) {
+        return Ok(None);
+    }
+    let mut text = last_lines(&path);
+    if ended.is_none() {
+        text += "\nthe compiler did not end within its deadline";
+    }
+    Ok(Some(text))
+}
+
+/// Writes a file that is to be built.
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> Result<(), Fault> {
+    fs::write(folder.join(name), text).map_err(fault("cannot write what is to be built"))
+}
+
+fn last_lines(path: &Path) -> String {
+    let mut bytes = vec![];
+    if let Ok(mut file) = File::open(path) {
+        let length = file.metadata().map_or(0, |m| m.len());
+        let _ = file.seek(SeekFrom::Start(length.saturating_sub(64 << 10)));
+        let _ = file.take(64 << 10).read_to_end(&mut bytes);
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}

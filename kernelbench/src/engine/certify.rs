@@ -1,0 +1,118 @@
+//! Certifying: what exactly can be claimed of the best candidate?
+//!
+//! It is built again from its text, runs in new processes, on new inputs, on the task's own cases and on those that the loop
+//! never saw; then under a sanitizer. What could not be looked at stands in the certificate too.
+
+use super::{
+    Inner, Purpose,
+    backend::{Backend, Pair, Processes, Toolchain},
+    check, is_full,
+    time::{self, What},
+};
+use crate::{
+    measure::numbers::Effort,
+    result::{
+        candidate::Candidate,
+        certificate::{Certificate, Check, Checked, Verdict},
+        error::{Attempt, outcome, trusted},
+        evaluation::Timed,
+        failure::{Failure, Fault},
+        label::Label,
+    },
+    task::{Case, Task, suite::Suite},
+    workshop::{Rebuilt, TimingPlan},
+};
+
+/// A candidate that was built again, or how that failed.
+pub(crate) type Anew<B> = Result<<B as Backend>::Loaded, Failure>;
+
+impl<B: Backend> Inner<B> {
+    /// Builds a candidate from its text alone.
+    pub(super) fn rebuild(&self, task: &Task, candidate: Candidate) -> Result<Rebuilt, Fault> {
+        let load = || self.backend.load(task, &candidate, Toolchain::Stock);
+        let anew: Anew<B> = outcome(self.kept.with_room(&self.backend, None, 0, is_full, load))?;
+        Ok(Rebuilt { candidate, ticket: self.kept.check_in(anew) })
+    }
+
+    /// Checks, times and sanitizes what was built again.
+    pub(super) fn certify(&self, task: &Task, rebuilt: &Rebuilt, plan: &TimingPlan) -> Result<Certificate, Fault> {
+        let candidate = &rebuilt.candidate;
+        let gone =
+            || Fault::Machine("what is to be certified is not here any more: it is to be built again".to_owned());
+        let loaded = self.kept.check_out(rebuilt.ticket).ok_or_else(gone)?;
+        // The loop is over: what it kept open makes room.
+        drop(self.kept.unpark(&candidate.id()));
+        self.kept.close(&self.backend.key(task));
+        let (mut checks, mut first) = (vec![], Some(loaded));
+        let room = self.backend.memory_of_a_task();
+        let examined = self.kept.with_room(&self.backend, None, room, is_full, || {
+            checks.clear();
+            let loaded = match first.take() {
+                Some(loaded) => loaded?,
+                None => self.backend.load(task, candidate, Toolchain::Stock)?,
+            };
+            self.examine_anew(task, candidate, loaded, plan, &mut checks)
+        });
+        let verdict = match outcome(examined)? {
+            Ok(timed) => Verdict::Certified(timed),
+            Err(failure) => Verdict::Refused(failure),
+        };
+        Ok(Certificate {
+            candidate: candidate.id(),
+            verdict,
+            checked: checks.into_iter().map(Checked::from).collect(),
+            build: self.backend.describe_build(task)?,
+            machine: self.backend.machine().name.clone(),
+        })
+    }
+
+    fn examine_anew(
+        &self,
+        task: &Task,
+        candidate: &Candidate,
+        mut loaded: B::Loaded,
+        plan: &TimingPlan,
+        checks: &mut Vec<Check>,
+    ) -> Attempt<Timed> {
+        let (backend, rng) = (&self.backend, &mut self.rng(Purpose::Certify));
+        checks.push(Check::Rebuilt);
+        let mut session = trusted(backend.open(task, Toolchain::Stock))?;
+        let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
+        let mut pair = backend.pair(task, &mut session, &mut loaded, Processes::AtHand)?;
+        let labels = check::check(&mut pair, &cases, &self.checking(task), rng)?;
+        let layers = pair.layers();
+        drop(pair);
+        let (draws, signed) = (backend.numbers().draws, backend.numbers().signed);
+        checks.push(Check::Outputs { shapes: cases.len(), new: task.final_cases.len(), draws, signed });
+        checks.push(Check::Surroundings);
+
+        // The shapes of the loop may be a model's choice; a claim is about the task's own.
+        let suite = Suite::of_task(task);
+        let what =
+            What { task, suite: &suite, plan, effort: Effort::Certificate, trusted: false, self_difference: 0.0 };
+        let quiet = backend.quiet();
+        let (mut timed, remarks) = time::time(backend, &mut session, &mut loaded, &what, rng)?;
+        drop(quiet);
+        let blocks = |case: &String| remarks.blocks.iter().filter(|block| block.case == *case).collect::<Vec<_>>();
+        let of_first = suite.timed.first().map(blocks).unwrap_or_default();
+        let pairs = of_first.iter().map(|block| block.readings.len()).sum();
+        checks.push(Check::Timed { shapes: suite.timed.len(), pairs, processes: of_first.len() });
+        checks.push(Check::Clocks);
+        checks.push(Check::Floor { known: timed.cases.iter().all(|case| case.floor_ns.is_some()) });
+        if backend.nvml().is_some() || !remarks.disturbed.is_empty() {
+            checks.push(Check::Undisturbed { watched: remarks.watched, disturbed: remarks.disturbed.clone() });
+        }
+        checks.push(Check::AtOnce { again: remarks.again.clone() });
+        if !remarks.issued.is_empty() {
+            checks.push(Check::Recorded { issued: remarks.issued.clone() });
+        }
+        checks.extend(layers.into_iter().map(|layer| Check::Confined { layer }));
+        checks.extend(backend.sanitize(task, &mut session, &mut loaded, candidate, rng)?);
+        let labels: Vec<Label> = backend.labels(&session).into_iter().chain(labels).collect();
+        checks.extend(labels.iter().cloned().map(|label| Check::Labelled { label }));
+        let open = backend.not_excluded().into_iter();
+        checks.extend(open.map(|(what, why)| Check::NotExcluded { what: what.to_owned(), why: why.to_owned() }));
+        timed.labels = labels.into_iter().chain(remarks.labels()).collect();
+        Ok(timed)
+    }
+}

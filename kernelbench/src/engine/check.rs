@@ -1,0 +1,123 @@
+//! Checking: is a candidate right on every case?
+
+use super::backend::{Found, Inputs, Look, Looked, Pair, Side};
+use crate::{
+    measure::numbers::PATIENCE,
+    result::{
+        error::{Attempt, EvalError},
+        failure::Failure,
+        label::{Kind, Label},
+    },
+    task::{Case, Tolerance},
+};
+use rand::{Rng, rngs::StdRng};
+use std::time::Duration;
+
+/// The reference's own deadline.
+pub(crate) const REFERENCE_PATIENCE: Duration = Duration::from_mins(5);
+/// How many times the reference's own error a candidate's may be before it is labelled.
+const FAR_ABOVE: f64 = 16.0;
+/// Below this an error is that of single precision, whatever the reference's.
+const NEGLIGIBLE: f64 = 3e-6;
+/// By how much wider inputs of both signs widen the tolerance: their reference is less exact.
+const WIDER: f64 = 10.0;
+
+/// What a check needs beside the pair.
+pub(crate) struct Checking<'a> {
+    pub(crate) tolerance: &'a Tolerance,
+    /// Draws of each case.
+    pub(crate) draws: u32,
+    /// Whether each case is tried once on inputs of both signs too.
+    pub(crate) signed: bool,
+    /// Whether errors against double precision are measured, where there is such an oracle.
+    pub(crate) oracle: bool,
+    /// What every deadline has beside twenty times the reference's time.
+    pub(crate) slack: Duration,
+}
+
+/// Compares with the reference on every case; what is worth a label. The process may have ended over the last.
+pub(crate) fn check(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Vec<Label>> {
+    let mut labels = vec![];
+    for case in cases {
+        pair.enter(case)?;
+        pair.prepare(1, false)?;
+        labels.extend(drawn(pair, case, how, rng)?);
+        if how.signed {
+            labels.extend(signed(pair, case, how, rng)?);
+        }
+        pair.look_around()?;
+    }
+    Ok(labels)
+}
+
+/// On inputs as the task draws them.
+fn drawn(pair: &mut impl Pair, case: &Case, how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Vec<Label>> {
+    let Checking { tolerance, draws, .. } = *how;
+    let mut found = Found::default();
+    // Double precision takes longer than all else, and says the same of each draw: which one is asked, nobody knows.
+    let asked = rng.random_range(0..draws.max(1));
+    for at in 0..draws.max(1) {
+        let calls = Looked::Checked { oracle: how.oracle && at == asked, twice: at == 0 };
+        let look = Look { tolerance, case: &case.name, calls };
+        let one = trial(pair, Inputs::Drawn, &look, how.slack, rng)?;
+        found.errors.extend(one.errors);
+        found.no_oracle = one.no_oracle;
+    }
+    Ok(precision(&found))
+}
+
+/// One request of one call of each, compared.
+fn trial(pair: &mut impl Pair, inputs: Inputs, look: &Look<'_>, slack: Duration, rng: &mut StdRng) -> Attempt<Found> {
+    pair.draw(inputs, rng)?;
+    let reference = pair.call(Side::Reference, REFERENCE_PATIENCE, rng)?;
+    let took = Duration::from_nanos(reference.map_or(0.0, |ran| ran.outside_ns) as u64);
+    pair.call(Side::Candidate, slack + took * PATIENCE, rng)?;
+    pair.verify(look)
+}
+
+/// A trial on inputs that the task does not draw. Its rule does not ask for it, so what differs there is shown and no
+/// failure; but an output that is its own input, bit by bit, is one, and so is a break-out.
+fn signed(pair: &mut impl Pair, case: &Case, how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Option<Label>> {
+    let Tolerance { atol, rtol, .. } = *how.tolerance;
+    let wider = Tolerance { atol: atol * WIDER, rtol: rtol * WIDER, ..*how.tolerance };
+    let name = format!("{}, with inputs of both signs", case.name);
+    let look = Look { tolerance: &wider, case: &name, calls: Looked::Beyond };
+    let not_tried = || Label::new(Kind::NotTried, format!("not tried: {name}"));
+    let differs =
+        |failure: &Failure| Some(Label::new(Kind::BeyondDrawn, format!("beyond what the task draws: {failure}")));
+    match trial(pair, Inputs::Signed, &look, how.slack, rng) {
+        Ok(Found { differs: Some(failure), .. }) if has_no_answer(&failure) => Ok(Some(not_tried())),
+        Ok(Found { differs: Some(failure), .. }) => Ok(differs(&failure)),
+        Ok(_) => Ok(None),
+        // The reference itself cannot take such inputs: then no candidate has to.
+        Err(EvalError::Infra(fault)) if fault.is_of_reference() => Ok(Some(not_tried())),
+        Err(EvalError::Candidate(failure)) if decides(&failure) => Err(EvalError::Candidate(failure)),
+        Err(EvalError::Candidate(failure)) => Ok(differs(&failure)),
+        Err(fault) => Err(fault),
+    }
+}
+
+fn decides(failure: &Failure) -> bool {
+    matches!(failure, Failure::Mismatch { .. } | Failure::Forbidden { .. })
+}
+
+fn has_no_answer(failure: &Failure) -> bool {
+    matches!(failure, Failure::Mismatch { expected, .. } if ["nan", "inf", "-inf"].contains(&expected.as_str()))
+}
+
+/// A candidate whose error is far above the reference's own works in a lower precision than it was asked to.
+fn precision(found: &Found) -> Vec<Label> {
+    let worst = |of: fn(&(f64, f64)) -> f64| found.errors.iter().map(of).fold(0.0, f64::max);
+    let (reference, candidate) = (worst(|e| e.0), worst(|e| e.1));
+    if let Some(why) = &found.no_oracle {
+        let text = format!("its error could not be measured in double precision: {why}");
+        return vec![Label::new(Kind::NoOracle, text)];
+    }
+    if candidate > NEGLIGIBLE && candidate > FAR_ABOVE * reference {
+        let text = format!(
+            "lower precision: its error against double precision is {candidate:.1e}, the reference's {reference:.1e}"
+        );
+        return vec![Label::new(Kind::LowerPrecision, text)];
+    }
+    vec![]
+}

@@ -1,0 +1,302 @@
+//! What the engine keeps between steps: open tasks and candidates that wait, and who gives way where memory is short.
+//!
+//! What waits holds memory of the device: candidates that have run, tasks that are open, and least of all candidates that
+//! were only built. They are evicted in this order, the oldest of each kind first, until enough is free. Where a step finds
+//! no memory all the same, everything else of ours is evicted, and it is tried once more: what others of ours held is no
+//! candidate's failure.
+
+use super::{backend::Backend, certify::Anew, notes::Notes};
+use crate::{
+    hash::Hash,
+    result::{
+        candidate::CandidateId,
+        error::{Attempt, EvalError},
+        failure::Failure,
+    },
+};
+use lru::LruCache;
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Candidates of which it is remembered what was learned.
+const NOTED: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
+/// Candidates that were built again and wait to be certified.
+const REBUILT: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+/// How long it may take until the memory of a process that has ended is free.
+const FREED: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What waits, in the order in which it is evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiting {
+    /// A candidate that has run.
+    Ran,
+    /// A task that is open.
+    Open,
+    /// A candidate that was built, and holds nothing yet.
+    Built,
+}
+
+const ORDER: [Waiting; 3] = [Waiting::Ran, Waiting::Open, Waiting::Built];
+
+/// A task that is open, for one step at a time.
+pub(crate) type Shared<B> = Arc<Mutex<<B as Backend>::Session>>;
+
+/// What is kept.
+pub(crate) struct Kept<B: Backend> {
+    tasks: Mutex<LruCache<Hash, Shared<B>>>,
+    candidates: Mutex<LruCache<CandidateId, B::Loaded>>,
+    notes: Mutex<LruCache<CandidateId, Notes>>,
+    rebuilt: Mutex<LruCache<u64, Anew<B>>>,
+    tickets: AtomicU64,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<B: Backend> Kept<B> {
+    /// Nothing yet.
+    pub(crate) fn new(backend: &B) -> Self {
+        let numbers = backend.numbers();
+        let most = |count: usize| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
+        Self {
+            tasks: Mutex::new(LruCache::new(most(numbers.open_tasks))),
+            candidates: Mutex::new(LruCache::new(most(numbers.kept_candidates))),
+            notes: Mutex::new(LruCache::new(NOTED)),
+            rebuilt: Mutex::new(LruCache::new(REBUILT)),
+            tickets: AtomicU64::new(1),
+        }
+    }
+
+    /// The task of this key, opened where it was not yet. Where memory was short for that, once more with all else evicted.
+    pub(crate) fn task(&self, backend: &B, key: &Hash, open: impl Fn() -> Attempt<B::Session>) -> Attempt<Shared<B>> {
+        let mut tasks = lock(&self.tasks);
+        if let Some(task) = tasks.get(key) {
+            return Ok(Arc::clone(task));
+        }
+        self.evict_until(backend, &mut tasks, None, backend.memory_of_a_task());
+        let mut opened = open();
+        let short = match &opened {
+            Ok(session) => backend.was_short(session),
+            failed => is_full(failed),
+        };
+        if short && self.evict_until(backend, &mut tasks, None, u64::MAX) > 0 {
+            opened = open();
+        }
+        let session = Arc::new(Mutex::new(opened?));
+        let old = tasks.push(key.clone(), Arc::clone(&session));
+        drop(tasks);
+        // Ending processes takes a while; nobody waits for the others meanwhile.
+        drop(old);
+        Ok(session)
+    }
+
+    /// Forgets a task: its processes end.
+    pub(crate) fn close(&self, key: &Hash) {
+        let old = lock(&self.tasks).pop(key);
+        drop(old);
+    }
+
+    /// Takes a candidate that waits.
+    pub(crate) fn unpark(&self, id: &CandidateId) -> Option<B::Loaded> {
+        lock(&self.candidates).pop(id)
+    }
+
+    /// Keeps a candidate for its next step. One that cannot rest is not kept, and one that breaks out meanwhile fails.
+    pub(crate) fn park(&self, backend: &B, id: CandidateId, mut loaded: B::Loaded) -> Attempt<()> {
+        match backend.rest(&mut loaded) {
+            Err(EvalError::Candidate(failure)) if matches!(*failure, Failure::Forbidden { .. }) => {
+                return Err(EvalError::Candidate(failure));
+            }
+            Err(_) | Ok(false) => return Ok(()),
+            Ok(true) => {}
+        }
+        let old = lock(&self.candidates).push(id, loaded);
+        drop(old);
+        Ok(())
+    }
+
+    /// Keeps what was built again until it is certified; its ticket.
+    pub(crate) fn check_in(&self, anew: Anew<B>) -> u64 {
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let old = lock(&self.rebuilt).push(ticket, anew);
+        drop(old);
+        ticket
+    }
+
+    /// Gives what was built again, once.
+    pub(crate) fn check_out(&self, ticket: u64) -> Option<Anew<B>> {
+        lock(&self.rebuilt).pop(&ticket)
+    }
+
+    /// Reads or changes what is noted of a candidate.
+    pub(crate) fn note<T>(&self, id: &CandidateId, change: impl FnOnce(&mut Notes) -> T) -> T {
+        change(lock(&self.notes).get_or_insert_mut(id.clone(), Notes::default))
+    }
+
+    /// Does a step that needs so many bytes; and once more, alone, where it was short of memory and something of ours could
+    /// be evicted. `key` is the step's own task.
+    pub(crate) fn with_room<T>(
+        &self,
+        backend: &B,
+        key: Option<&Hash>,
+        wanted: u64,
+        short: impl Fn(&Attempt<T>) -> bool,
+        mut step: impl FnMut() -> Attempt<T>,
+    ) -> Attempt<T> {
+        if wanted > 0 {
+            self.evict_until(backend, &mut lock(&self.tasks), key, wanted);
+        }
+        let first = step();
+        if short(&first) && self.evict_until(backend, &mut lock(&self.tasks), key, u64::MAX) > 0 {
+            tracing::info!("a step was short of memory: tried once more, alone");
+            return step();
+        }
+        first
+    }
+
+    /// Evicts what waits until so many bytes of the device are free; all but this task. Says how many were.
+    fn evict_until(
+        &self,
+        backend: &B,
+        tasks: &mut LruCache<Hash, Shared<B>>,
+        key: Option<&Hash>,
+        wanted: u64,
+    ) -> usize {
+        if backend.free_memory().is_none() {
+            return 0;
+        }
+        let free = || backend.free_memory();
+        let gone = until(wanted, free, |kind| self.evict(backend, kind, tasks, key));
+        if gone > 0 {
+            tracing::debug!(gone, wanted, free = backend.free_memory(), "evicted");
+        }
+        gone
+    }
+
+    /// Evicts the oldest of a kind that nobody works with, and waits until its memory is free; whether there was one.
+    fn evict(&self, backend: &B, kind: Waiting, tasks: &mut LruCache<Hash, Shared<B>>, key: Option<&Hash>) -> bool {
+        let before = backend.free_memory();
+        let candidate = |holds: bool| {
+            let mut candidates = lock(&self.candidates);
+            let oldest = candidates.iter().rev().find(|(_, one)| !holds || backend.holds_memory(one));
+            let id = oldest.map(|(id, _)| id.clone());
+            let gone = id.and_then(|id| candidates.pop(&id));
+            drop(candidates);
+            gone.is_some()
+        };
+        let gone = match kind {
+            Waiting::Ran => candidate(true),
+            Waiting::Built => candidate(false),
+            Waiting::Open => {
+                let idle = |(other, task): &(&Hash, &Shared<B>)| Some(*other) != key && Arc::strong_count(task) == 1;
+                let oldest = tasks.iter().rev().find(idle).map(|(key, _)| key.clone());
+                oldest.and_then(|key| tasks.pop(&key)).is_some()
+            }
+        };
+        let start = Instant::now();
+        while gone && backend.free_memory() <= before && start.elapsed() < FREED {
+            std::thread::sleep(LOOK);
+        }
+        gone
+    }
+}
+
+/// Evicts one after the other until so many bytes are free, and says how many. `evict` takes the oldest of a kind and says
+/// whether there was one. Where nobody knows what is free, all stay, unless everything is wanted.
+fn until(wanted: u64, free: impl Fn() -> Option<u64>, mut evict: impl FnMut(Waiting) -> bool) -> usize {
+    let mut gone = 0;
+    for kind in ORDER {
+        while (wanted == u64::MAX || free().is_some_and(|free| free < wanted)) && evict(kind) {
+            gone += 1;
+        }
+    }
+    gone
+}
+
+/// Whether an attempt came to its end for want of memory, a candidate's or the trusted side's.
+pub(crate) fn is_full<T>(attempt: &Attempt<T>) -> bool {
+    match attempt {
+        Ok(_) => false,
+        Err(EvalError::Candidate(failure)) => matches!(**failure, Failure::Memory { .. }),
+        Err(EvalError::Infra(fault)) => fault.is_of_memory(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::failure::Fault;
+    use std::cell::RefCell;
+
+    const GIB: u64 = 1 << 30;
+
+    /// A device of 140 GiB, and what waits on it by kind and size, the oldest first; who is evicted, in order.
+    fn evicted(wanted: u64, there: &[(Waiting, u64)]) -> Vec<(Waiting, u64)> {
+        let (there, gone) = (RefCell::new(there.to_vec()), RefCell::new(vec![]));
+        let free = || Some(140 * GIB - there.borrow().iter().map(|(_, bytes)| bytes * GIB).sum::<u64>());
+        let count = until(wanted, free, |kind| {
+            let at = there.borrow().iter().position(|(of, _)| *of == kind);
+            gone.borrow_mut().extend(at.map(|at| there.borrow_mut().remove(at)));
+            at.is_some()
+        });
+        assert_eq!(count, gone.borrow().len());
+        gone.into_inner()
+    }
+
+    const WAITING: [(Waiting, u64); 6] = [
+        (Waiting::Open, 30),
+        (Waiting::Built, 1),
+        (Waiting::Ran, 20),
+        (Waiting::Ran, 10),
+        (Waiting::Open, 40),
+        (Waiting::Built, 2),
+    ];
+
+    #[test]
+    fn nobody_is_evicted_while_there_is_enough() {
+        assert_eq!(evicted(37 * GIB, &WAITING), []);
+    }
+
+    #[test]
+    fn candidates_that_have_run_are_evicted_first_then_tasks_and_no_more_than_it_takes() {
+        assert_eq!(evicted(50 * GIB, &WAITING), [(Waiting::Ran, 20)]);
+        assert_eq!(evicted(60 * GIB, &WAITING), [(Waiting::Ran, 20), (Waiting::Ran, 10)]);
+        assert_eq!(evicted(97 * GIB, &WAITING), [WAITING[2], WAITING[3], WAITING[0]]);
+        assert_eq!(evicted(138 * GIB, &WAITING), [WAITING[2], WAITING[3], WAITING[0], WAITING[4], WAITING[1]]);
+    }
+
+    #[test]
+    fn to_be_alone_everybody_is_evicted_whatever_is_free_and_whether_or_not_that_is_known() {
+        assert_eq!(evicted(u64::MAX, &WAITING).len(), 6);
+        let mut left = 2;
+        let mut evict = |_| {
+            left -= 1;
+            left >= 0
+        };
+        assert_eq!(until(u64::MAX, || None, &mut evict), 2);
+        assert_eq!(until(GIB, || None, |_| panic!("nobody knows that it is short")), 0);
+    }
+
+    #[test]
+    fn more_than_there_is_costs_everybody_and_comes_to_an_end() {
+        assert_eq!(evicted(500 * GIB, &WAITING).len(), 6);
+    }
+
+    #[test]
+    fn a_step_is_short_of_memory_where_a_candidate_or_the_trusted_side_says_so() {
+        let candidates = Err::<(), _>(Failure::Memory { case: "a".into(), limit_mib: 1 }.into());
+        let fault = |text: &str| Err::<(), _>(Fault::told(text.to_owned()).into());
+        assert!(is_full(&candidates));
+        assert!(is_full(&fault("broke at \"draw\": OutOfMemoryError: CUDA out of memory. Tried to allocate")));
+        assert!(is_full(&fault("cuMemAlloc: out of memory (2)")));
+        assert!(!is_full(&fault("the harness's trusted side broke")) && !is_full(&Ok(())));
+    }
+}

@@ -1,0 +1,178 @@
+//! Pairs of requests: both sides on the same fresh contents, in random order, outputs compared.
+
+use super::{
+    calibration,
+    numbers::{Effort, Numbers, PATIENCE},
+    reading::Reading,
+};
+use crate::{
+    engine::{
+        backend::{Inputs, Look, Looked, Pair, Side},
+        check::REFERENCE_PATIENCE,
+    },
+    result::{error::Attempt, failure::Fault},
+    task::{Case, Tolerance},
+    workshop::TimingPlan,
+};
+use metrics::Statistic;
+use rand::{Rng, rngs::StdRng};
+use std::time::{Duration, Instant};
+
+/// Requests in a row that cannot count before that is given up: outputs lie where none was looked for.
+const MOST_LOST: u32 = 20;
+/// Requests that warm up both sides, at most, where each holds several calls.
+const MOST_WARM_UPS: usize = 5;
+
+/// Pairs of one case from one pair of processes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Block {
+    /// Calls of a request.
+    pub(crate) calls: usize,
+    /// Whether launches were replayed as recorded.
+    pub(crate) recorded: bool,
+    /// What a request costs that calls nothing, in nanoseconds, where that was asked.
+    pub(crate) empty_ns: Option<f64>,
+    /// The reference's and the candidate's.
+    pub(crate) pairs: Vec<[Reading; 2]>,
+    /// Pairs that could not count.
+    pub(crate) lost: u32,
+}
+
+/// How pairs are taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Taking<'a> {
+    pub(crate) plan: &'a TimingPlan,
+    pub(crate) effort: Effort,
+    pub(crate) numbers: &'a Numbers,
+    pub(crate) tolerance: &'a Tolerance,
+    /// Whether outputs are compared: not where the reference stands in for a candidate, and was checked already.
+    pub(crate) verify: bool,
+    /// What every deadline has beside twenty times the reference's time.
+    pub(crate) slack: Duration,
+    /// Pairs of processes that share the plan's samples, and which of them this is.
+    pub(crate) share: (u32, u32),
+    /// What this block may take for more than the fewest pairs.
+    pub(crate) budget: Option<Duration>,
+}
+
+impl Taking<'_> {
+    fn request_ns(&self) -> f64 {
+        match self.effort {
+            Effort::Loop => self.numbers.request_ns,
+            Effort::Certificate => self.numbers.certificate_request_ns,
+        }
+    }
+
+    /// This block's share of so many.
+    fn share_of(&self, all: u32) -> u32 {
+        let (blocks, at) = self.share;
+        all / blocks + u32::from(at < all % blocks)
+    }
+
+    /// The fewest pairs, and the most.
+    fn pairs(&self) -> (usize, usize) {
+        let asked = self.share_of(self.plan.repetitions) as usize;
+        match (self.effort, self.budget) {
+            (Effort::Loop, Some(_)) => (asked.min(self.numbers.fewest as usize), asked),
+            _ => (asked, asked),
+        }
+    }
+}
+
+/// Takes pairs of one case.
+pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mut StdRng) -> Attempt<Block> {
+    let most = pair.enter(case)?.min(how.numbers.most_calls).max(1);
+    let call_ns = calibration::call_ns(pair, how.numbers, most, rng)?;
+    let request_ns = how.request_ns();
+    let mut calls = calibration::calls(request_ns, call_ns, most);
+    let mut sampler = Sampler { pair, case, how, call_ns, lost: 0 };
+    let mut recorded = sampler.pair.prepare(calls, true)?;
+    sampler.sample(calls, rng)?;
+    let first = sampler.sample(calls, rng)?;
+    let enough = calibration::enough(calls, &first, request_ns, how.numbers.longest_request_ns, most);
+    if enough > calls {
+        calls = enough;
+        recorded = sampler.pair.prepare(calls, true)?;
+    }
+    let warm_up = (how.share_of(how.plan.warmup) as usize).div_ceil(calls).clamp(1, MOST_WARM_UPS);
+    for _ in 0..warm_up {
+        sampler.sample(calls, rng)?;
+    }
+    let (fewest, asked) = how.pairs();
+    let (start, mut pairs, mut empties) = (Instant::now(), vec![], vec![]);
+    let between = match how.numbers.empty_requests {
+        0 => usize::MAX,
+        wanted => fewest.div_ceil(wanted as usize).max(1),
+    };
+    let in_budget = |start: Instant| how.budget.is_none_or(|budget| start.elapsed() <= budget);
+    while pairs.len() < fewest || (pairs.len() < asked && in_budget(start)) {
+        if between < usize::MAX && pairs.len() % between == 0 {
+            empties.push(sampler.pair.empty(rng)?);
+        }
+        pairs.push(sampler.sample(calls, rng)?);
+    }
+    let empty_ns = (!empties.is_empty()).then(|| Statistic::Median.of(&empties));
+    Ok(Block { calls, recorded, empty_ns, pairs, lost: sampler.lost })
+}
+
+struct Sampler<'a, P> {
+    pair: &'a mut P,
+    case: &'a Case,
+    how: &'a Taking<'a>,
+    /// What a call of the reference takes.
+    call_ns: f64,
+    lost: u32,
+}
+
+impl<P: Pair> Sampler<'_, P> {
+    /// One pair of requests; drawn anew where one of them cannot count.
+    fn sample(&mut self, calls: usize, rng: &mut StdRng) -> Attempt<[Reading; 2]> {
+        let typical = Duration::from_nanos((self.call_ns * calls as f64) as u64);
+        let deadline = self.how.slack + typical * PATIENCE;
+        for _ in 0..MOST_LOST {
+            self.pair.draw(Inputs::Drawn, rng)?;
+            let (reference, candidate) = if rng.random() {
+                let reference = self.pair.call(Side::Reference, REFERENCE_PATIENCE, rng)?;
+                (reference, self.pair.call(Side::Candidate, deadline, rng)?)
+            } else {
+                let candidate = self.pair.call(Side::Candidate, deadline, rng)?;
+                (self.pair.call(Side::Reference, REFERENCE_PATIENCE, rng)?, candidate)
+            };
+            if let (Some(reference), Some(candidate)) = (reference, candidate) {
+                if self.how.verify {
+                    let (tolerance, case) = (self.how.tolerance, &self.case.name);
+                    self.pair.verify(&Look { tolerance, case, calls: Looked::Timed })?;
+                }
+                return Ok([reference, candidate]);
+            }
+            self.lost += 1;
+        }
+        Err(Fault::Machine(format!("case {}: no request could be timed", self.case.name)).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taking(effort: Effort, share: (u32, u32)) -> (usize, usize) {
+        let numbers = Numbers { fewest: 12, ..crate::backend::native::NUMBERS };
+        let plan = TimingPlan { warmup: 20, repetitions: 100, statistic: Statistic::Median, processes: None };
+        let tolerance = Tolerance { atol: 0.0, rtol: 0.0, share: 1.0 };
+        let (verify, slack, budget) = (true, Duration::ZERO, Some(Duration::from_secs(1)));
+        let (plan, numbers, tolerance) = (&plan, &numbers, &tolerance);
+        Taking { plan, effort, numbers, tolerance, verify, slack, share, budget }.pairs()
+    }
+
+    #[test]
+    fn pairs_beyond_the_fewest_may_be_left_out_but_for_a_certificate() {
+        assert_eq!(taking(Effort::Loop, (1, 0)), (12, 100));
+        assert_eq!(taking(Effort::Certificate, (1, 0)), (100, 100));
+    }
+
+    #[test]
+    fn pairs_of_processes_share_the_samples() {
+        let each: Vec<usize> = (0..3).map(|at| taking(Effort::Certificate, (3, at)).0).collect();
+        assert_eq!(each, [34, 33, 33]);
+    }
+}

@@ -1,0 +1,75 @@
+//! compute-sanitizer's memcheck: does a candidate touch memory on the GPU that is not its own?
+//!
+//! Over one call in a process that does nothing else, where each array or tensor has an allocation of its own: what a
+//! framework's cache lets pass is found there.
+
+/// What begins a line of the tool's.
+const MARK: &str = "=========";
+/// What its lines begin with that tell a finding.
+const FINDINGS: [&str; 8] = [
+    "Invalid ",
+    "Misaligned ",
+    "Out-of-range ",
+    "Out-of-bounds ",
+    "Program hit ",
+    "Malloc/Free error",
+    "Leaked ",
+    "Uninitialized ",
+];
+
+/// Its command line, before that of the program.
+pub(crate) fn memcheck() -> Vec<String> {
+    ["compute-sanitizer", "--tool", "memcheck", "--print-limit", "3"].map(str::to_owned).to_vec()
+}
+
+/// The first finding in what it printed, if there is any; in words where it did not look through to the end.
+pub(crate) fn finding(printed: &str) -> Result<Option<String>, String> {
+    let lines: Vec<&str> = printed.lines().filter_map(|line| line.strip_prefix(MARK)).map(str::trim).collect();
+    if let Some(at) = lines.iter().position(|line| FINDINGS.iter().any(|start| line.starts_with(start))) {
+        let more = lines[at + 1..].iter().take_while(|line| !line.is_empty()).take(3);
+        return Ok(Some(std::iter::once(&lines[at]).chain(more).copied().collect::<Vec<_>>().join("; ")));
+    }
+    let summary = lines.iter().find_map(|line| line.strip_prefix("ERROR SUMMARY: "));
+    match summary {
+        Some(summary) if summary.starts_with("0 ") => Ok(None),
+        Some(summary) => Ok(Some(summary.to_owned())),
+        None => {
+            let last = printed.lines().rev().find(|line| !line.trim_matches(['=', ' ']).is_empty());
+            Err(format!("compute-sanitizer: {}", last.unwrap_or("it printed nothing").trim()))
+        }
+    }
+}
+
+/// The same of a process that says `done` when its call has come to its end.
+pub(crate) fn finding_in_whole_call(printed: &str, done: &str) -> Result<Option<String>, String> {
+    match finding(printed)? {
+        None if !printed.lines().any(|line| line == done) => Err("the call did not come to its end".to_owned()),
+        found => Ok(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As compute-sanitizer 2025.3 prints it.
+    const FOUND: &str = "========= COMPUTE-SANITIZER\n========= Invalid __global__ read of size 4 bytes\n=========     at softplus_k+0x1b0 in module.py:9\n=========     by thread (0,0,0) in block (0,0,0)\n=========     Access at 0x7f0000200000 is out of bounds\n=========\n=========     Saved host backtrace\ndone 1\n========= ERROR SUMMARY: 1 error\n";
+
+    #[test]
+    fn a_finding_is_said_with_its_place_and_a_clean_run_is_clean() {
+        let finding_there = finding(FOUND).unwrap().unwrap();
+        assert!(finding_there.starts_with("Invalid __global__ read of size 4 bytes; at softplus_k"), "{finding_there}");
+        assert_eq!(finding("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"), Ok(None));
+        assert!(finding("compute-sanitizer: not found").unwrap_err().contains("not found"));
+    }
+
+    #[test]
+    fn only_a_call_that_came_to_its_end_under_the_tool_is_clean() {
+        let clean = "========= COMPUTE-SANITIZER\ndone 1\n========= ERROR SUMMARY: 0 errors\n";
+        assert_eq!(finding_in_whole_call(clean, "done 1"), Ok(None));
+        assert!(finding_in_whole_call(clean, "done 2").is_err(), "it ended before its call did");
+        assert!(finding_in_whole_call("done 1\n", "done 1").is_err(), "the tool said nothing");
+        let missing = finding_in_whole_call("cannot start compute-sanitizer: No such file\n", "done 1");
+        assert!(missing.unwrap_err().contains("No such file"));
+    }
+}

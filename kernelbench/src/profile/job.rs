@@ -1,0 +1,8 @@
+//! The files by which a process under a tool is given its job, in its folder.
+
+/// The pipe on which it gets the job.
+pub(crate) const JOB: &str = "job";
+/// The file that says that it waits for its job.
+pub(crate) const READY: &str = "ready";
+/// The file that says that its profiler reads a launch of its own.
+pub(crate) const READING: &str = "reading";

@@ -1,0 +1,124 @@
+//! A process under a profiler or a sanitizer: started ahead of need, and waiting until it is given its job.
+//!
+//! It waits for its job on a pipe in its folder, and says there when it is ready and while its profiler reads a launch of
+//! its own.
+
+use super::{
+    job::{JOB, READING, READY},
+    tool::{Tool, Tools},
+};
+use crate::{
+    profile::ncu::Permit,
+    result::{error::fault, failure::Fault},
+};
+use nix::{sys::stat::Mode, unistd::mkfifo};
+use serde::Serialize;
+use std::{
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// How often it is looked whether a process is ready.
+const LOOK: Duration = Duration::from_millis(2);
+/// What is started.
+pub(crate) struct Plan<'a> {
+    /// The tool's command line; that of the process is appended, made from its folder.
+    pub(crate) wrapper: Vec<String>,
+    /// The process's command line.
+    pub(crate) process: &'a dyn Fn(&Path) -> Result<Vec<String>, Fault>,
+    /// Whether it has its profiler read one launch of its own: the first reading takes long.
+    pub(crate) primed: bool,
+    /// A folder that it may write to beside its own.
+    pub(crate) beside: Option<&'a Path>,
+    /// Whether Landlock is applied.
+    pub(crate) landlock: bool,
+    /// Where it will read counters.
+    pub(crate) permit: Option<Permit>,
+}
+
+/// A process that waits.
+pub(crate) struct Waiting {
+    tool: Tool,
+    pipe: File,
+    beside: Option<PathBuf>,
+    folder: tempfile::TempDir,
+    /// Whether the first launch that the profiler reads is its own.
+    pub(crate) primed: bool,
+    started: Instant,
+    _permit: Option<Permit>,
+}
+
+impl Waiting {
+    /// Starts it.
+    pub(crate) fn start(tools: &Tools, plan: Plan<'_>) -> Result<Self, Fault> {
+        let Plan { mut wrapper, process, primed, beside, landlock, permit } = plan;
+        let (folder, user) = tools.folder()?;
+        let pipe = folder.path().join(JOB);
+        mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|e| fault("cannot make a pipe")(e.into()))?;
+        wrapper.extend(process(folder.path())?);
+        let tool = tools.start(wrapper, folder.path(), user, beside, landlock)?;
+        let pipe = File::options().read(true).write(true).open(pipe).map_err(fault("cannot open a pipe"))?;
+        let (beside, started) = (beside.map(Path::to_owned), Instant::now());
+        Ok(Self { tool, pipe, beside, folder, primed, started, _permit: permit })
+    }
+
+    /// Its folder.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The user that it is.
+    pub(crate) fn user(&self) -> Option<u32> {
+        self.tool.user()
+    }
+
+    /// Whether it may reach this folder.
+    pub(crate) fn reaches(&self, folder: &Path) -> bool {
+        self.beside.as_ref().is_some_and(|beside| folder.starts_with(beside))
+    }
+
+    /// Whether it has its profiler read a launch of its own just now.
+    pub(crate) fn reads(&self) -> bool {
+        self.folder.path().join(READING).exists() && !self.is_ready()
+    }
+
+    /// Whether it waits for its job.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.folder.path().join(READY).exists()
+    }
+
+    /// Its process's id, and the file that is there once it waits.
+    pub(crate) fn sign(&self) -> (i32, PathBuf) {
+        (self.tool.id(), self.folder.path().join(READY))
+    }
+
+    /// Waits until it is ready or gone; in words where neither came to pass within this time.
+    pub(crate) fn settle(&mut self, patience: Duration) -> Result<(), String> {
+        let start = Instant::now();
+        while !self.is_ready() && self.tool.runs() {
+            if start.elapsed() > patience {
+                let waits = if self.reads() {
+                    "it waits for the GPU's counters, which another may hold"
+                } else {
+                    "it still starts"
+                };
+                let seconds = self.started.elapsed().as_secs_f64();
+                return Err(format!("the profiler was not ready after {seconds:.0} s: {waits}"));
+            }
+            std::thread::sleep(LOOK);
+        }
+        let (waited, age) = (start.elapsed(), self.started.elapsed());
+        tracing::debug!(?waited, ?age, ready = self.is_ready(), "under a profiler");
+        Ok(())
+    }
+
+    /// Gives it its job; what it and its tool printed until they ended, or in words why they did not end.
+    pub(crate) fn work(mut self, job: &impl Serialize, deadline: Duration) -> Result<String, String> {
+        let job = serde_json::to_string(job).map_err(|e| e.to_string())?;
+        let said = self.pipe.write_all(format!("{job}\n").as_bytes());
+        said.map_err(|e| format!("it cannot be told its job: {e}"))?;
+        self.tool.output(deadline)
+    }
+}

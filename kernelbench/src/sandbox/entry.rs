@@ -1,0 +1,74 @@
+//! The hidden sub-command: which child a process of this program is to become.
+
+use super::{confine::Confinement, socket};
+use crate::backend::{cuda::child as cuda, native::child as native};
+use serde::{Deserialize, Serialize};
+use std::{
+    ffi::OsString,
+    io::Write,
+    os::{fd::RawFd, unix::process::CommandExt},
+    process::Command,
+};
+
+/// A child process: the argument of the hidden sub-command says it, as JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Child {
+    /// A kernel on the CPU, called as often as its parent asks.
+    CpuKernel(native::Setup),
+    /// A kernel on the CPU, called a few times for a profiler.
+    CpuOnce(native::Once),
+    /// A kernel on an NVIDIA GPU, called as often as its parent asks.
+    CudaKernel(cuda::Setup),
+    /// A kernel on an NVIDIA GPU, called once for a profiler.
+    CudaOnce(cuda::Once),
+    /// Another program: a compiler, a Python, a profiler.
+    Program(Program),
+}
+
+/// Another program, confined.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Program {
+    /// How.
+    pub(crate) confinement: Confinement,
+    /// The line to its parent, on which it is first said how the confinement came out; none where nobody listens.
+    pub(crate) control: Option<RawFd>,
+    /// Its command line; what follows this child's own argument is appended.
+    pub(crate) line: Vec<String>,
+}
+
+/// Becomes the child that the arguments ask for, and ends the process.
+///
+/// This is what the hidden sub-command calls, first thing in `main` and before any thread is started.
+pub fn child_main() -> ! {
+    let mut arguments = std::env::args_os().skip_while(|argument| !argument.as_encoded_bytes().starts_with(b"{"));
+    let asked = arguments.next().unwrap_or_default();
+    let ran = match serde_json::from_slice::<Child>(asked.as_encoded_bytes()) {
+        Ok(Child::CpuKernel(setup)) => native::serve(setup),
+        Ok(Child::CpuOnce(once)) => native::run_once(once),
+        Ok(Child::CudaKernel(setup)) => cuda::serve(&setup),
+        Ok(Child::CudaOnce(once)) => cuda::run_once(&once),
+        Ok(Child::Program(program)) => program.become_it(arguments),
+        Err(e) => Err(format!("this sub-command is for the program's own children: {e}")),
+    };
+    if let Err(why) = &ran {
+        let _ = writeln!(std::io::stderr(), "{why}");
+    }
+    std::process::exit(if ran.is_ok() { 0 } else { 127 })
+}
+
+/// How the message begins of a child that cannot become its program.
+pub(crate) const NOT_STARTED: &str = "cannot start ";
+
+impl Program {
+    fn become_it(self, more: impl Iterator<Item = OsString>) -> Result<(), String> {
+        let layers = self.confinement.apply(None);
+        if let Some(control) = self.control {
+            let said = serde_json::to_vec(&layers).unwrap_or_default();
+            let _ = socket::send(&control, &said, &[]);
+        }
+        let [program, arguments @ ..] = &self.line[..] else { return Err("expected a program to start".to_owned()) };
+        let error = Command::new(program).args(arguments).args(more).exec();
+        Err(format!("{NOT_STARTED}{program}: {error}"))
+    }
+}

@@ -1,0 +1,149 @@
+//! The filter of a kernel on the CPU: it names what is allowed, and that is little.
+//!
+//! Two, one upon the other: the first holds while the kernel is loaded and its constructors run, and lets it read files; the
+//! second is added before the first call, and opens nothing at all.
+
+use super::{Rules, compile};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpArgLen::Qword, SeccompCmpOp,
+    SeccompCondition, SeccompRule,
+};
+
+/// When a filter is to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// While the kernel is loaded.
+    Loading,
+    /// From then on.
+    Running,
+}
+
+/// Allowed whatever their arguments: they reach nothing outside the process.
+const HARMLESS: &[libc::c_long] = &[
+    libc::SYS_read,
+    libc::SYS_munmap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigprocmask, // and has no effect: see `keep_signals_open`
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_getcpu,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_getrandom,
+    libc::SYS_getrusage,
+    libc::SYS_sysinfo,
+    libc::SYS_uname,
+    libc::SYS_fstat,
+    libc::SYS_lseek,
+    libc::SYS_restart_syscall,
+];
+
+/// Allowed beside them while the kernel is loaded.
+const LOADING: &[libc::c_long] = &[
+    libc::SYS_close,
+    libc::SYS_pread64,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_seccomp,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+];
+
+#[cfg(target_arch = "x86_64")]
+const LOADING_ON_X86: &[libc::c_long] = &[libc::SYS_readlink, libc::SYS_access, libc::SYS_stat, libc::SYS_lstat];
+#[cfg(not(target_arch = "x86_64"))]
+const LOADING_ON_X86: &[libc::c_long] = &[];
+
+/// Filters this process's system calls from here on. Reports go to the descriptor `control`; no mapping may be longer than
+/// `memory_bytes`.
+///
+/// # Errors
+/// In words, where this system does not filter.
+pub(crate) fn apply(phase: Phase, control: i32, memory_bytes: u64) -> Result<(), String> {
+    let mut programs = vec![filter(phase, control, memory_bytes)];
+    if phase == Phase::Loading {
+        programs.insert(0, keep_signals_open());
+    }
+    programs.into_iter().try_for_each(|program| {
+        let program = program.map_err(|e| e.to_string())?;
+        seccompiler::apply_filter(&program).map_err(|e| e.to_string())
+    })
+}
+
+fn filter(phase: Phase, control: i32, memory_bytes: u64) -> Result<BpfProgram, BackendError> {
+    compile(rules(phase, control, memory_bytes)?, SeccompAction::Trap, SeccompAction::Allow)
+}
+
+/// Makes blocking a signal succeed without effect: a blocked `SIGSYS` would kill before its handler could say which call it
+/// was.
+fn keep_signals_open() -> Result<BpfProgram, BackendError> {
+    let rules = [(libc::SYS_rt_sigprocmask, vec![])].into();
+    compile(rules, SeccompAction::Allow, SeccompAction::Errno(0))
+}
+
+fn rules(phase: Phase, control: i32, memory_bytes: u64) -> Result<Rules, BackendError> {
+    let mut rules: Rules = HARMLESS.iter().map(|call| (*call, vec![])).collect();
+    let own = u64::from(std::process::id());
+    let mut allow = |call: libc::c_long, conditions: Vec<SeccompCondition>| {
+        SeccompRule::new(conditions).map(|rule| rules.entry(call).or_default().push(rule))
+    };
+    for fd in [1, 2, control as u64] {
+        allow(libc::SYS_write, vec![is(0, fd)?])?;
+        allow(libc::SYS_writev, vec![is(0, fd)?])?;
+    }
+    allow(libc::SYS_mmap, vec![at_most(1, memory_bytes)?])?;
+    allow(libc::SYS_mremap, vec![at_most(2, memory_bytes)?])?;
+    // abort() raises SIGABRT on its own thread.
+    allow(libc::SYS_tgkill, vec![is(0, own)?, is(2, libc::SIGABRT as u64)?])?;
+    // fstat(), in newer C libraries.
+    allow(libc::SYS_newfstatat, vec![is(3, libc::AT_EMPTY_PATH as u64)?])?;
+    // Asking for limits, not setting them; asking whether standard output is a terminal.
+    allow(libc::SYS_prlimit64, vec![is(2, 0)?])?;
+    allow(libc::SYS_ioctl, vec![is(1, libc::TCGETS)?])?;
+    allow(libc::SYS_fcntl, vec![is(1, libc::F_GETFD as u64)?])?;
+    // What pthread_create() and system() do first: let them come to what they are refused for.
+    for signal in [libc::SIGINT, libc::SIGQUIT, 32, 33] {
+        allow(libc::SYS_rt_sigaction, vec![is(0, signal as u64)?])?;
+    }
+    // Asking for the use of AMX tiles.
+    #[cfg(target_arch = "x86_64")]
+    for code in 0x1021..=0x1023 {
+        allow(libc::SYS_arch_prctl, vec![is(0, code)?])?;
+    }
+    if phase == Phase::Loading {
+        let writing = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u64;
+        allow(libc::SYS_openat, vec![SeccompCondition::new(2, Dword, SeccompCmpOp::MaskedEq(writing), 0)?])?;
+        allow(libc::SYS_prctl, vec![is(0, libc::PR_SET_NO_NEW_PRIVS as u64)?])?;
+        rules.extend(LOADING.iter().chain(LOADING_ON_X86).map(|call| (*call, vec![])));
+    }
+    Ok(rules)
+}
+
+fn is(argument: u8, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, Dword, SeccompCmpOp::Eq, value)
+}
+
+fn at_most(argument: u8, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, Qword, SeccompCmpOp::Le, value)
+}
