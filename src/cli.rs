@@ -268,6 +268,10 @@ pub struct EvaluateArgs {
     pub task: PathBuf,
     /// The candidate: a source file.
     pub candidate: PathBuf,
+    /// A value for one of the task's tuning parameters, which the candidate names as {{NAME}}; can be repeated. What is left
+    /// open is searched.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = binding)]
+    pub bind: Vec<(String, kernelbench::Parameter)>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub problem: ProblemArgs,
@@ -289,6 +293,13 @@ pub struct EvaluateArgs {
     /// Print the outcome as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// A binding as it stands on the command line.
+fn binding(text: &str) -> Result<(String, kernelbench::Parameter), String> {
+    let parts = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
+    let (name, value) = parts.ok_or("expected NAME=VALUE, such as TILE=64")?;
+    Ok((name.to_owned(), value.into()))
 }
 
 /// A command with nothing but `--json`.

@@ -9,7 +9,7 @@ mod words;
 
 pub use screen::Screen;
 pub use summary::Outcome;
-pub use words::{evaluated, labels, plain, reference};
+pub use words::{evaluated, labels, plain, reference, tuned};
 
 use agents::{
     event::Event,

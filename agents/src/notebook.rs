@@ -61,6 +61,6 @@ impl Notebook {
     ///
     /// If its source is missing or damaged.
     pub fn candidate(&self, id: &CandidateId) -> Result<Candidate, LogError> {
-        self.fetch(id).map(Candidate::new)
+        self.fetch(id).map(|text| Candidate::of_canonical(&text))
     }
 }

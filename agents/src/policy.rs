@@ -37,11 +37,25 @@ pub struct Policy {
     pub planner: Decider,
     /// Who chooses the shapes that a candidate is checked on.
     pub shapes: Shapes,
+    /// How many configurations of a candidate that leaves tuning parameters open are tried, at most; 32 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configurations: Option<usize>,
     /// Which cases are timed; the task's own choice when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed: Option<TimedCases>,
     /// How timings are taken.
     pub timing: TimingPlan,
+}
+
+/// As many configurations as a policy tries that does not say.
+const CONFIGURATIONS: usize = 32;
+
+impl Policy {
+    /// How many configurations of a candidate that leaves tuning parameters open are tried, at most.
+    #[must_use]
+    pub fn tests(&self) -> usize {
+        self.configurations.unwrap_or(CONFIGURATIONS)
+    }
 }
 
 /// What comes first.

@@ -7,9 +7,11 @@ pub(crate) mod fill;
 pub(crate) mod layout;
 pub mod load;
 pub(crate) mod size;
+pub(crate) mod space;
 pub(crate) mod suite;
+mod tuning;
 
-use crate::task::size::SizeError;
+use crate::task::{size::SizeError, space::Space};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -161,8 +163,12 @@ pub struct KernelContext {
     pub flags: Vec<String>,
     /// The reference's source text.
     pub reference: String,
-    /// Numbers that a candidate may leave open, by name, with the values they may take.
-    pub tuning: BTreeMap<String, Vec<i64>>,
+    /// What a candidate may leave open: it writes `{{NAME}}` where the value of a parameter goes.
+    #[serde(default, with = "tuning")]
+    pub tuning: Space,
+    /// What the entry returns.
+    #[serde(default, skip_serializing_if = "Returns::is_nothing")]
+    pub returns: Returns,
     /// What stands behind every candidate in one translation unit and defines the entry in terms of what the candidate
     /// offers; none where the candidate defines the entry itself. In CUDA alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,6 +179,34 @@ pub struct KernelContext {
     /// Where the reference was taken from, where it is a part of something larger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Box<Origin>>,
+}
+
+/// What a kernel's entry returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Returns {
+    /// Nothing: `void`.
+    #[default]
+    Nothing,
+    /// An `int`: 0, or `WS_INVALID` where its bindings are no configuration for these arguments (PEAK §3.1).
+    Status,
+}
+
+impl Returns {
+    /// Whether it is nothing.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::Nothing
+    }
+
+    /// The type in C.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "void",
+            Self::Status => "int",
+        }
+    }
 }
 
 /// Where a kernel was taken from: enough to find the same file again, and to see whether it is still the same.

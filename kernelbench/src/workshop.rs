@@ -4,6 +4,7 @@
 
 pub(crate) mod absent;
 pub(crate) mod recorded;
+pub(crate) mod search;
 pub(crate) mod simulated;
 
 use crate::{

@@ -10,10 +10,10 @@ use crate::lease::Work;
 use crate::llm::{Purpose, Role};
 use crate::policy::{self, Memory};
 use crate::profiler::TakeProfile;
-use crate::tester::Examine;
+use crate::tester::{Examine, Searched, Tune};
 use crate::trajectory::Round;
 use futures::TryFutureExt;
-use kernelbench::{Baseline, Candidate, Evaluation, Suite};
+use kernelbench::{Baseline, Candidate, Evaluation, Suite, Tuned};
 use metrics::{Profile, facts};
 use prompts::{PlanLine, Prompt, Speaker, Suggestions, Turn, Verdict};
 use std::ops::ControlFlow;
@@ -222,10 +222,28 @@ impl Loop {
         let (task, suite, plan) = (self.task.clone(), self.suite(), self.policy.timing);
         let id = candidate.id();
         let self_difference = self.book.so_far().baseline.as_ref().map_or(0.0, Baseline::self_difference);
+        let open = task.context().is_some_and(|context| !candidate.open(&context.tuning).is_empty());
         let examine = Examine { task, candidate, suite, plan, self_difference };
+        if open {
+            let bound = self.tune(examine).await?;
+            return Box::pin(self.examine(bound)).await;
+        }
         let worked = asked(&self.crew.tester.examine, examine).await?;
         let evaluation = self.note_spent(Work::Examine, worked)?;
         self.note(Event::Evaluated { candidate: id, evaluation })
+    }
+
+    /// Finds the best bindings of a candidate that leaves some open.
+    async fn tune(&mut self, examine: Examine) -> Result<Candidate, BrokeOff> {
+        let (candidate, tests) = (examine.candidate.id(), self.policy.tests());
+        let Searched { tuned, spent } = asked(&self.crew.tester.tune, Tune { examine, tests }).await?;
+        for worked in spent {
+            self.note_spent(Work::Examine, worked)?;
+        }
+        let Tuned { candidate: best, tried } = tuned;
+        self.book.keep(&best.canonical())?;
+        self.note(Event::Tuned { candidate, bound: best.id(), tried })?;
+        Ok(best)
     }
 
     /// What was said between us and the Coder, where the policy lets it remember.
@@ -288,7 +306,7 @@ impl Loop {
         if self.opened(|round| round.candidate.is_some()) {
             return Ok(());
         }
-        self.book.keep(candidate.source())?;
+        self.book.keep(&candidate.canonical())?;
         self.note(Event::Wrote { candidate: candidate.id() })
     }
 

@@ -13,6 +13,7 @@ mod verifier;
 pub use crate::build::nvcc::{find as find_nvcc, version as nvcc_version};
 
 use crate::{
+    build::unit,
     build::{cc, nvcc::Nvcc},
     engine::{
         Engine,
@@ -262,7 +263,7 @@ impl Backend for CudaDriver {
     }
 
     fn load(&self, task: &Task, candidate: &Candidate, toolchain: Toolchain) -> Attempt<Kernel> {
-        let (object, folder) = self.built(task, candidate.source(), toolchain)?;
+        let (object, folder) = self.built(task, &unit::text(context(task)?, candidate)?, toolchain)?;
         Ok(Kernel { object, process: None, _folder: folder })
     }
 

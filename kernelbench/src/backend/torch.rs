@@ -307,7 +307,7 @@ impl Backend for TorchBackend {
     fn load(&self, task: &Task, candidate: &Candidate, toolchain: Toolchain) -> Attempt<Runner> {
         problem(task)?;
         let headers = if toolchain == Toolchain::Quick { self.options.headers } else { Headers::Stock };
-        self.loaded(Role::candidate(candidate.source(), headers))
+        self.loaded(Role::candidate(&candidate.source(), headers))
     }
 
     fn artifact(&self, loaded: &Runner) -> PathBuf {

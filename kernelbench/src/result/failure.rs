@@ -145,6 +145,12 @@ pub enum Failure {
         /// The time in which the best measured bandwidth moves its inputs and outputs once, in nanoseconds.
         floor_ns: u64,
     },
+    /// Its bindings are no configuration for the arguments of a case: its entry returned `WS_INVALID`.
+    #[error("it returned WS_INVALID on case {case}: its bindings are no configuration there")]
+    Invalid {
+        /// The case it ran.
+        case: String,
+    },
     /// A memory sanitizer found an error (only looked for when certifying).
     #[error("the {tool} sanitizer found: {finding}")]
     Sanitizer {

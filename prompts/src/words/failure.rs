@@ -32,6 +32,7 @@ fn short(failure: &Failure) -> &'static str {
         Failure::InputChanged { .. } => "changes an input",
         Failure::OutOfBounds { .. } => "writes out of bounds",
         Failure::Clocks { .. } | Failure::BelowFloor { .. } => "cannot be timed honestly",
+        Failure::Invalid { .. } => "calls its configuration invalid",
         Failure::Sanitizer { .. } => "has a memory error",
     }
 }
@@ -72,6 +73,10 @@ fn summary(failure: &Failure) -> String {
         Failure::BelowFloor { case, .. } => format!(
             "Too good to be true: on case {case} the kernel returns sooner than this machine can move its inputs and \
              outputs once. Work is skipped."
+        ),
+        Failure::Invalid { case } => format!(
+            "Invalid configuration: the entry returned WS_INVALID on case {case} with every value of its tuning parameters \
+             that was tried."
         ),
         Failure::Sanitizer { tool, .. } => format!("Memory error: the {tool} sanitizer stopped the kernel."),
     };

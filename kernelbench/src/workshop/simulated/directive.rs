@@ -10,6 +10,8 @@ pub(super) enum Told {
     Wrong,
     Hang,
     Crash,
+    /// Calls its bindings no configuration.
+    Invalid,
     /// Passes in the loop and fails at certification.
     Refused,
     /// The machine fails, not the candidate.
@@ -30,7 +32,8 @@ impl Directive {
     pub(super) fn of(candidate: &Candidate) -> Self {
         let mut directive =
             Self { us: microseconds_from(candidate), build: Duration::ZERO, run: Duration::ZERO, told: None };
-        let lines = candidate.source().lines().filter_map(|line| line.split_once("simulate:"));
+        let text = candidate.text();
+        let lines = text.lines().filter_map(|line| line.split_once("simulate:"));
         for word in lines.flat_map(|(_, words)| words.split_whitespace()) {
             directive.obey(word.trim_end_matches([',', ';']));
         }
@@ -46,6 +49,7 @@ impl Directive {
             ("build-error", _) => self.told = Some(Told::BuildError),
             ("wrong", _) => self.told = Some(Told::Wrong),
             ("hang", _) => self.told = Some(Told::Hang),
+            ("invalid", _) => self.told = Some(Told::Invalid),
             ("crash", _) => self.told = Some(Told::Crash),
             ("refused", _) => self.told = Some(Told::Refused),
             ("fault", _) => self.told = Some(Told::Fault),
@@ -58,6 +62,7 @@ impl Directive {
         let case = case.to_owned();
         match self.told? {
             Told::Wrong => Some(mismatch(case, output)),
+            Told::Invalid => Some(Failure::Invalid { case }),
             Told::Hang => Some(Failure::Hang { case, deadline_ms: 1000 }),
             Told::Crash => Some(Failure::Crash { case, signal: "SIGSEGV".into(), stderr: String::new() }),
             Told::BuildError | Told::Refused | Told::Fault => None,
