@@ -256,6 +256,14 @@ pub enum Event {
         /// What came of it.
         evaluation: Evaluation,
     },
+    /// A candidate that passed its checks could not be timed, however often it was tried, because others used the machine.
+    /// Ends the round; nobody is to blame.
+    NotTimed {
+        /// Which.
+        candidate: CandidateId,
+        /// What was seen.
+        why: String,
+    },
     /// No readable reply came, even when asked again. Ends the round.
     Unreadable {
         /// Whose reply.

@@ -34,13 +34,15 @@ pub struct Round {
     pub evaluation: Option<Evaluation>,
     /// Why the round has no candidate.
     pub unreadable: Option<(Role, String)>,
+    /// Why its candidate could not be timed.
+    pub not_timed: Option<String>,
 }
 
 impl Round {
     /// Whether it is over.
     #[must_use]
     pub fn finished(&self) -> bool {
-        self.evaluation.is_some() || self.unreadable.is_some()
+        self.evaluation.is_some() || self.unreadable.is_some() || self.not_timed.is_some()
     }
 }
 
@@ -195,6 +197,7 @@ impl Trajectory {
                 self.in_round(|round| (round.candidate, round.tried) = (Some(bound), tried));
             }
             Event::Evaluated { evaluation, .. } => self.in_round(|round| round.evaluation = Some(evaluation)),
+            Event::NotTimed { why, .. } => self.in_round(|round| round.not_timed = Some(why)),
             Event::Unreadable { role, why } => self.in_round(|round| round.unreadable = Some((role, why))),
         }
     }
@@ -219,6 +222,7 @@ impl Trajectory {
             tried: vec![],
             evaluation: None,
             unreadable: None,
+            not_timed: None,
         });
     }
 }

@@ -30,6 +30,7 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::Wrote { candidate } => vec![wrote(candidate, so_far)],
         Event::Tuned { tried, .. } => vec![tuned(tried)],
         Event::Evaluated { evaluation, .. } => vec![format!("  {}", evaluated(evaluation))],
+        Event::NotTimed { why, .. } => vec![format!("  right, but it could not be timed: {}", plain(why))],
         Event::Unreadable { role, why } => {
             vec![format!("  no candidate: the {} gave no readable reply ({})", role.name(), plain(why))]
         }
@@ -55,7 +56,7 @@ pub(super) fn doing(event: &Event, so_far: &Trajectory, rounds: u32) -> String {
         Event::Asked { call, .. } => format!("waiting for the {}", call.role.name()),
         Event::Wrote { .. } | Event::Tuned { .. } => "building, checking and timing the candidate".to_owned(),
         Event::Began { step: Step::Optimize { .. }, .. } => "profiling".to_owned(),
-        Event::Evaluated { .. } | Event::Unreadable { .. }
+        Event::Evaluated { .. } | Event::NotTimed { .. } | Event::Unreadable { .. }
             if so_far.open().is_some_and(|open| open.number >= rounds) =>
         {
             return "examining the best anew".to_owned();

@@ -14,6 +14,8 @@ pub(super) enum Told {
     Invalid,
     /// Passes in the loop and fails at certification.
     Refused,
+    /// Others use the machine, so that it cannot be timed.
+    Disturbed,
     /// The machine fails, not the candidate.
     Fault,
 }
@@ -52,6 +54,7 @@ impl Directive {
             ("invalid", _) => self.told = Some(Told::Invalid),
             ("crash", _) => self.told = Some(Told::Crash),
             ("refused", _) => self.told = Some(Told::Refused),
+            ("disturbed", _) => self.told = Some(Told::Disturbed),
             ("fault", _) => self.told = Some(Told::Fault),
             _ => {}
         }
@@ -65,7 +68,7 @@ impl Directive {
             Told::Invalid => Some(Failure::Invalid { case }),
             Told::Hang => Some(Failure::Hang { case, deadline_ms: 1000 }),
             Told::Crash => Some(Failure::Crash { case, signal: "SIGSEGV".into(), stderr: String::new() }),
-            Told::BuildError | Told::Refused | Told::Fault => None,
+            Told::BuildError | Told::Refused | Told::Disturbed | Told::Fault => None,
         }
     }
 }
