@@ -47,7 +47,7 @@ def found(*files, more=()):
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         folder = pathlib.Path(folder)
         site, tree = folder / "site", folder / "tree"
-        shutil.copytree(HERE.parent / "putback/standin/sglang", site / "sglang")
+        shutil.copytree(HERE.parents[2] / "tests/putback/standin/sglang", site / "sglang")
         (site / "doubled.py").write_text(DOUBLED)
         if not importlib.util.find_spec("pytest"):
             shutil.copy(HERE / "standin/pytest.py", site)

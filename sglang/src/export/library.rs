@@ -6,7 +6,7 @@ use super::{
     plugin,
     swap::Kernel,
 };
-use crate::exit::Trouble;
+use crate::Error;
 use minijinja::{Environment, value::Serde};
 use serde_json::{Value, json};
 
@@ -21,9 +21,9 @@ const STANDINS: [&str; 4] = ["warpsmith/", "c10/", "torch/", "ATen/"];
 /// # Errors
 ///
 /// If one is compiled at run time, where there is no operator to take the place of.
-pub fn library(kernels: &[Kernel]) -> Result<Layout, Trouble> {
+pub fn library(kernels: &[Kernel]) -> Result<Layout, Error> {
     if let Some(kernel) = kernels.iter().find(|kernel| kernel.is_run_time()) {
-        return Err(Trouble::usage(format!(
+        return Err(Error::request(format!(
             "{}: sglang compiles {} at run time, so there is no operator of torch to take the place of: export it --as plugin or patch",
             kernel.operator(),
             kernel.found.origin().file
@@ -32,7 +32,7 @@ pub fn library(kernels: &[Kernel]) -> Result<Layout, Trouble> {
     let package = plugin::package(kernels);
     let mut laid = plugin::plugin(kernels)?;
     laid.files.retain(|path, _| path.starts_with(&package));
-    laid.file("build.py", include_str!("../python/build.py").replace("PACKAGE", &package));
+    laid.file("build.py", include_str!("../../python/build.py").replace("PACKAGE", &package));
     laid.next = vec![
         "python3 build.py                     # builds the libraries with nvcc and torch's headers, and prints where they are".into(),
         "torch.ops.load_library(FILE)         # in the server's process, after `import sgl_kernel`".into(),
@@ -55,7 +55,7 @@ pub(super) fn is_stand_in(path: &str) -> bool {
 }
 
 /// Adds the library's source and the headers that the kernel includes beside torch's.
-pub(super) fn sources(kernel: &Kernel, package: &str, laid: &mut Layout) -> Result<(), Trouble> {
+pub(super) fn sources(kernel: &Kernel, package: &str, laid: &mut Layout) -> Result<(), Error> {
     let source = kernel.source();
     let (folder, file) = source.rsplit_once('/').unwrap_or(("sources", &source));
     for (path, text) in &kernel.found.context().include {
@@ -67,10 +67,10 @@ pub(super) fn sources(kernel: &Kernel, package: &str, laid: &mut Layout) -> Resu
     Ok(())
 }
 
-fn text(kernel: &Kernel, file: &str) -> Result<String, Trouble> {
+fn text(kernel: &Kernel, file: &str) -> Result<String, Error> {
     let interface = &kernel.interface;
     let wrong =
-        |why: String| Trouble::usage(format!("{}: a library for it cannot be written: {why}", kernel.operator()));
+        |why: String| Error::request(format!("{}: a library for it cannot be written: {why}", kernel.operator()));
     let (symbol, schema) =
         arguments(&interface.schema).ok_or_else(|| wrong(format!("its schema is {:?}", interface.schema)))?;
     let order: Vec<&Argument> = schema

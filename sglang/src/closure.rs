@@ -52,15 +52,15 @@ impl Header {
 
 /// Headers of ours in the place of torch's, by path.
 pub const STAND_IN: [(&str, &str); 9] = [
-    ("ATen/Tensor.h", include_str!("standin/ATen/Tensor.h")),
-    ("ATen/cuda/CUDAContext.h", include_str!("standin/ATen/cuda/CUDAContext.h")),
-    ("Python.h", include_str!("standin/Python.h")),
-    ("c10/cuda/CUDAGuard.h", include_str!("standin/c10/cuda/CUDAGuard.h")),
-    ("c10/cuda/CUDAStream.h", include_str!("standin/c10/cuda/CUDAStream.h")),
-    ("torch/all.h", include_str!("standin/torch/all.h")),
-    ("torch/extension.h", include_str!("standin/torch/extension.h")),
-    ("torch/library.h", include_str!("standin/torch/library.h")),
-    ("warpsmith/tensor.h", include_str!("standin/warpsmith/tensor.h")),
+    ("ATen/Tensor.h", include_str!("../standin/ATen/Tensor.h")),
+    ("ATen/cuda/CUDAContext.h", include_str!("../standin/ATen/cuda/CUDAContext.h")),
+    ("Python.h", include_str!("../standin/Python.h")),
+    ("c10/cuda/CUDAGuard.h", include_str!("../standin/c10/cuda/CUDAGuard.h")),
+    ("c10/cuda/CUDAStream.h", include_str!("../standin/c10/cuda/CUDAStream.h")),
+    ("torch/all.h", include_str!("../standin/torch/all.h")),
+    ("torch/extension.h", include_str!("../standin/torch/extension.h")),
+    ("torch/library.h", include_str!("../standin/torch/library.h")),
+    ("warpsmith/tensor.h", include_str!("../standin/warpsmith/tensor.h")),
 ];
 
 /// A header that the toolkit alone has, and that nvcc itself includes.

@@ -169,15 +169,15 @@ pub struct Bounds {
 }
 
 const TEXTS: [&str; 9] = [
-    include_str!("operators/fused_add_rmsnorm.toml"),
-    include_str!("operators/gelu_and_mul.toml"),
-    include_str!("operators/gelu_tanh_and_mul.toml"),
-    include_str!("operators/merge_attn_states.toml"),
-    include_str!("operators/qknorm.toml"),
-    include_str!("operators/rmsnorm.toml"),
-    include_str!("operators/rope.toml"),
-    include_str!("operators/silu_and_mul.toml"),
-    include_str!("operators/topk_sum.toml"),
+    include_str!("../operators/fused_add_rmsnorm.toml"),
+    include_str!("../operators/gelu_and_mul.toml"),
+    include_str!("../operators/gelu_tanh_and_mul.toml"),
+    include_str!("../operators/merge_attn_states.toml"),
+    include_str!("../operators/qknorm.toml"),
+    include_str!("../operators/rmsnorm.toml"),
+    include_str!("../operators/rope.toml"),
+    include_str!("../operators/silu_and_mul.toml"),
+    include_str!("../operators/topk_sum.toml"),
 ];
 
 /// Files that were looked at, and why they cannot be taken out yet.

@@ -6,16 +6,16 @@ use minijinja::{Environment, context};
 use std::{collections::BTreeMap, fmt::Write};
 
 const BINDINGS: [(&str, &str); 7] = [
-    ("fused_add_rmsnorm", include_str!("bindings/fused_add_rmsnorm.cu")),
-    ("gated", include_str!("bindings/gated.cu")),
-    ("merge_attn_states", include_str!("bindings/merge_attn_states.cu")),
-    ("qknorm", include_str!("bindings/qknorm.cu")),
-    ("rmsnorm", include_str!("bindings/rmsnorm.cu")),
-    ("rope", include_str!("bindings/rope.cu")),
-    ("topk_sum", include_str!("bindings/topk_sum.cu")),
+    ("fused_add_rmsnorm", include_str!("../bindings/fused_add_rmsnorm.cu")),
+    ("gated", include_str!("../bindings/gated.cu")),
+    ("merge_attn_states", include_str!("../bindings/merge_attn_states.cu")),
+    ("qknorm", include_str!("../bindings/qknorm.cu")),
+    ("rmsnorm", include_str!("../bindings/rmsnorm.cu")),
+    ("rope", include_str!("../bindings/rope.cu")),
+    ("topk_sum", include_str!("../bindings/topk_sum.cu")),
 ];
 /// What every binding of level J begins with.
-const FFI: &str = include_str!("bindings/ffi.cu");
+const FFI: &str = include_str!("../bindings/ffi.cu");
 
 /// The names of an element type: in CUDA, in SGLang's headers, in `DLPack`, in torch.
 fn names(precision: Precision) -> [&'static str; 4] {

@@ -14,7 +14,7 @@ use std::{
 };
 
 /// The script that compares, in the Python that has the framework.
-pub const SCRIPT: &str = include_str!("gate.py");
+pub const SCRIPT: &str = include_str!("../python/gate.py");
 /// How many shapes are drawn beside those of the task.
 const DRAWN: u32 = 6;
 /// By which share of its time an extract may differ from the framework's operator.
@@ -230,14 +230,9 @@ mod tests {
         library
     }
 
-    /// What the comparison says on small shapes, without a GPU; nothing where there is no torch.
-    fn rehearsed(function: &str, body: &str) -> Option<Report> {
-        let named = std::env::var("WARPSMITH_PYTHON").ok();
-        let python = named.clone().unwrap_or_else(|| "python3".to_owned());
-        let torch = || Command::new(&python).args(["-c", "import torch"]).output();
-        if named.is_none() && !torch().is_ok_and(|torch| torch.status.success()) {
-            return None;
-        }
+    /// What the comparison says on small shapes, without a GPU.
+    fn rehearsed(function: &str, body: &str) -> Report {
+        let python = std::env::var("WARPSMITH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("framework_of_ours.py"), FRAMEWORK).expect("a module");
         let operator = super::super::operator::named("silu_and_mul").expect("an operator");
@@ -247,10 +242,11 @@ mod tests {
         asked["call"]["function"] = function.into();
         asked["cases"] = json!([{"name": "3x16", "scalars": {"tokens": 3, "hidden": 16}}]);
         asked["draw"] = json!({"tokens": [2, 21, 3], "hidden": [8, 64, 4]});
-        Some(ask(&python, &asked, folder.path(), &["--rehearse"]).expect("a report"))
+        ask(&python, &asked, folder.path(), &["--rehearse"]).expect("a report")
     }
 
     #[test]
+    #[cfg_attr(not(has_torch), ignore = "needs torch")]
     fn the_comparison_sees_on_a_cpu_what_it_must_see_on_a_gpu() {
         let and = |more: &str| format!("{COPY} {more}");
         for (function, body, says) in [
@@ -267,14 +263,15 @@ mod tests {
             ("breaks", and(""), "on 3x16 it broke: ValueError: no"),
             ("absent", and(""), "the framework cannot be called here: framework_of_ours: AttributeError"),
         ] {
-            let Some(report) = rehearsed(function, &body) else { return };
+            let report = rehearsed(function, &body);
             assert!(report.refusal().is_some_and(|why| why.contains(says)), "{says}: {report:?}");
         }
     }
 
     #[test]
+    #[cfg_attr(not(has_torch), ignore = "needs torch")]
     fn shapes_are_drawn_within_their_ranges_and_the_least_is_among_them() {
-        let Some(report) = rehearsed("first_half", COPY) else { return };
+        let report = rehearsed("first_half", COPY);
         let scalar = |case: &Case, name: &str| case.more["scalars"][name].as_i64().unwrap_or_default();
         let drawn: Vec<&Case> = report.cases.iter().filter(|case| case.more["drawn"] == true).collect();
         assert_eq!((report.cases.len(), drawn.len()), (1 + DRAWN as usize, DRAWN as usize));

@@ -7,7 +7,7 @@ use super::{
     interface::{Argument, Certified, is_name},
     swap::Kernel,
 };
-use crate::exit::Trouble;
+use crate::Error;
 use kernelbench::{Case, Hash, Number};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -18,14 +18,14 @@ use std::collections::BTreeMap;
 /// # Errors
 ///
 /// If an operator cannot be said in their format, or what was made breaks one of their rules.
-pub fn bench(kernels: &[Kernel]) -> Result<Layout, Trouble> {
+pub fn bench(kernels: &[Kernel]) -> Result<Layout, Error> {
     let mut laid = Layout::default();
     for kernel in kernels {
         for sizes in constant(kernel) {
             let names = Names::of(kernel, &sizes);
             let (definition, solution) = (definition(kernel, &sizes, &names)?, solution(kernel, &names));
             rules::definition(&definition).and_then(|()| rules::solution(&solution, &definition)).map_err(|why| {
-                Trouble::usage(format!("{}: it cannot be said in FlashInfer-Bench's format: {why}", kernel.operator()))
+                Error::request(format!("{}: it cannot be said in FlashInfer-Bench's format: {why}", kernel.operator()))
             })?;
             let operator = kernel.operator();
             laid.file(format!("definitions/{operator}/{}.json", names.definition), pretty(&definition));
@@ -100,11 +100,11 @@ fn constant(kernel: &Kernel) -> Vec<BTreeMap<String, i64>> {
     })
 }
 
-fn definition(kernel: &Kernel, sizes: &BTreeMap<String, i64>, names: &Names) -> Result<Value, Trouble> {
+fn definition(kernel: &Kernel, sizes: &BTreeMap<String, i64>, names: &Names) -> Result<Value, Error> {
     let interface = &kernel.interface;
     if interface.entry.reference.is_empty() {
         let why = "there is no reference in PyTorch for it here, which the format asks for";
-        return Err(Trouble::usage(format!("{}: {why}; export it --as plugin or patch", kernel.operator())));
+        return Err(Error::request(format!("{}: {why}; export it --as plugin or patch", kernel.operator())));
     }
     let mut axes = Map::new();
     for axis in interface.axes() {
@@ -117,7 +117,7 @@ fn definition(kernel: &Kernel, sizes: &BTreeMap<String, i64>, names: &Names) -> 
     let sizes_by_name = interface.axes();
     for argument in interface.argument.iter().filter(|argument| !sizes_by_name.contains(&argument.name.as_str())) {
         let spec = tensor(argument, kernel.dtype(), sizes, &mut axes).ok_or_else(|| {
-            Trouble::usage(format!(
+            Error::request(format!(
                 "{}: the sizes of {} cannot be said in FlashInfer-Bench's format",
                 kernel.operator(),
                 argument.name

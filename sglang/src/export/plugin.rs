@@ -4,16 +4,16 @@ use super::{
     Layout, library,
     swap::{Kernel, swap},
 };
-use crate::exit::Trouble;
+use crate::Error;
 
 /// The package's modules, which are the same for every operator.
 const MODULES: [(&str, &str); 6] = [
-    ("__init__.py", include_str!("../python/package/__init__.py")),
-    ("__main__.py", include_str!("../python/package/__main__.py")),
-    ("functions.py", include_str!("../python/package/functions.py")),
-    ("guard.py", include_str!("../python/package/guard.py")),
-    ("library.py", include_str!("../python/package/library.py")),
-    ("swap.py", include_str!("../python/package/swap.py")),
+    ("__init__.py", include_str!("../../python/package/__init__.py")),
+    ("__main__.py", include_str!("../../python/package/__main__.py")),
+    ("functions.py", include_str!("../../python/package/functions.py")),
+    ("guard.py", include_str!("../../python/package/guard.py")),
+    ("library.py", include_str!("../../python/package/library.py")),
+    ("swap.py", include_str!("../../python/package/swap.py")),
 ];
 
 /// The plug-in of these kernels.
@@ -21,7 +21,7 @@ const MODULES: [(&str, &str); 6] = [
 /// # Errors
 ///
 /// If a library for one cannot be written.
-pub fn plugin(kernels: &[Kernel]) -> Result<Layout, Trouble> {
+pub fn plugin(kernels: &[Kernel]) -> Result<Layout, Error> {
     let package = package(kernels);
     let mut laid = Layout::default();
     for (name, text) in MODULES {

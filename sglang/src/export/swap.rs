@@ -4,7 +4,7 @@ use super::{
     found::Found,
     interface::{Argument, Interface},
 };
-use crate::exit::Trouble;
+use crate::Error;
 use kernelbench::{Case, CertificateVerdict, Hash, Language, Number};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ impl Kernel {
     /// # Errors
     ///
     /// If this program does not know the operator.
-    pub fn of(found: Found) -> Result<Self, Trouble> {
+    pub fn of(found: Found) -> Result<Self, Error> {
         let interface = Interface::of(&found.origin().operator)?;
         Ok(Self { found, interface })
     }
@@ -210,16 +210,16 @@ fn said(case: &Case) -> String {
 /// # Errors
 ///
 /// If they are not, or one is in no language of a GPU.
-pub fn together(kernels: &[Kernel]) -> Result<(), Trouble> {
+pub fn together(kernels: &[Kernel]) -> Result<(), Error> {
     let mut seen = BTreeSet::new();
     for kernel in kernels {
         let (operator, dtype) = (kernel.operator(), kernel.dtype());
         if kernel.found.context().language != Language::Cuda {
-            return Err(Trouble::usage(format!("{operator}: its kernel is not in CUDA, so it cannot go back")));
+            return Err(Error::request(format!("{operator}: its kernel is not in CUDA, so it cannot go back")));
         }
         if !seen.insert((operator, dtype)) {
             let why = "two kernels for it were named: export one of the runs";
-            return Err(Trouble::usage(format!("{operator} ({dtype}): {why}")));
+            return Err(Error::request(format!("{operator} ({dtype}): {why}")));
         }
     }
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -233,7 +233,7 @@ pub fn together(kernels: &[Kernel]) -> Result<(), Trouble> {
         let flags: Vec<_> = operators.iter().map(|operator| format!("--op {operator}")).collect();
         format!("{version} ({})", flags.join(" "))
     });
-    Err(Trouble::usage(format!(
+    Err(Error::request(format!(
         "the kernels were taken out of different versions of sglang, and one export holds those of one: name them by version: {}",
         each.collect::<Vec<_>>().join("; or ")
     )))

@@ -1,7 +1,7 @@
 //! How does a kernel become a patch of SGLang's source?
 
 use super::{Layout, swap::Kernel};
-use crate::{exit::Trouble, sglang::extract::Scratch};
+use crate::{Error, extract::Scratch};
 use kernelbench::Hash;
 use similar::TextDiff;
 use std::{
@@ -26,12 +26,12 @@ const AHEAD: [(&str, &str); 2] = [("aot", "python/sglang/kernels/aot/csrc"), ("s
 /// # Errors
 ///
 /// If two kernels would change one file, all kernels are the originals, or the tree is not the one that the kernel replaces.
-pub fn patch(kernels: &[Kernel], tree: Option<&Path>) -> Result<Layout, Trouble> {
+pub fn patch(kernels: &[Kernel], tree: Option<&Path>) -> Result<Layout, Error> {
     let mut laid = Layout::default();
     for (place, kernel) in kernels.iter().enumerate() {
         let origin = kernel.found.origin();
         if kernels[..place].iter().any(|other| other.found.origin().file == origin.file) {
-            return Err(Trouble::usage(format!(
+            return Err(Error::request(format!(
                 "{}: two kernels replace this file (by type or operator), and a patch has place for one: export one of the runs, or --as plugin, which holds both",
                 origin.file
             )));
@@ -66,7 +66,7 @@ pub fn patch(kernels: &[Kernel], tree: Option<&Path>) -> Result<Layout, Trouble>
         }
     }
     if laid.files.is_empty() {
-        return Err(Trouble::usage(laid.notes.join("; ")));
+        return Err(Error::request(laid.notes.join("; ")));
     }
     laid.next.push(
         "git apply --check FILE && git apply FILE   # in sglang's tree; in site-packages: patch -p1 < FILE".into(),
@@ -87,21 +87,21 @@ fn layout_of(
     tree: &Path,
     layouts: &[(&'static str, &'static str)],
     kernel: &Kernel,
-) -> Result<(&'static str, &'static str), Trouble> {
+) -> Result<(&'static str, &'static str), Error> {
     let origin = kernel.found.origin();
     let at = |root: &str| tree.join(root).join(&origin.file);
     let Some(layout) = layouts.iter().find(|(_, root)| at(root).is_file()) else {
         let places: Vec<_> = layouts.iter().map(|(_, root)| format!("{root}/{}", origin.file)).collect();
-        return Err(Trouble::usage(format!(
+        return Err(Error::request(format!(
             "{}: there is no {} in it: this is no tree of sglang, or a version that moved the file; take out the operator anew from this version",
             tree.display(),
             places.join(" and no ")
         )));
     };
     let path = at(layout.1);
-    let text = fs::read(&path).map_err(|e| Trouble::usage(format!("{}: cannot read it: {e}", path.display())))?;
+    let text = fs::read(&path).map_err(|e| Error::request(format!("{}: cannot read it: {e}", path.display())))?;
     if Hash::of(&text).as_str() != origin.sha256 {
-        return Err(Trouble::usage(format!(
+        return Err(Error::request(format!(
             "{}: it is another text than the one that was taken out: undo changes to it, check out that version, or take the operator out of this one; the kernel replaces the file of sglang {}, sha256 {}",
             path.display(),
             origin.version,
@@ -113,8 +113,8 @@ fn layout_of(
 
 /// Asks git whether it would apply, on a copy of the file in a folder of its own: in the tree git would start the filters that
 /// the tree names.
-fn applies(tree: &Path, path: &str, text: &str) -> Result<(), Trouble> {
-    let machine = |why: String| Trouble::machine(format!("the patch cannot be tried: {why}"));
+fn applies(tree: &Path, path: &str, text: &str) -> Result<(), Error> {
+    let machine = |why: String| Error::machine(format!("the patch cannot be tried: {why}"));
     let scratch = Scratch::new().map_err(machine)?;
     let copy = scratch.0.join(path);
     let copied = fs::create_dir_all(copy.parent().unwrap_or(&copy)).and_then(|()| fs::copy(tree.join(path), &copy));
@@ -122,7 +122,7 @@ fn applies(tree: &Path, path: &str, text: &str) -> Result<(), Trouble> {
     let told = tried(&scratch.0, text).map_err(|e| machine(format!("git cannot be started: {e}")))?;
     let why = String::from_utf8_lossy(&told.stderr);
     let wrong =
-        || Trouble::usage(format!("{}: git says that the patch does not apply: {}", tree.display(), why.trim()));
+        || Error::request(format!("{}: git says that the patch does not apply: {}", tree.display(), why.trim()));
     if told.status.success() { Ok(()) } else { Err(wrong()) }
 }
 

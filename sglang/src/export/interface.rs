@@ -1,22 +1,22 @@
 //! What does the framework's call of an operator look like, as far as a kernel in its place must know?
 
-use crate::exit::Trouble;
+use crate::Error;
 use kernelbench::{Case, Number};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Operators by name, as `src/sglang/operators` describes them.
+/// Operators by name, as `operators` describes them.
 const OPERATORS: [(&str, &str); 9] = [
-    ("fused_add_rmsnorm", include_str!("../operators/fused_add_rmsnorm.toml")),
-    ("gelu_and_mul", include_str!("../operators/gelu_and_mul.toml")),
-    ("gelu_tanh_and_mul", include_str!("../operators/gelu_tanh_and_mul.toml")),
-    ("merge_attn_states", include_str!("../operators/merge_attn_states.toml")),
-    ("qknorm", include_str!("../operators/qknorm.toml")),
-    ("rmsnorm", include_str!("../operators/rmsnorm.toml")),
-    ("rope", include_str!("../operators/rope.toml")),
-    ("silu_and_mul", include_str!("../operators/silu_and_mul.toml")),
-    ("topk_sum", include_str!("../operators/topk_sum.toml")),
+    ("fused_add_rmsnorm", include_str!("../../operators/fused_add_rmsnorm.toml")),
+    ("gelu_and_mul", include_str!("../../operators/gelu_and_mul.toml")),
+    ("gelu_tanh_and_mul", include_str!("../../operators/gelu_tanh_and_mul.toml")),
+    ("merge_attn_states", include_str!("../../operators/merge_attn_states.toml")),
+    ("qknorm", include_str!("../../operators/qknorm.toml")),
+    ("rmsnorm", include_str!("../../operators/rmsnorm.toml")),
+    ("rope", include_str!("../../operators/rope.toml")),
+    ("silu_and_mul", include_str!("../../operators/silu_and_mul.toml")),
+    ("topk_sum", include_str!("../../operators/topk_sum.toml")),
 ];
 /// How each is called from Python, once compiled.
 const ENTRIES: &str = include_str!("entries.toml");
@@ -116,18 +116,17 @@ impl Interface {
     /// # Errors
     ///
     /// If this program does not know it.
-    pub fn of(operator: &str) -> Result<Self, Trouble> {
+    pub fn of(operator: &str) -> Result<Self, Error> {
         let text = OPERATORS.iter().find(|(name, _)| *name == operator).map(|(_, text)| *text).ok_or_else(|| {
             let names: Vec<_> = OPERATORS.iter().map(|(name, _)| *name).collect();
-            Trouble::usage(format!(
+            Error::request(format!(
                 "{}: this version cannot put this operator back; it knows {}",
-                crate::progress::plain(operator),
+                kernelbench::plain(operator),
                 names.join(", ")
             ))
         })?;
-        let ours = |e: toml::de::Error| {
-            Trouble::machine(format!("{operator}: its description in this program is broken: {e}"))
-        };
+        let ours =
+            |e: toml::de::Error| Error::machine(format!("{operator}: its description in this program is broken: {e}"));
         let mut interface: Self = toml::from_str(text).map_err(ours)?;
         let mut entries: BTreeMap<String, Entry> = toml::from_str(ENTRIES).map_err(ours)?;
         interface.entry = entries.remove(operator).unwrap_or_default();

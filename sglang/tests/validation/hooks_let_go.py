@@ -18,7 +18,7 @@ from unittest import mock
 from sglang.srt.plugins.hook_registry import HookRegistry
 from torch import Tensor, compiler
 
-PACKAGE = pathlib.Path(__file__).parents[2] / "src/sglang/python/package"
+PACKAGE = pathlib.Path(__file__).parents[2] / "python/package"
 FAR = 1 << 40
 HOOK = {
     "path": "other_library.norm",

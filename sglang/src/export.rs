@@ -8,7 +8,7 @@ pub mod patch;
 pub mod plugin;
 pub mod swap;
 
-use crate::exit::Trouble;
+use crate::Error;
 use std::{
     collections::BTreeMap,
     fs,
@@ -37,20 +37,20 @@ impl Layout {
     /// # Errors
     ///
     /// If there is something in it already, or it cannot be written.
-    pub fn write(&self, out: &Path) -> Result<(), Trouble> {
+    pub fn write(&self, out: &Path) -> Result<(), Error> {
         if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
             let why = "there is something in this folder already; name another";
-            return Err(Trouble::usage(format!("{}: {why}", out.display())));
+            return Err(Error::request(format!("{}: {why}", out.display())));
         }
         let leaves = |path: &&String| !Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
         if let Some(path) = self.files.keys().find(leaves) {
-            let path = crate::progress::plain(path);
-            return Err(Trouble::record(format!("a file of this export would not stay in its folder: {path}")));
+            let path = kernelbench::plain(path);
+            return Err(Error::files(format!("a file of this export would not stay in its folder: {path}")));
         }
         for (path, text) in &self.files {
             let path = out.join(path);
             let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
-            made.map_err(|e| Trouble::record(format!("{}: cannot write it: {e}", path.display())))?;
+            made.map_err(|e| Error::files(format!("{}: cannot write it: {e}", path.display())))?;
         }
         Ok(())
     }
