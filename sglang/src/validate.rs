@@ -4,7 +4,7 @@ use crate::Error;
 use std::{env, fs, path::Path, process::Command};
 
 /// The scripts that do it, in SGLang's Python.
-const SCRIPTS: [(&str, &str); 9] = [
+const SCRIPTS: [(&str, &str); 10] = [
     ("validate.py", include_str!("../python/validate/validate.py")),
     ("calls.py", include_str!("../python/validate/calls.py")),
     ("checks.py", include_str!("../python/validate/checks.py")),
@@ -12,6 +12,7 @@ const SCRIPTS: [(&str, &str); 9] = [
     ("layers.py", include_str!("../python/validate/layers.py")),
     ("own.py", include_str!("../python/validate/own.py")),
     ("times.py", include_str!("../python/validate/times.py")),
+    ("tolerance.py", kernelbench::torch::TOLERANCE),
     ("told.py", include_str!("../python/validate/told.py")),
     ("warpsmith_pytest.py", include_str!("../python/validate/warpsmith_pytest.py")),
 ];

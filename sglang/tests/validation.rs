@@ -21,19 +21,19 @@ fn pass(file: &str, folders: &[&str]) {
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs torch")]
 fn a_kernel_that_does_otherwise_than_the_original_fails_the_checks() {
-    pass("checks_fail.py", &["python/validate"]);
+    pass("checks_fail.py", &["python/validate", "../kernelbench/harness"]);
 }
 
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs torch")]
 fn times_are_compared_over_shapes_as_they_should_be() {
-    pass("times_compare.py", &["python/validate"]);
+    pass("times_compare.py", &["python/validate", "../kernelbench/harness"]);
 }
 
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs torch")]
 fn sglangs_own_tests_blame_the_kernel_for_what_it_breaks_and_for_nothing_else() {
-    pass("own_tests_blame.py", &["python/validate"]);
+    pass("own_tests_blame.py", &["python/validate", "../kernelbench/harness"]);
 }
 
 #[test]

@@ -6,7 +6,9 @@ The framework is this file: an operator, an original and a kernel in front of it
 import collections
 import io
 import itertools
+import json
 import math
+import pathlib
 import sys
 import tempfile
 import types
@@ -39,6 +41,15 @@ MERGED = dict(
         ),
     ],
 )
+CASES = pathlib.Path(__file__).parents[3] / "kernelbench/tests/comparison/cases.json"
+DTYPES = {
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+}
 AXES = {"axes": {"tokens": {"least": 1, "most": 8}, "hidden": {"values": [64]}}}
 
 
@@ -87,6 +98,14 @@ def failed(kernel, guard=certified, original=gated, described=GATED):
         Checks(told, Operator("operator", "f32", described, AXES, device="cpu"), plugin).all()
     assert len(told.result["checks"]) >= 9, told.result["checks"]
     return {check["what"]: check["how"] for check in told.result["checks"] if not check["passed"]}
+
+
+def differences(described, right, got, exact):
+    """What the checks say of this output beside that of the original."""
+    plugin = Plugin(gated, gated)
+    sys.modules["framework"] = types.SimpleNamespace(operator=plugin.operator)
+    checks = Checks(None, Operator("operator", "f32", described, AXES, device="cpu"), plugin)
+    return checks.differ({"out": right}, {"out": got}, exact)
 
 
 def then(after):
@@ -171,16 +190,25 @@ class ChecksFail(unittest.TestCase):
             found = failed(kernel, original=merged, described=MERGED)
             self.assertEqual(list(found), ["infinite log-sum-exps of either sign"], (side, infinity))
 
-    def test_no_infinity_is_near_another_or_near_a_number_and_nan_is_nan(self):
-        plugin = Plugin(gated, gated)
-        sys.modules["framework"] = types.SimpleNamespace(operator=plugin.operator)
-        checks = Checks(None, Operator("operator", "f32", GATED, AXES, device="cpu"), plugin)
-        one = lambda value: {"out": torch.tensor([value])}
-        differ = lambda a, b: bool(checks.differ(one(a), one(b), exact=False))
-        for a, b in [(math.inf, -math.inf), (math.inf, 1.0), (1.0, -math.inf), (math.nan, 1.0), (1.0, math.nan)]:
-            self.assertTrue(differ(a, b), (a, b))
+    def test_outputs_are_compared_by_the_rule_that_everyone_passes_the_cases_of(self):
+        for case in json.loads(CASES.read_text())["cases"]:
+            described = dict(GATED, tolerance={"f32": {name: float(case[name]) for name in ("atol", "rtol")}})
+            right, got = (
+                torch.tensor(
+                    [float(one) if isinstance(one, str) else one for one in case[side]] * case.get("repeat", 1),
+                    dtype=DTYPES[case["dtype"]],
+                )
+                for side in ("expected", "got")
+            )
+            found = differences(described, right, got, exact=False)
+            self.assertEqual(found.split()[1] if found else "0", str(case["wrong"]), case)
+
+    def test_where_the_original_must_have_served_the_bits_must_be_its_own(self):
+        one = lambda value: torch.tensor([value])
+        for a, b in [(0.0, -0.0), (math.inf, -math.inf), (math.nan, 1.0), (1.0, math.nextafter(1, 2) + 1e-6)]:
+            self.assertTrue(differences(GATED, one(a), one(b), exact=True), (a, b))
         for same in (math.inf, -math.inf, math.nan, 0.0):
-            self.assertFalse(differ(same, same), same)
+            self.assertFalse(differences(GATED, one(same), one(same), exact=True), same)
 
     def test_no_shape_that_may_be_served_is_a_failure(self):
         plugin = Plugin(gated, gated)
