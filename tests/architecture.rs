@@ -275,3 +275,23 @@ fn what_decides_is_defined_once() {
         assert_eq!(found, [&root().join(place)], "{sign}");
     }
 }
+
+/// What shows that a script judges by a rule or a statistic of its own.
+const NO_SCRIPT: [&str; 4] = ["allclose(", "0.975", ".choices(", "geometric_mean("];
+
+#[test]
+fn no_script_has_a_rule_or_an_interval_of_its_own() {
+    let mut open = vec![root().join("kernelbench/harness"), root().join("sglang/python")];
+    let mut scripts = 0;
+    while let Some(place) = open.pop() {
+        if place.is_dir() {
+            open.extend(fs::read_dir(&place).into_iter().flatten().map(|entry| entry.expect("a folder").path()));
+        } else if place.extension().is_some_and(|ending| ending == "py") {
+            let text = fs::read_to_string(&place).expect("a script can be read");
+            let found = NO_SCRIPT.iter().find(|sign| text.contains(**sign));
+            assert_eq!(found, None, "{}: what decides is Rust's, or in tolerance.py", place.display());
+            scripts += 1;
+        }
+    }
+    assert!(scripts > 25, "{scripts}");
+}

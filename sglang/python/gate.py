@@ -3,7 +3,7 @@
 Reads what to compare as JSON from the file that is its argument, and writes what it found as JSON to its standard output.
 The extract is a shared object with a C entry; the framework is called through its own Python function. Both get the same
 bytes. Times are of CUDA graphs of a hundred calls and more over buffers that do not fit the L2 cache together, one side
-after the other in shuffled order. With --rehearse it compares on the CPU and times nothing, so that no extract passes: for
+after the other in shuffled order; the program says what the samples come to. With --rehearse it compares on the CPU and times nothing, so that no extract passes: for
 tests of the comparison.
 """
 
@@ -13,7 +13,6 @@ import json
 import math
 import os
 import random
-import statistics
 import sys
 import types
 
@@ -196,16 +195,8 @@ def timed(torch, function, entry, spec, case, generator, rng):
         rng.shuffle(order)
         for side in order:
             times[side].append(microseconds(torch, graphs[side], calls))
-    ratios = sorted(extract / original for original, extract in zip(*times))
-    # The order statistics that hold the median with 95 of 100.
-    half = math.ceil(0.98 * math.sqrt(ROUNDS))
-    low, high = ratios[ROUNDS // 2 - half], ratios[ROUNDS // 2 + half]
     return {
-        "framework_us": statistics.median(times[0]),
-        "extract_us": statistics.median(times[1]),
-        "ratio": statistics.median(ratios),
-        "low": low,
-        "high": high,
+        "samples_us": {"framework": times[0], "extract": times[1]},
         "calls": calls,
         "buffers": count,
         "bytes": size,

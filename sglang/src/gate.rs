@@ -1,10 +1,11 @@
 //! Is an extract still the framework's operator: the same bits, in the same time?
 
-use super::{
+use crate::{
     extract::Order,
     operator::{Argument, Operator, Precision},
-    render,
+    render, speedups,
 };
+use metrics::Speedup;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{
@@ -61,20 +62,72 @@ pub struct Case {
 
 /// How long both took, a call.
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(try_from = "Told")]
 pub struct Time {
     /// The framework's operator, in microseconds.
     pub framework_us: f64,
     /// The extract, in microseconds.
     pub extract_us: f64,
-    /// The extract's over the framework's: the median.
+    /// The extract's over the framework's, of their medians.
     pub ratio: f64,
     /// Its interval of 95 %, from here.
     pub low: f64,
     /// To here.
     pub high: f64,
-    /// How it was measured.
+    /// How it was measured, with the samples.
     #[serde(flatten)]
     pub more: serde_json::Map<String, Value>,
+}
+
+/// A time as it is written down, or as the script tells it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Told {
+    /// With what its samples come to.
+    Reckoned {
+        framework_us: f64,
+        extract_us: f64,
+        ratio: f64,
+        low: f64,
+        high: f64,
+        #[serde(flatten)]
+        more: serde_json::Map<String, Value>,
+    },
+    /// The samples alone, in microseconds: those of one place were taken next to each other.
+    Samples {
+        samples_us: Samples,
+        #[serde(flatten)]
+        more: serde_json::Map<String, Value>,
+    },
+}
+
+#[derive(Deserialize, Serialize)]
+struct Samples {
+    framework: Vec<f64>,
+    extract: Vec<f64>,
+}
+
+impl TryFrom<Told> for Time {
+    type Error = &'static str;
+
+    fn try_from(told: Told) -> Result<Self, &'static str> {
+        match told {
+            Told::Reckoned { framework_us, extract_us, ratio, low, high, more } => {
+                Ok(Self { framework_us, extract_us, ratio, low, high, more })
+            }
+            Told::Samples { samples_us, mut more } => {
+                let [framework, extract] =
+                    [&samples_us.framework, &samples_us.extract].map(|us| speedups::timing(us.iter().copied()));
+                let speedup = Speedup::over(&[(&extract, &framework)], speedups::STATISTIC)
+                    .ok_or("a shape was timed without a sample")?;
+                more.insert("samples_us".into(), json!(samples_us));
+                let [framework_us, extract_us] =
+                    [framework, extract].map(|timing| timing.typical_ns(speedups::STATISTIC) / 1e3);
+                let (ratio, interval) = (speedup.ratio, speedup.interval);
+                Ok(Self { framework_us, extract_us, ratio, low: interval.low, high: interval.high, more })
+            }
+        }
+    }
 }
 
 impl Report {
@@ -209,6 +262,24 @@ mod tests {
         assert!(report(&json!({"name": "1x8"})).refusal().is_some_and(|why| why.contains("not timed")));
     }
 
+    #[test]
+    fn samples_come_to_a_ratio_with_its_interval_and_are_kept() {
+        let near = |around: f64| (0..41).map(|at| around + 0.01 * f64::from(at % 5)).collect::<Vec<_>>();
+        let slower = json!({"name": "1x8", "time": {"samples_us": {"framework": near(2.0), "extract": near(3.0)}, "calls": 100}});
+        let told = report(&slower);
+        let time = told.cases[0].time.as_ref().expect("a time");
+        assert!((time.framework_us - 2.02).abs() < 1e-9 && (time.extract_us - 3.02).abs() < 1e-9, "{time:?}");
+        assert!(time.low <= time.ratio && time.ratio <= time.high && (time.ratio - 1.5).abs() < 0.02, "{time:?}");
+        assert!(told.refusal().is_some_and(|why| why.contains("of the framework's time")));
+        // What is written down is read again as it is.
+        let written = serde_json::to_value(&told).expect("a report");
+        assert_eq!(written["cases"][0]["time"]["samples_us"]["extract"][1], 3.01);
+        let again: Report = serde_json::from_value(written.clone()).expect("a report");
+        assert_eq!(serde_json::to_value(&again).expect("a report"), written);
+        let none = json!({"cases": [{"name": "1", "time": {"samples_us": {"framework": [], "extract": []}}}]});
+        assert!(serde_json::from_value::<Report>(none).is_err());
+    }
+
     /// Functions of a framework, in a module that lies beside the script.
     const FRAMEWORK: &str = "def first_half(input, out):\n    out.copy_(input[:, :out.shape[1]])\n\n\n\
                              def clears(input, out):\n    first_half(input, out)\n    input[0, 0] = 0\n\n\n\
@@ -235,7 +306,7 @@ mod tests {
         let python = std::env::var("WARPSMITH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("framework_of_ours.py"), FRAMEWORK).expect("a module");
-        let operator = super::super::operator::named("silu_and_mul").expect("an operator");
+        let operator = crate::operator::named("silu_and_mul").expect("an operator");
         let library = extract(folder.path(), body);
         let mut asked = specification(&operator, Precision::Bf16, &library);
         asked["call"]["modules"] = json!(["framework_of_ours"]);

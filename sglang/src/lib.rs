@@ -12,6 +12,7 @@ pub mod gate;
 pub mod inventory;
 pub mod operator;
 pub mod render;
+pub mod speedups;
 pub mod tree;
 pub mod validate;
 

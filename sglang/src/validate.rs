@@ -1,6 +1,7 @@
-//! Validation: an export, checked and timed inside SGLang, in its own Python.
+//! Validation: an export, checked and timed inside SGLang, in its own Python, which takes samples; what they come to is
+//! reckoned here.
 
-use crate::Error;
+use crate::{Error, speedups};
 use std::{env, fs, path::Path, process::Command};
 
 /// The scripts that do it, in SGLang's Python.
@@ -38,21 +39,39 @@ pub struct Order<'a> {
     pub timing: bool,
 }
 
+/// How a validation ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Whether all that was checked passed.
+    pub passed: bool,
+    /// The speedups with their intervals, line by line.
+    pub speedups: Vec<String>,
+}
+
 impl Order<'_> {
-    /// Runs the scripts with this Python; whether all passed.
+    /// Runs the scripts with this Python, and completes the result that they write with what its samples come to.
     ///
     /// # Errors
     ///
-    /// If they cannot be written or started, or broke off.
-    pub fn run(&self, python: &str) -> Result<bool, Error> {
+    /// If they cannot be written or started, or broke off, or their result cannot be read.
+    pub fn run(&self, python: &str) -> Result<Ended, Error> {
         let work = env::temp_dir().join(format!("warpsmith-validate-{}", std::process::id()));
         let ended = lay(&work).and_then(|()| self.start(python, &work));
         let _ = fs::remove_dir_all(&work);
         match ended? {
-            Some(0) => Ok(true),
-            Some(FAILED) => Ok(false),
+            Some(code @ (0 | FAILED)) => Ok(Ended { passed: code == 0, speedups: self.reckoned()? }),
             _ => Err(Error::machine("the validation broke off; what it printed says where")),
         }
+    }
+
+    fn reckoned(&self) -> Result<Vec<String>, Error> {
+        let wrong = |why: &dyn std::fmt::Display| Error::files(format!("{}: {why}", self.result.display()));
+        let text =
+            fs::read_to_string(self.result).map_err(|e| wrong(&format!("the validation left no result there: {e}")))?;
+        let mut result = serde_json::from_str(&text).map_err(|e| wrong(&e))?;
+        let lines = speedups::reckon(&mut result);
+        fs::write(self.result, format!("{result:#}\n")).map_err(|e| wrong(&e))?;
+        Ok(lines)
     }
 
     fn start(&self, python: &str, work: &Path) -> Result<Option<i32>, Error> {

@@ -2,7 +2,8 @@
 
 Each way of serving the operator is a CUDA graph of many calls through the framework's own function, each on arguments of
 its own, so that the L2 cache holds none of them; the cache is flushed before each replay; ways take turns in an order that
-is drawn anew; what is reported is the median, with an interval that is drawn from the samples.
+is drawn anew. What is reported are the samples, of which those of one turn belong together, and their median; the program
+that reads them says what they come to, with its interval.
 """
 
 import random
@@ -56,6 +57,16 @@ class Way:
         del returned
 
 
+def reported(ways):
+    """The medians and the samples of these ways, in microseconds a call."""
+    median = lambda samples: statistics.median(samples) * 1e6
+    return {
+        "device_us": {way.name: median(way.samples) for way in ways},
+        "host_us": {way.name: median(way.host) for way in ways},
+        "samples_us": {way.name: [round(s * 1e6, 4) for s in way.samples] for way in ways},
+    }
+
+
 def compare(ways, make, repetitions, seed=0, device="cuda"):
     """Times these ways on arguments that `make(i)` makes; fills their samples, in seconds a call."""
     import torch
@@ -85,25 +96,3 @@ def compare(ways, make, repetitions, seed=0, device="cuda"):
                 way.call(values)
             torch.cuda.synchronize()
             way.host.append((time.perf_counter() - begin) / way.calls)
-
-
-def ratio(one, other, seed=0, draws=1000):
-    """How many times as fast the second is: medians, and an interval of 95 %."""
-    draw = random.Random(seed)
-    median = lambda samples: statistics.median(draw.choices(samples, k=len(samples)))
-    drawn = sorted(median(one) / median(other) for _ in range(draws))
-    return {
-        "ratio": statistics.median(one) / statistics.median(other),
-        "low": drawn[int(0.025 * draws)],
-        "high": drawn[int(0.975 * draws)],
-    }
-
-
-def mean(pairs, seed=0, draws=1000):
-    """The geometric mean of ratios over shapes, with an interval of 95 %: each shape's samples are drawn anew."""
-    draw = random.Random(seed)
-    median = lambda samples: statistics.median(draw.choices(samples, k=len(samples)))
-    geometric = lambda ratios: statistics.geometric_mean(ratios)
-    drawn = sorted(geometric([median(one) / median(other) for one, other in pairs]) for _ in range(draws))
-    exact = geometric([statistics.median(one) / statistics.median(other) for one, other in pairs])
-    return {"ratio": exact, "low": drawn[int(0.025 * draws)], "high": drawn[int(0.975 * draws)]}

@@ -1,13 +1,12 @@
 """Do SGLang's layers use the kernel, and does what they give stay the same?"""
 
 import dataclasses
-import statistics
 import sys
 import traceback
 import types
 
 from calls import settled, torch_dtype
-from clock import Way, compare, ratio
+from clock import Way, compare, reported
 from told import last_line
 
 
@@ -135,13 +134,11 @@ def one(told, operator, package, repetitions, name, tokens, make, call):
         "tokens": tokens,
         "stand_ins": told.result["stand_ins"],
     }
-    entry["device_us"] = {way.name: statistics.median(way.samples) * 1e6 for way in ways}
-    entry["host_us"] = {way.name: statistics.median(way.host) * 1e6 for way in ways}
-    entry["speedup"] = ratio(ways[0].samples, ways[1].samples)
+    entry.update(reported(ways))
     told.result["layers"].append(entry)
     off, on = (entry["device_us"][way.name] for way in ways)
     what = f"{name} {operator.dtype} {tokens} tokens"
-    told.say(f"time   layer {what}: off {off:.2f} us, on {on:.2f} us, {entry['speedup']['ratio']:.3f}x")
+    told.say(f"time   layer {what}: off {off:.2f} us, on {on:.2f} us")
 
 
 def near(theirs, ours):

@@ -1,7 +1,6 @@
 """How do the original, its unchanged text and the kernel compare in time, shape by shape?"""
 
 import importlib
-import statistics
 import traceback
 
 import checks
@@ -27,14 +26,13 @@ def times(told, operator, package, unchanged, repetitions, speed):
     timed = 0
     for through, function, passed in entries(told, operator):
         for group in ("loop", "validation"):
-            ways = []
             for shape in operator.described[group]:
                 what = f"{operator.name} {operator.dtype} {checks.said(shape)}{by(through)}"
                 if not operator.is_certified(shape):
                     told.say(f"       {what}: not certified, so not timed")
                     continue
                 try:
-                    entry, compared = one(operator, shape, function, passed, package, unchanged, repetitions)
+                    entry = one(operator, shape, function, passed, package, unchanged, repetitions)
                     floor = operator.bytes(operator.values(shape, 1)) / speed * 1e6
                 except Exception as error:
                     traceback.print_exc()
@@ -45,10 +43,7 @@ def times(told, operator, package, unchanged, repetitions, speed):
                 entry.update(group=group, through=through, floor_us=floor)
                 told.result["times"].append(entry)
                 told.say(line(entry))
-                ways.append(compared)
-            timed += len(ways)
-            if ways:
-                mean(told, operator, group, through, ways)
+                timed += 1
     if unchanged and timed and served() == before:
         why = "its times are the original's"
         told.checked(operator.name, operator.dtype, "the unchanged extract was called", False, why)
@@ -69,42 +64,18 @@ def entries(told, operator):
 
 
 def one(operator, shape, function, passed, package, unchanged, repetitions):
-    """A shape's times, and the ways with their samples."""
+    """A shape's times."""
     call = lambda values: function(*operator.ordered(values, passed))
     ways = [clock.Way("original", chooser(package, unchanged, False, False), call)]
     if unchanged:
         ways.append(clock.Way("unchanged", chooser(package, unchanged, False, True), call))
     ways.append(clock.Way("optimized", chooser(package, unchanged, True, False), call))
     clock.compare(ways, lambda i: operator.values(shape, 3000 + i), repetitions, device=operator.device)
-    entry = {"operator": operator.name, "dtype": operator.dtype, "shape": shape}
-    entry["device_us"] = {way.name: statistics.median(way.samples) * 1e6 for way in ways}
-    entry["host_us"] = {way.name: statistics.median(way.host) * 1e6 for way in ways}
-    entry["speedup"] = clock.ratio(ways[0].samples, ways[-1].samples)
-    entry["samples_us"] = {way.name: [round(s * 1e6, 4) for s in way.samples] for way in ways}
-    return entry, {way.name: way.samples for way in ways}
-
-
-def mean(told, operator, group, through, ways):
-    """The geometric mean over a group of shapes, of the kernel and of the control."""
-    beside = lambda name: clock.mean([(samples["original"], samples[name]) for samples in ways])
-    whole = {"operator": operator.name, "dtype": operator.dtype, "group": group, "through": through}
-    whole.update(shapes=len(ways), optimized=beside("optimized"))
-    control = ""
-    if "unchanged" in ways[0]:
-        whole["unchanged"] = beside("unchanged")
-        control = f", unchanged {whole['unchanged']['ratio']:.3f}x"
-    told.result.setdefault("means", []).append(whole)
-    what = f"{operator.name} {operator.dtype} {group}{by(through)}"
-    told.say(f"mean   {what}: {ratio(whole['optimized'])} over {len(ways)} shapes{control}")
+    return {"operator": operator.name, "dtype": operator.dtype, "shape": shape, **clock.reported(ways)}
 
 
 def by(through):
     return f" by {through}" if through else ""
-
-
-def ratio(speedup):
-    """A speedup with its interval."""
-    return f"{speedup['ratio']:.3f}x [{speedup['low']:.3f}, {speedup['high']:.3f}]"
 
 
 def line(entry):
@@ -113,4 +84,4 @@ def line(entry):
     host = "  ".join(f"{us:.2f}" for us in entry["host_us"].values())
     what = f"{entry['operator']} {entry['dtype']} {checks.said(entry['shape'])}{by(entry['through'])}"
     floor = f"floor {entry['floor_us']:.2f}"
-    return f"time   {what}: {device} us, {floor}; with the host {host}; {ratio(entry['speedup'])}"
+    return f"time   {what}: {device} us, {floor}; with the host {host}"

@@ -1,9 +1,8 @@
-"""Are speedups, their means and their intervals those of the samples, and are times asked for as they are reported?"""
+"""Are times asked for as they are reported, each way as it is called?"""
 
 import collections
 import contextlib
 import io
-import random
 import sys
 import tempfile
 import types
@@ -74,57 +73,21 @@ class Framework:
 
 
 class TimesCompare(unittest.TestCase):
-    def test_a_speedup_is_the_medians_ratio(self):
-        found = clock.ratio([4.0, 4.0, 400.0], [2.0, 2.0, 0.1])
-        self.assertEqual(found["ratio"], 2)
-        self.assertEqual(clock.ratio([3.0] * 5, [2.0] * 5), {"ratio": 1.5, "low": 1.5, "high": 1.5})
-
-    def test_an_interval_is_as_wide_as_the_samples_scatter(self):
-        draw = random.Random(7)
-        scattered = lambda middle, width: [middle + draw.uniform(-width, width) for _ in range(40)]
-        for width, least, most in [(0.01, 0.001, 0.03), (0.2, 0.03, 0.5)]:
-            found = clock.ratio(scattered(3, width), scattered(2, width))
-            self.assertTrue(found["low"] < found["ratio"] < found["high"], found)
-            self.assertTrue(least < found["high"] - found["low"] < most, found)
-
-    def test_an_interval_holds_the_truth_about_as_often_as_it_says(self):
-        draw = random.Random(11)
-        samples = lambda: [draw.gauss(1, 0.1) for _ in range(25)]
-        found = [clock.ratio(samples(), samples(), seed=seed, draws=200) for seed in range(200)]
-        held = sum(one["low"] <= 1 <= one["high"] for one in found)
-        self.assertTrue(180 <= held <= 199, held)
-
-    def test_a_mean_over_shapes_is_geometric(self):
-        found = clock.mean([([2.0] * 5, [1.0] * 5), ([8.0] * 5, [1.0] * 5)])
-        self.assertEqual({name: round(value, 9) for name, value in found.items()}, {"ratio": 4, "low": 4, "high": 4})
-        # Twice as fast here and half as fast there is no gain.
-        self.assertAlmostEqual(clock.mean([([2.0], [1.0]), ([1.0], [2.0])])["ratio"], 1)
-
-    def test_a_mean_of_many_shapes_is_known_more_closely_than_one_of_them(self):
-        draw = random.Random(13)
-        pairs = [([draw.gauss(2, 0.2) for _ in range(20)], [draw.gauss(1, 0.1) for _ in range(20)]) for _ in range(9)]
-        one, all_of_them = clock.mean(pairs[:1]), clock.mean(pairs)
-        width = lambda found: found["high"] - found["low"]
-        self.assertTrue(0 < width(all_of_them) < width(one) / 2, (one, all_of_them))
-
-    def test_each_way_is_timed_as_it_is_called_and_means_are_over_the_certified_shapes(self):
+    def test_each_way_is_timed_as_it_is_called_on_the_certified_shapes(self):
         found = Framework().timed()
         self.assertEqual([entry["shape"]["tokens"] for entry in found["times"]], [4, 8, 5])
         samples = {"original": [4.0] * 5, "unchanged": [4.0] * 5, "optimized": [1.0] * 5}
         self.assertEqual(found["times"][0]["samples_us"], samples)
-        self.assertEqual([round(entry["speedup"]["ratio"], 9) for entry in found["times"]], [4, 2, 4])
+        self.assertEqual([entry["device_us"]["optimized"] for entry in found["times"]], [1, 2, 1])
+        self.assertEqual([entry["group"] for entry in found["times"]], ["loop", "loop", "validation"])
         # Eight numbers of four bytes, read and written, at 1 TB/s.
         self.assertAlmostEqual(found["times"][1]["floor_us"] * 1e6, 64)
-        means = {mean["group"]: mean for mean in found["means"]}
-        self.assertAlmostEqual(means["loop"]["optimized"]["ratio"], 8**0.5)
-        self.assertEqual((means["loop"]["shapes"], means["loop"]["unchanged"]["ratio"]), (2, 1))
-        self.assertEqual(means["validation"]["optimized"]["ratio"], 4)
         self.assertEqual(found["checks"], [])
 
     def test_without_the_unchanged_text_there_is_no_control(self):
         found = Framework().timed(unchanged=False)
         self.assertEqual(set(found["times"][0]["device_us"]), {"original", "optimized"})
-        self.assertNotIn("unchanged", found["means"][0])
+        self.assertEqual(set(found["times"][0]["samples_us"]), {"original", "optimized"})
 
     def test_a_control_that_never_served_fails(self):
         found = Framework(extract_serves=False).timed()

@@ -60,7 +60,8 @@ pub(super) fn validate(arguments: &ValidateArgs, layers: &Layers) -> Result<Exit
         own_tests: !arguments.no_tests,
         timing: !arguments.no_timing,
     };
-    let passed = order.run(&super::python(arguments.python.as_deref(), layers))?;
+    let ended = order.run(&super::python(arguments.python.as_deref(), layers))?;
+    ended.speedups.iter().for_each(|line| say(line));
     say(&format!("written    {}", arguments.result.display()));
-    Ok(if passed { Exit::Done } else { Exit::NothingCorrect })
+    Ok(if ended.passed { Exit::Done } else { Exit::NothingCorrect })
 }
