@@ -9,6 +9,7 @@ pub mod facts;
 pub mod gpu;
 mod machine;
 mod profile;
+pub mod quantity;
 pub mod scores;
 pub mod set;
 mod speedup;

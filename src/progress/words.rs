@@ -5,7 +5,7 @@ use agents::{
     event::{End, Event, Step},
     trajectory::Trajectory,
 };
-use kernelbench::{Baseline, CandidateId, Evaluation, Failure, Found, Label, Suite, Tried, Variant, in_words};
+use kernelbench::{Baseline, CandidateId, Evaluation, Failure, Found, Label, Suite, Tried, Variant, in_words, plain};
 use metrics::{Profile, Statistic};
 use prompts::Verdict;
 
@@ -222,32 +222,10 @@ fn ended(end: End) -> String {
     words.to_owned()
 }
 
-/// A text from outside on one line, without anything that a terminal would obey.
-#[must_use]
-pub fn plain(text: &str) -> String {
-    let harmless = |c: char| match c {
-        '\n' | '\t' | '\r' => ' ',
-        '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    };
-    text.chars().map(harmless).collect()
-}
-
 fn cut(text: &str, most: usize) -> String {
     let mut short: String = text.chars().take(most).collect();
     if short.len() < text.len() {
         short.push_str("...");
     }
     short
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_that_a_model_says_reaches_the_terminal_as_a_command() {
-        assert_eq!(plain("a\u{1b}[2Jb\nc\u{202e}"), "a\u{fffd}[2Jb c\u{fffd}");
-    }
 }

@@ -174,7 +174,7 @@ impl CudaDriver {
         let arch = machine::arch(&device)?;
         let sandbox = Arc::new(Sandbox::new(options.program.clone(), options.program_args.clone()));
         let nvcc = Nvcc::new(Arc::clone(&sandbox), options.cache.clone(), arch.clone())?;
-        let image = outcome(nvcc.image(verifier::SOURCE))?.map_err(|failure| Fault::Machine(failure.to_string()))?;
+        let image = outcome(nvcc.image(&verifier::SOURCES))?.map_err(|failure| Fault::Machine(failure.to_string()))?;
         let [free, _] = device.memory().map_err(broken)?;
         let arena = (options.arena_mib << 20).min(free / 8).next_multiple_of(2 << 20);
         let clock = GpuClock::new(Arc::clone(&device)).map_err(broken)?;

@@ -23,6 +23,7 @@ pub(crate) mod wire;
 
 pub use crate::profile::kind::ProfilerKind;
 pub use contract::CASE;
+pub use harness::TOLERANCE;
 pub use headers::Headers;
 pub use not_excluded::{OPEN, Open};
 pub use options::Options;

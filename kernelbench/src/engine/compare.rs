@@ -1,7 +1,8 @@
 //! Does an output count as the same?
 //!
 //! Every element is compared: `|c - r| <= atol + rtol * |r|`. NaN never passes, not even where the reference has one, and
-//! an infinity passes only beside the same infinity.
+//! an infinity passes only beside the same infinity. `tests/comparison/cases.json` has the cases that this rule, the GPU
+//! verifier's and Python's all pass.
 
 use crate::task::{Dtype, Tolerance};
 use half::{bf16, f16};
@@ -140,15 +141,18 @@ fn part(dtype: Dtype, reference: &[u8], candidate: &[u8], tolerance: &Tolerance,
     Part { found, worst }
 }
 
+/// What is allowed beside a number of this size.
+fn allowed(size: f64, tolerance: &Tolerance) -> f64 {
+    tolerance.atol + tolerance.rtol * size
+}
+
 /// The plain case without branches: a NaN or an infinity on either side makes it false.
 fn all_close(reference: &[f64], candidate: &[f64], tolerance: &Tolerance) -> bool {
-    let close = |(r, c): (&f64, &f64)| {
-        ((c - r).abs() <= tolerance.atol + tolerance.rtol * r.abs()) & r.is_finite() & c.is_finite()
-    };
+    let close = |(r, c): (&f64, &f64)| ((c - r).abs() <= allowed(r.abs(), tolerance)) & r.is_finite() & c.is_finite();
     reference.iter().zip(candidate).map(close).fold(true, |all, one| all & one)
 }
 
-/// How far outside the tolerance, at most infinitely; 0 or less where it is inside.
+/// How far outside the tolerance, at most infinitely; 0 where it is inside.
 fn excess(reference: f64, candidate: f64, tolerance: &Tolerance) -> f64 {
     #[expect(clippy::float_cmp, reason = "an infinity passes only beside the same infinity")]
     if reference.is_nan() || candidate.is_nan() {
@@ -156,7 +160,7 @@ fn excess(reference: f64, candidate: f64, tolerance: &Tolerance) -> f64 {
     } else if reference.is_infinite() || candidate.is_infinite() {
         if reference == candidate { 0.0 } else { f64::INFINITY }
     } else {
-        (candidate - reference).abs() - (tolerance.atol + tolerance.rtol * reference.abs())
+        beyond((candidate - reference).abs(), allowed(reference.abs(), tolerance))
     }
 }
 
@@ -164,7 +168,12 @@ fn excess(reference: f64, candidate: f64, tolerance: &Tolerance) -> f64 {
 fn whole_excess(reference: &[u8], candidate: &[u8], tolerance: &Tolerance) -> f64 {
     let whole = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| i128::from(i64::from_ne_bytes(*bytes)));
     let (r, c) = (whole(reference), whole(candidate));
-    (c - r).abs() as f64 - (tolerance.atol + tolerance.rtol * r.abs() as f64)
+    beyond((c - r).abs() as f64, allowed(r.abs() as f64, tolerance))
+}
+
+/// How far a distance is beyond what is allowed. Both may be infinite, of numbers near the greatest.
+fn beyond(distance: f64, allowed: f64) -> f64 {
+    if distance <= allowed { 0.0 } else { distance - allowed }
 }
 
 fn widen(dtype: Dtype, from: &[u8], to: &mut [f64; STRETCH]) {
