@@ -30,6 +30,7 @@ pub use sandbox::layer::Layer;
 pub use task::family::{Design, Family, Member, Parameter};
 pub use task::fill::fill;
 pub use task::load;
+pub use task::signature::{ModuleValue, Signature, TensorLayout};
 pub use task::size::SizeError;
 pub use task::suite::{Provenance, Suite};
 pub use task::{

@@ -6,10 +6,11 @@ pub(crate) mod family;
 pub(crate) mod fill;
 pub(crate) mod layout;
 pub mod load;
+pub(crate) mod signature;
 pub(crate) mod size;
 pub(crate) mod suite;
 
-use crate::task::size::SizeError;
+use crate::task::{signature::Signature, size::SizeError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -59,6 +60,9 @@ pub struct Problem {
     pub precision: Precision,
     /// Known defects: what makes a result on it worth less than it looks.
     pub labels: Vec<String>,
+    /// What its module is constructed with, called with, and gives back; empty until its reference has been opened.
+    #[serde(default, skip_serializing_if = "Signature::is_empty")]
+    pub signature: Signature,
 }
 
 /// What floating-point weights and inputs are cast to.
@@ -136,6 +140,17 @@ impl Task {
     #[must_use]
     pub fn is_cuda(&self) -> bool {
         self.context().is_some_and(|context| context.language == Language::Cuda)
+    }
+
+    /// The same task, with what opening its reference found out about a problem's module.
+    #[must_use]
+    pub fn with_signature(mut self, signature: &Signature) -> Self {
+        if let Source::Problem(problem) = &mut self.source
+            && !signature.is_empty()
+        {
+            problem.signature = signature.clone();
+        }
+        self
     }
 
     /// The problem, where the task is one.

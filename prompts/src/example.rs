@@ -6,7 +6,8 @@ use crate::{
 };
 use kernelbench::{
     Argument, ArgumentKind, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext, Language,
-    Number, Precision, Problem, Size, Source, Task, Timed, TimedCases, Tolerance, Transfer,
+    ModuleValue, Number, Precision, Problem, Signature, Size, Source, Task, TensorLayout, Timed, TimedCases, Tolerance,
+    Transfer,
 };
 use metrics::{
     Arch, Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
@@ -65,7 +66,20 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("shapes", shapes::values(task, 10, 1 << 30)),
         ("seed", seed::values(&problem(), machine)),
         ("seed", seed::values(&bound(), machine)),
+        ("optimize", optimize::values(&problem(), machine, candidate, Some(&one_optimization()))),
+        ("optimize", optimize::values(&unopened(), machine, candidate, None)),
         ("fix", fix::values(&problem(), candidate, &raised(), None)),
+    ]
+}
+
+/// Faces of pages that have a snapshot of their own, beside the first face of each page.
+#[cfg(test)]
+pub(crate) fn more_faces() -> Vec<(&'static str, &'static str, Value)> {
+    let (problem, machine, candidate) = (problem(), machine(), candidate());
+    vec![
+        ("seed_of_a_problem", "seed", seed::values(&problem, &machine)),
+        ("seed_with_a_binding", "seed", seed::values(&bound(), &machine)),
+        ("optimize_a_problem", "optimize", optimize::values(&problem, &machine, &candidate, Some(&one_optimization()))),
     ]
 }
 
@@ -90,8 +104,10 @@ fn bound() -> Task {
 
 /// A problem in KernelBench's format.
 pub(crate) fn problem() -> Task {
-    let source = "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n        \
-                  return 2 * x\n\n\ndef get_inputs():\n    return [torch.rand(8)]\n\n\ndef get_init_inputs():\n    return []\n";
+    let source = "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def __init__(self, factor):\n        \
+                  super().__init__()\n        self.factor = factor\n\n    def forward(self, x, dim):\n        \
+                  return torch.cumsum(self.factor * x, dim)\n\n\ndef get_inputs():\n    \
+                  return [torch.rand(16, 4096), 1]\n\n\ndef get_init_inputs():\n    return [2.0]\n";
     let (level, number, precision) = (Some(1), Some(7), Precision::Fp32);
     Task {
         name: "level1-7_Twice".into(),
@@ -103,9 +119,35 @@ pub(crate) fn problem() -> Task {
             number,
             precision,
             labels: vec![],
+            signature: signature(),
         }),
         tolerance: Tolerance { atol: 1e-4, rtol: 1e-4, share: 1.0 },
         ..task()
+    }
+}
+
+/// A problem whose reference has not been opened.
+fn unopened() -> Task {
+    let mut task = problem();
+    if let Source::Problem(problem) = &mut task.source {
+        problem.signature = Signature::default();
+    }
+    task
+}
+
+/// What opening the reference finds out of the problem.
+fn signature() -> Signature {
+    let tensor = |name: &str| ModuleValue {
+        name: name.into(),
+        tensor: Some(TensorLayout { dtype: "float32".into(), shape: vec![16, 4096], stride: vec![4096, 1] }),
+        value: String::new(),
+    };
+    let value = |name: &str, value: &str| ModuleValue { name: name.into(), tensor: None, value: value.into() };
+    Signature {
+        init: vec![value("factor", "2.0")],
+        inputs: vec![tensor("x"), value("dim", "1")],
+        outputs: vec![tensor("output")],
+        flops: None,
     }
 }
 

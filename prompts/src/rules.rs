@@ -88,7 +88,51 @@ fn the_parts_come_in_the_papers_order() {
         &text("optimize"),
         &["# Target machine", "strictly", "# Code", "# Optimization", "# Goal", "# Output rules"],
     );
-    assert_order(&text("fix"), &["Mend", "# Output rules", "# Error log", "# Old code", "# Main critical problem"]);
+    assert_order(
+        &text("fix"),
+        &["Fix the kernel", "# Output rules", "# Error log", "# Old code", "# Main critical problem"],
+    );
+}
+
+/// Every page that asks the Coder for code, rendered for a problem.
+fn problem_pages() -> Vec<(&'static str, String)> {
+    let prompts = Prompts::embedded();
+    let (task, machine, candidate) = (example::problem(), example::machine(), example::candidate());
+    let passed = Evaluation::Passed(example::timed());
+    let pages = [
+        ("seed", prompts.seed(&task, &machine)),
+        ("fix", prompts.fix(&task, &candidate, &example::mismatch(), None)),
+        ("optimize", prompts.optimize(&task, &machine, &candidate, None)),
+        ("refine", prompts.refine(&task, &machine, &candidate, &passed, None)),
+        ("retry", prompts.retry(&task, &machine, &candidate, true)),
+        ("apply", prompts.apply(&task, &machine, &candidate, true, None)),
+    ];
+    pages.map(|(page, prompt)| (page, prompt.turns[0].text.clone())).into()
+}
+
+#[test]
+fn every_page_that_asks_for_code_holds_the_reference_and_the_layout_of_the_inputs() {
+    let source = example::problem().reference().trim_end().to_owned();
+    for (page, text) in problem_pages() {
+        assert!(text.contains(&source), "{page} lacks the reference");
+        assert!(text.contains("`x`: float32, shape (16, 4096), strides (4096, 1)"), "{page} lacks the inputs");
+        assert!(!text.contains("shapes in general"), "{page} forbids to specialize");
+    }
+}
+
+#[test]
+fn a_context_with_several_shapes_is_to_be_fast_in_general_and_one_with_one_shape_for_that() {
+    let prompts = Prompts::embedded();
+    let text = |task: &kernelbench::Task| {
+        prompts.optimize(task, &example::machine(), &example::candidate(), None).turns[0].text.clone()
+    };
+    let mut task = example::task();
+    assert!(text(&task).contains("for shapes in general"));
+    task.cases.truncate(1);
+    assert!(text(&task).contains("for shapes in general"), "the certificate has another shape");
+    task.final_cases.clear();
+    assert!(text(&task).contains("always with this shape: rows = 16, columns = 4096, factor = 0.5"));
+    assert!(!text(&task).contains("for shapes in general"));
 }
 
 #[test]

@@ -58,7 +58,7 @@ use crate::{
         pool::{Quiet, Starting, WarmPool},
         start::open_folder,
     },
-    task::{Case, Task},
+    task::{Case, Task, signature::Signature},
     workshop::{TimingPlan, Variant},
 };
 use metrics::{Machine, Profile};
@@ -297,6 +297,10 @@ impl Backend for TorchBackend {
 
     fn labels(&self, session: &OpenProblem) -> Vec<Label> {
         session.labels.clone()
+    }
+
+    fn signature(&self, session: &OpenProblem) -> Signature {
+        session.signature.clone()
     }
 
     /// Some references put out what even they do not put out again, such as NaN: their problem is labelled.

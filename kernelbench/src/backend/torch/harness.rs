@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 15] = [
     ("candidate.py", include_str!("../../../harness/candidate.py")),
     ("compare.py", include_str!("../../../harness/compare.py")),
     ("draw.py", include_str!("../../../harness/draw.py")),
@@ -20,6 +20,7 @@ const FILES: [(&str, &str); 14] = [
     ("outputs.py", include_str!("../../../harness/outputs.py")),
     ("profiled.py", include_str!("../../../harness/profiled.py")),
     ("scatter.py", include_str!("../../../harness/scatter.py")),
+    ("signature.py", include_str!("../../../harness/signature.py")),
     ("tracing.py", include_str!("../../../harness/tracing.py")),
     ("verifier.py", include_str!("../../../harness/verifier.py")),
     ("wire.py", include_str!("../../../harness/wire.py")),

@@ -7,6 +7,7 @@ use super::{
     headers::Extension,
     values::{Input, Output},
 };
+use crate::task::signature::Signature;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -198,6 +199,8 @@ pub(crate) enum Opened {
         no_oracle: Option<String>,
         /// The arenas of reference and candidate.
         arenas: [Arena; 2],
+        /// What the module is constructed and called with.
+        signature: Signature,
     },
 }
 
