@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub enum Assignment {
     /// Write the first candidate.
     Seed,
-    /// Mend a candidate.
+    /// Fix a candidate.
     Fix {
         /// Which.
         candidate: Candidate,
@@ -104,7 +104,7 @@ impl Coder {
         let (task, machine, words) = (&write.task, &write.machine, &self.prompts);
         match &write.assignment {
             Assignment::Seed => words.seed(task, machine),
-            Assignment::Fix { candidate, failure, fix } => words.fix(task, candidate, failure, fix.as_ref()),
+            Assignment::Fix { candidate, failure, fix } => words.fix(task, machine, candidate, failure, fix.as_ref()),
             Assignment::Optimize { candidate, optimization } => {
                 words.optimize(task, machine, candidate, optimization.as_ref())
             }

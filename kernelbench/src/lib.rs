@@ -34,8 +34,8 @@ pub use task::signature::{ModuleValue, Signature, TensorLayout};
 pub use task::size::SizeError;
 pub use task::suite::{Provenance, Suite};
 pub use task::{
-    Argument, ArgumentKind, Case, Dtype, Fill, Gate, KernelContext, Language, Number, Origin, Precision, Problem, Size,
-    Source, Task, TimedCases, Tolerance, Transfer,
+    Argument, ArgumentKind, Case, Dtype, Fill, Gate, KernelContext, Language, Number, Origin, Precision, Problem,
+    ReferenceMode, Size, Source, Task, TimedCases, Tolerance, Transfer,
 };
 pub use workshop::absent::Absent;
 pub use workshop::recorded::{Findings, Recorded};

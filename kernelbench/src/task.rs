@@ -60,9 +60,38 @@ pub struct Problem {
     pub precision: Precision,
     /// Known defects: what makes a result on it worth less than it looks.
     pub labels: Vec<String>,
+    /// With which arithmetic its reference runs.
+    #[serde(default, skip_serializing_if = "ReferenceMode::is_ieee")]
+    pub reference: ReferenceMode,
     /// What its module is constructed with, called with, and gives back; empty until its reference has been opened.
     #[serde(default, skip_serializing_if = "Signature::is_empty")]
     pub signature: Signature,
+}
+
+/// With which arithmetic a problem's reference runs, and so what candidates are compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReferenceMode {
+    /// As KernelBench's own evaluation: torch's defaults, with TF32 in cuDNN's convolutions, and its casts of inputs.
+    KernelBench,
+    /// Without TF32 anywhere.
+    #[default]
+    Ieee,
+}
+
+impl ReferenceMode {
+    /// As settings and templates say it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KernelBench => "kernelbench",
+            Self::Ieee => "ieee",
+        }
+    }
+
+    fn is_ieee(&self) -> bool {
+        *self == Self::Ieee
+    }
 }
 
 /// What floating-point weights and inputs are cast to.

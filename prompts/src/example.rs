@@ -6,8 +6,8 @@ use crate::{
 };
 use kernelbench::{
     Argument, ArgumentKind, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext, Language,
-    ModuleValue, Number, Precision, Problem, Signature, Size, Source, Task, TensorLayout, Timed, TimedCases, Tolerance,
-    Transfer,
+    ModuleValue, Number, Precision, Problem, ReferenceMode, Signature, Size, Source, Task, TensorLayout, Timed,
+    TimedCases, Tolerance, Transfer,
 };
 use metrics::{
     Arch, Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
@@ -45,8 +45,8 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
     vec![
         ("seed", seed::values(task, machine)),
         ("seed", seed::values(task, &bare)),
-        ("fix", fix::values(task, candidate, &mismatch, Some(&one_fix()))),
-        ("fix", fix::values(task, candidate, &build, None)),
+        ("fix", fix::values(task, machine, candidate, &mismatch, Some(&one_fix()))),
+        ("fix", fix::values(task, machine, candidate, &build, None)),
         ("optimize", optimize::values(task, machine, candidate, Some(&one_optimization()))),
         ("optimize", optimize::values(task, machine, candidate, None)),
         ("refine", refine::values(task, machine, candidate, &failed, None)),
@@ -55,8 +55,8 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("retry", retry::values(task, machine, candidate, false)),
         ("apply", apply::values(task, machine, candidate, true, Some(&suggestions()))),
         ("apply", apply::values(task, machine, candidate, false, None)),
-        ("diagnose", diagnose::values(task, candidate, &mismatch)),
-        ("diagnose", diagnose::values(task, candidate, &build)),
+        ("diagnose", diagnose::values(task, machine, candidate, &mismatch)),
+        ("diagnose", diagnose::values(task, machine, candidate, &build)),
         ("advise", advise::values(task, machine, candidate, &timed, profile)),
         ("advise", advise::values(task, machine, candidate, &timed, None)),
         ("suggest", refine::values(task, machine, candidate, &failed, None)),
@@ -68,7 +68,7 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("seed", seed::values(&bound(), machine)),
         ("optimize", optimize::values(&problem(), machine, candidate, Some(&one_optimization()))),
         ("optimize", optimize::values(&unopened(), machine, candidate, None)),
-        ("fix", fix::values(&problem(), candidate, &raised(), None)),
+        ("fix", fix::values(&problem(), machine, candidate, &raised(), None)),
     ]
 }
 
@@ -119,6 +119,7 @@ pub(crate) fn problem() -> Task {
             number,
             precision,
             labels: vec![],
+            reference: ReferenceMode::default(),
             signature: signature(),
         }),
         tolerance: Tolerance { atol: 1e-4, rtol: 1e-4, share: 1.0 },

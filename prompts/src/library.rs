@@ -19,7 +19,7 @@ pub(crate) const PAGES: [(&str, &str); 11] = [
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 19] = [
+pub(crate) const BLOCKS: [(&str, &str); 22] = [
     ("again", include_str!("../templates/again.md")),
     ("bound/kernel", include_str!("../templates/bound/kernel.md")),
     ("bound/reference", include_str!("../templates/context/reference.md")),
@@ -33,8 +33,11 @@ pub(crate) const BLOCKS: [(&str, &str); 19] = [
     ("cuda/reference", include_str!("../templates/context/reference.md")),
     ("cuda/rules", include_str!("../templates/cuda/rules.md")),
     ("failure", include_str!("../templates/failure.md")),
+    ("guide/cpu", include_str!("../templates/guide/cpu.md")),
+    ("guide/gpu", include_str!("../templates/guide/gpu.md")),
     ("machine", include_str!("../templates/machine.md")),
     ("problem/kernel", include_str!("../templates/problem/kernel.md")),
+    ("problem/precision", include_str!("../templates/problem/precision.md")),
     ("problem/reference", include_str!("../templates/problem/reference.md")),
     ("problem/rules", include_str!("../templates/problem/rules.md")),
     ("profile", include_str!("../templates/profile.md")),

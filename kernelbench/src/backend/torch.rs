@@ -192,7 +192,7 @@ impl TorchBackend {
             }
             Err(error) => python.facts(Err(error))?,
         };
-        let machine = machine::machine(&options, &facts);
+        let machine = machine::machine(&options, &facts, gpu.as_ref());
         let clock = ordinal.map(|ordinal| {
             let device =
                 CudaDevice::open(ordinal).map_err(|why| Fault::Absent(format!("no GPU can be used: {why}")))?;

@@ -89,6 +89,8 @@ fn problem(task: &Task, problem: &Problem) -> Value {
         language => language_name(Language::Python),
         fence => fence(Language::Python),
         precision => precision_name(problem.precision),
+        single => problem.precision == Precision::Fp32,
+        reference_mode => problem.reference.name(),
         atol => format!("{:e}", task.tolerance.atol),
         rtol => format!("{:e}", task.tolerance.rtol),
         reference => problem.source.as_str(),

@@ -1,7 +1,9 @@
 //! How does a file in KernelBench's format become a [`Task`]?
 
 use super::{TaskError, is_plain_name, reference::read_text};
-use crate::task::{Case, Precision, Problem, Source, Task, TimedCases, Tolerance, signature::Signature, suite};
+use crate::task::{
+    Case, Precision, Problem, ReferenceMode, Source, Task, TimedCases, Tolerance, signature::Signature, suite,
+};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -37,6 +39,7 @@ pub fn problem(path: &Path, precision: Precision) -> Result<Task, TaskError> {
             number,
             precision,
             labels,
+            reference: ReferenceMode::default(),
             signature: Signature::default(),
         }),
         tolerance: Tolerance { atol: tolerance, rtol: tolerance, share: 1.0 },
