@@ -23,7 +23,7 @@ pub use profile::{cpu as profiler, ncu};
 pub use result::candidate::{Built, Candidate, CandidateId, Verified};
 pub use result::certificate::{Certificate, Checked, Verdict as CertificateVerdict};
 pub use result::evaluation::{CaseTiming, Evaluation, Timed};
-pub use result::failure::{Failure, Fault, Outcome};
+pub use result::failure::{Failure, Fault, Outcome, Spread};
 pub use result::label::{Kind as LabelKind, Label};
 pub use result::survey::Survey;
 pub use sandbox::layer::Layer;

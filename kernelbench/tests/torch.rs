@@ -54,8 +54,10 @@ fn a_wrong_candidate_is_shown_where_it_is_wrong() {
     let workshop = workshop();
     let source = with_forward("y = nn.functional.softplus(x)\ny[7, 3] += 0.01\nreturn y");
     match evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().unwrap_err() {
-        Failure::Mismatch { wrong: 1, worst_at, argument, .. } => {
+        Failure::Mismatch { wrong: 1, worst_at, argument, spread, .. } => {
             assert_eq!((worst_at, argument.as_str()), (7 * 1024 + 3, "output"));
+            assert_eq!((spread.index(worst_at), spread.ranges.clone()), (vec![7, 3], vec![[7, 7], [3, 3]]));
+            assert!(spread.max_absolute.is_some_and(|error| (error - 0.01).abs() < 1e-5), "{spread:?}");
         }
         other => panic!("{other:?}"),
     }

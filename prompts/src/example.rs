@@ -1,12 +1,18 @@
 //! On what is a template tried before a run? One small task, and each situation that a page must cope with.
 
+#[cfg(test)]
+mod faces;
+
+#[cfg(test)]
+pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
+
 use crate::{
     Fix, Optimization, PlanLine, Suggestions, Unreadable, advise, again, apply, diagnose, fix, optimize, plan, refine,
     retry, seed, shapes,
 };
 use kernelbench::{
     Argument, ArgumentKind, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext, Language,
-    ModuleValue, Number, Precision, Problem, ReferenceMode, Signature, Size, Source, Task, TensorLayout, Timed,
+    ModuleValue, Number, Precision, Problem, ReferenceMode, Signature, Size, Source, Spread, Task, TensorLayout, Timed,
     TimedCases, Tolerance, Transfer,
 };
 use metrics::{
@@ -43,8 +49,8 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
     let (passed, failed) = (Evaluation::Passed(timed.clone()), Evaluation::Failed(mismatch.clone()));
     let bare = Machine { facts: vec![], bandwidths: vec![], peak_flops: None, ..machine.clone() };
     vec![
-        ("seed", seed::values(task, machine)),
-        ("seed", seed::values(task, &bare)),
+        ("seed", seed::values(task, machine, false)),
+        ("seed", seed::values(task, &bare, false)),
         ("fix", fix::values(task, machine, candidate, &mismatch, Some(&one_fix()))),
         ("fix", fix::values(task, machine, candidate, &build, None)),
         ("optimize", optimize::values(task, machine, candidate, Some(&one_optimization()))),
@@ -64,27 +70,18 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("plan", plan::values(task, &history(), &["current".into(), "best".into(), "stop".into()])),
         ("plan", plan::values(task, &[], &["restart".into()])),
         ("shapes", shapes::values(task, 10, 1 << 30)),
-        ("seed", seed::values(&problem(), machine)),
-        ("seed", seed::values(&bound(), machine)),
+        ("seed", seed::values(&problem(), machine, false)),
+        ("seed", seed::values(&bound(), machine, false)),
+        ("seed", seed::values(&problem(), machine, true)),
+        ("seed", seed::values(task, machine, true)),
         ("optimize", optimize::values(&problem(), machine, candidate, Some(&one_optimization()))),
         ("optimize", optimize::values(&unopened(), machine, candidate, None)),
         ("fix", fix::values(&problem(), machine, candidate, &raised(), None)),
     ]
 }
 
-/// Faces of pages that have a snapshot of their own, beside the first face of each page.
-#[cfg(test)]
-pub(crate) fn more_faces() -> Vec<(&'static str, &'static str, Value)> {
-    let (problem, machine, candidate) = (problem(), machine(), candidate());
-    vec![
-        ("seed_of_a_problem", "seed", seed::values(&problem, &machine)),
-        ("seed_with_a_binding", "seed", seed::values(&bound(), &machine)),
-        ("optimize_a_problem", "optimize", optimize::values(&problem, &machine, &candidate, Some(&one_optimization()))),
-    ]
-}
-
 /// A kernel in CUDA whose entry is defined by a binding.
-fn bound() -> Task {
+pub(crate) fn bound() -> Task {
     let Source::Context(kernel) = task().source else { return task() };
     let kernel = KernelContext {
         language: Language::Cuda,
@@ -285,6 +282,12 @@ pub(crate) fn mismatch() -> Failure {
         unwritten: 5,
         nan: 5,
         while_timed: false,
+        spread: Box::new(Spread {
+            shape: vec![63, 1003],
+            ranges: vec![[62, 62], [998, 1002]],
+            max_absolute: Some(0.25),
+            max_relative: Some(1.0),
+        }),
     }
 }
 

@@ -302,6 +302,7 @@ fn judged(compared: Compared, look: &Look<'_>) -> Attempt<Found> {
             unwritten: 0,
             nan: found.nan,
             while_timed: look.while_timed(),
+            spread: Box::new(found.spread),
         };
         if look.calls == Looked::Beyond && !compared.passed_inputs {
             return Ok(Found { differs: Some(failure), ..Found::default() });
