@@ -1,5 +1,4 @@
 //! Rendered prompts: what `warpsmith prompts render` prints is what a role is sent.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod program;
 

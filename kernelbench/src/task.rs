@@ -89,6 +89,7 @@ impl ReferenceMode {
         }
     }
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
     fn is_ieee(&self) -> bool {
         *self == Self::Ieee
     }

@@ -103,7 +103,7 @@ impl OpenProblem {
         let (init, parameter_bytes, input_bytes, slots, no_oracle, places, signature) =
             match verifier.ask_with(&ask, &[&arenas[0], &arenas[1], &outputs])? {
                 Opened::Laid { init, parameter_bytes, input_bytes, slots, no_oracle, arenas, signature } => {
-                    (init, parameter_bytes, input_bytes, slots, no_oracle, arenas, signature)
+                    (init, parameter_bytes, input_bytes, slots, no_oracle, arenas, *signature)
                 }
                 Opened::Defect { defect } => {
                     return Err(Fault::Reference(format!("not a KernelBench problem: {defect}")).into());

@@ -200,7 +200,7 @@ pub(crate) enum Opened {
         /// The arenas of reference and candidate.
         arenas: [Arena; 2],
         /// What the module is constructed and called with.
-        signature: Signature,
+        signature: Box<Signature>,
     },
 }
 
