@@ -2,6 +2,7 @@
 
 mod flags;
 mod metrics;
+mod prompts;
 
 pub use self::flags::{
     ChoiceArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
@@ -10,6 +11,7 @@ pub use self::metrics::{
     Metrics, MetricsReportArgs, MetricsSampleArgs, MetricsScoreArgs, MetricsSelectArgs, MetricsShowArgs, ProfilesArgs,
     RuleArg,
 };
+pub use self::prompts::{PromptsArgs, PromptsCommand, RenderArgs, RenderRole};
 
 use crate::{
     command::{
@@ -93,9 +95,9 @@ pub enum Command {
         after_help = "Examples:\n  warpsmith policies\n  warpsmith policies cudaforge > mine.toml   # to change it: run TASK --policy mine.toml"
     )]
     Policies(NameArgs),
-    /// List the prompt templates, or print one.
-    #[command(after_help = "Examples:\n  warpsmith prompts\n  warpsmith prompts seed")]
-    Prompts(NameArgs),
+    /// List the prompt templates, print one, or render what a role would be sent.
+    #[command(after_help = prompts::EXAMPLES)]
+    Prompts(PromptsArgs),
     /// Which metrics tell a fast kernel from a slow one: choose a set from profiles, score it, show it.
     #[command(subcommand, after_help = "Example:\n  warpsmith metrics show cudaforge24")]
     Metrics(Metrics),

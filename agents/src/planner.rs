@@ -144,7 +144,15 @@ impl Loop {
             let baseline = self.note_spent(Work::Prepare, worked)?;
             self.note(Event::Prepared { baseline })?;
         }
+        self.take_signature();
         Ok(())
+    }
+
+    /// What preparing the reference found out about a problem's module stands in every prompt from here on.
+    fn take_signature(&mut self) {
+        if let Some(baseline) = &self.book.so_far().baseline {
+            self.task = Arc::new((*self.task).clone().with_signature(&baseline.signature));
+        }
     }
 
     fn note_opened(&mut self) -> Result<(), BrokeOff> {
