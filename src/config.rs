@@ -17,7 +17,10 @@ use agents::{
     llm::Role,
     policy::{Decider, Shapes},
 };
-use kernelbench::torch::{Headers, ProfilerKind};
+use kernelbench::{
+    ReferenceMode,
+    torch::{Headers, ProfilerKind},
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -178,6 +181,9 @@ pub struct Workshop {
     /// The device of problems, `cpu` or `cuda:0`; empty for the first NVIDIA GPU, else the processor.
     #[serde(deserialize_with = "words::read_device")]
     pub device: String,
+    /// With which arithmetic a problem's reference runs: `kernelbench` or `ieee`.
+    #[serde(with = "words::one")]
+    pub reference: ReferenceMode,
     /// What a problem's reference is timed as: `eager`, and after commas `compile` and `max-autotune`.
     pub baselines: Baselines,
     /// What C++ and CUDA in candidates for problems is built with: `slim` or `stock` headers.
@@ -254,6 +260,7 @@ impl Default for Workshop {
             largest_case_mib: 256,
             python: String::new(),
             device: String::new(),
+            reference: ReferenceMode::KernelBench,
             baselines: Baselines::default(),
             headers: Headers::Slim,
             profiler: None,

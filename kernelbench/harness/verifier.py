@@ -46,6 +46,7 @@ class Verifier(outputs.Outputs):
     def open(self, message):
         """Loads the problem in a namespace of its own, and lays out an arena for each side."""
         self.dtype, self.seed = wire.dtype_of(message["dtype"]), message["seed"]
+        self.casts_all, self.kept_whole = message["casts_all"], None
         *self.descriptors, self.outputs = message["descriptors"]
         self.names = load(message["path"])
         if missing := [name for name in CONTRACT if name not in self.names]:
@@ -56,6 +57,8 @@ class Verifier(outputs.Outputs):
         with torch.no_grad():
             self.seed_everything(self.seed)
             model = self.names["Model"](*self.init)
+        if self.casts_all:
+            model = self.try_casts(model)
         parameters = sum(p.numel() * self.cast(p).element_size() for p in model.parameters())
         try:
             self.oracle = model.double().to(self.device)
@@ -78,6 +81,7 @@ class Verifier(outputs.Outputs):
             "input_bytes": sum(t.numel() * t.element_size() for t in tensors(drawn)),
             "slots": self.slots,
             "no_oracle": self.no_oracle,
+            "kept_whole": self.kept_whole,
             "arenas": [spec for _, spec in self.arenas],
             "signature": self.signature(init, drawn),
         }
@@ -151,7 +155,22 @@ class Verifier(outputs.Outputs):
         return mapped_tensors(list(drawn), lambda t: self.cast(t).to(self.device).contiguous())
 
     def cast(self, tensor):
-        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+        return tensor.to(self.dtype) if self.casts_all or tensor.is_floating_point() else tensor
+
+    def try_casts(self, model):
+        """KernelBench casts every input, indices and masks too. A reference that cannot compute with them so gets them as
+        they were drawn, and that is said."""
+        self.casts_all = False
+        if all(t.is_floating_point() for t in tensors(self.generate(0))):
+            return model
+        self.casts_all = True
+        model = model.to(device=self.device, dtype=self.dtype)
+        try:
+            with torch.no_grad():
+                model(*self.generate(0))
+        except Exception as error:
+            self.casts_all, self.kept_whole = False, f"{type(error).__name__}: {error}"[:300]
+        return model
 
     def compare_in_place(self, message):
         """Form, elements, and what changed late, where the outputs need not be copied first."""

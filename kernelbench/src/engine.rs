@@ -144,8 +144,8 @@ impl<B: Backend> Inner<B> {
 
     fn checking<'a>(&'a self, task: &'a Task) -> Checking<'a> {
         let numbers = self.backend.numbers();
-        let (tolerance, slack) = (&task.tolerance, self.backend.slack());
-        Checking { tolerance, draws: numbers.draws, signed: numbers.signed, oracle: true, slack }
+        let (tolerance, slack, first_slack) = (&task.tolerance, self.backend.slack(), self.backend.first_slack());
+        Checking { tolerance, draws: numbers.draws, signed: numbers.signed, oracle: true, slack, first_slack }
     }
 
     /// The task's session, opened where it was not yet.

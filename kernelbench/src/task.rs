@@ -76,7 +76,8 @@ pub struct Problem {
 pub enum ReferenceMode {
     /// As KernelBench's own evaluation: torch's defaults, with TF32 in cuDNN's convolutions, and its casts of inputs.
     KernelBench,
-    /// Without TF32 anywhere.
+    /// Without TF32 anywhere, and with every input as it was drawn but for its floating-point type. Of records that do not
+    /// say.
     #[default]
     Ieee,
 }

@@ -158,8 +158,8 @@ fn a_judge_of_a_gpu_is_told_of_launches_roofs_and_tensor_cores_and_one_of_a_cpu_
     assert_order(&on_gpu, &["All kernels of a call take 38.02 us of its 43.13 us (88 %)", "TF32 tensor cores at"]);
     assert_order(&on_gpu, &["blocks: 132 x 1 x 1", "waves", "Bank conflicts", "Occupancy", "Stalls"]);
     assert!(!on_gpu.contains("= 2.1 %") && on_gpu.contains("= 61.4 %"), "{on_gpu}");
-    let on_cpu = page(&example::machine(), &example::profile());
-    assert!(on_cpu.contains("branch misses") && !on_cpu.contains("Bank conflicts"));
+    let of_a_cpu = page(&example::machine(), &example::profile());
+    assert!(of_a_cpu.contains("branch misses") && !of_a_cpu.contains("Bank conflicts"));
 }
 
 #[test]

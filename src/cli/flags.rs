@@ -6,7 +6,7 @@ use crate::{
 };
 use agents::policy::{Decider, Shapes};
 use clap::{Args, ValueEnum};
-use kernelbench::torch::ProfilerKind;
+use kernelbench::{ReferenceMode, torch::ProfilerKind};
 
 /// Which model, and how to wait for it.
 #[derive(Debug, Args)]
@@ -37,6 +37,10 @@ pub struct ProblemArgs {
     /// For a problem: the device, `cpu` or `cuda:0` [default: the first NVIDIA GPU, else the processor].
     #[arg(long, value_name = "DEVICE", value_parser = device)]
     pub device: Option<String>,
+    /// For a problem: with which arithmetic its reference runs, `kernelbench` (torch's defaults, with TF32 in cuDNN's
+    /// convolutions) or `ieee` (without TF32) [default: kernelbench].
+    #[arg(long, value_name = "MODE", value_parser = ReferenceMode::read)]
+    pub reference: Option<ReferenceMode>,
     /// For a problem: what its reference is timed as, of eager, compile and max-autotune (torch.compile's; slow the first
     /// time) [default: eager].
     #[arg(long, value_name = "LIST")]
@@ -59,6 +63,7 @@ impl ProblemArgs {
     pub(crate) fn apply(&self, layers: &mut Layers) {
         layers.flag("workshop.device", self.device.clone(), |config, device| config.workshop.device = device);
         layers.flag("workshop.python", self.python.clone(), |config, python| config.workshop.python = python);
+        layers.flag("workshop.reference", self.reference, |config, mode| config.workshop.reference = mode);
         let baselines = self.baselines.clone();
         layers.flag("workshop.baselines", baselines, |config, baselines| config.workshop.baselines = baselines);
         layers.flag("workshop.profiler", self.profiler, |config, kind| config.workshop.profiler = Some(kind));

@@ -259,6 +259,11 @@ impl Backend for TorchBackend {
         self.options.deadline_floor
     }
 
+    /// Triton compiles a kernel when it is first called, and a candidate may have a dozen.
+    fn first_slack(&self) -> Duration {
+        self.options.first_call
+    }
+
     fn seed(&self) -> Option<u64> {
         self.options.seed
     }

@@ -135,6 +135,12 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// What every deadline has beside twenty times the reference's time.
     fn slack(&self) -> Duration;
 
+    /// What the first call of a candidate has in its place: where kernels are compiled when they are first called, room for
+    /// that.
+    fn first_slack(&self) -> Duration {
+        self.slack()
+    }
+
     /// What inputs are drawn from; secret, from the system's randomness, where it is `None`.
     fn seed(&self) -> Option<u64>;
 

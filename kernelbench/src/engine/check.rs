@@ -33,15 +33,18 @@ pub(crate) struct Checking<'a> {
     pub(crate) oracle: bool,
     /// What every deadline has beside twenty times the reference's time.
     pub(crate) slack: Duration,
+    /// What that of the first call has in its place.
+    pub(crate) first_slack: Duration,
 }
 
 /// Compares with the reference on every case; what is worth a label. The process may have ended over the last.
 pub(crate) fn check(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Vec<Label>> {
     let mut labels = vec![];
+    let mut first = Some(how.first_slack);
     for case in cases {
         pair.enter(case)?;
         pair.prepare(1, false)?;
-        labels.extend(drawn(pair, case, how, rng)?);
+        labels.extend(drawn(pair, case, how, &mut first, rng)?);
         if how.signed {
             labels.extend(signed(pair, case, how, rng)?);
         }
@@ -50,8 +53,14 @@ pub(crate) fn check(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rn
     Ok(labels)
 }
 
-/// On inputs as the task draws them.
-fn drawn(pair: &mut impl Pair, case: &Case, how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Vec<Label>> {
+/// On inputs as the task draws them. The first of all calls has the slack of `first`.
+fn drawn(
+    pair: &mut impl Pair,
+    case: &Case,
+    how: &Checking<'_>,
+    first: &mut Option<Duration>,
+    rng: &mut StdRng,
+) -> Attempt<Vec<Label>> {
     let Checking { tolerance, draws, .. } = *how;
     let mut found = Found::default();
     // Double precision takes longer than all else, and says the same of each draw: which one is asked, nobody knows.
@@ -59,7 +68,7 @@ fn drawn(pair: &mut impl Pair, case: &Case, how: &Checking<'_>, rng: &mut StdRng
     for at in 0..draws.max(1) {
         let calls = Looked::Checked { oracle: how.oracle && at == asked, twice: at == 0 };
         let look = Look { tolerance, case: &case.name, calls };
-        let one = trial(pair, Inputs::Drawn, &look, how.slack, rng)?;
+        let one = trial(pair, Inputs::Drawn, &look, first.take().unwrap_or(how.slack), rng)?;
         found.errors.extend(one.errors);
         found.no_oracle = one.no_oracle;
     }

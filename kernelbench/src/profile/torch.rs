@@ -228,7 +228,7 @@ impl ProfilerChain {
         Ok(Job {
             setup: self.python.setup(),
             load: candidate.module(role),
-            construct: candidate.how_to_construct(&session.init, session.dtype),
+            construct: candidate.how_to_construct(&session.init, session.arithmetic),
             arena: session.candidate_arena().clone(),
             inputs: session.inputs.clone(),
             environment: python::caches(candidate.folder()),

@@ -5,7 +5,7 @@
 
 use super::{
     contract::SEED,
-    runner::{Called, Role, Runner},
+    runner::{Arithmetic, Called, Role, Runner},
     values::{Input, OutputTensor},
     verifier::{PATIENCE, Verifier},
     wire::{Arena, Ask, Audited, Compared, Comparing, Done, Drawn, Opened, Outputs, Range, Ranges, Trimmed},
@@ -20,7 +20,7 @@ use crate::{
     },
     sandbox::{peer::Peer, socket},
     task::{
-        Problem, Task, Tolerance,
+        Problem, ReferenceMode, Task, Tolerance,
         signature::{ModuleValue, Signature, TensorLayout},
     },
 };
@@ -47,7 +47,7 @@ pub(crate) struct OpenProblem {
     places: [Arena; 2],
     outputs: OwnedFd,
     pub(crate) init: Input,
-    pub(crate) dtype: &'static str,
+    pub(crate) arithmetic: Arithmetic,
     /// Calls whose inputs and outputs fit beside each other.
     pub(crate) slots: usize,
     on_gpu: bool,
@@ -81,8 +81,19 @@ pub(crate) fn problem(task: &Task) -> Result<&Problem, Fault> {
 
 /// What names a problem's session.
 pub(crate) fn key(task: &Task) -> Hash {
-    let precision = task.problem().map_or("", |problem| problem.precision.torch_name());
-    Hash::of(format!("{precision}\n{}", task.reference()).as_bytes())
+    let how = task.problem().map(|problem| format!("{} {}", problem.precision.torch_name(), problem.reference.name()));
+    Hash::of(format!("{}\n{}", how.unwrap_or_default(), task.reference()).as_bytes())
+}
+
+/// What is known against a problem before it was run.
+fn labels(problem: &Problem, kept_whole: Option<String>) -> Vec<Label> {
+    let not_cast = |why: String| {
+        let text = "KernelBench's own evaluation cannot run it: it casts every input to floating point, and the reference \
+                    does not compute with them so";
+        Label::new(Kind::Task, format!("{text} ({why})"))
+    };
+    let known = problem.labels.iter().map(|label| Label::new(Kind::Task, label));
+    known.chain(kept_whole.map(not_cast)).collect()
 }
 
 impl OpenProblem {
@@ -98,20 +109,29 @@ impl OpenProblem {
         fs::write(&path, &problem.source).map_err(fault("cannot write the problem down"))?;
         let file = || socket::memory_file().map_err(fault("cannot share memory"));
         let (arenas, outputs) = ([file()?, file()?], file()?);
-        let dtype = problem.precision.torch_name();
-        let ask = Ask::Open { path, dtype: dtype.to_owned(), seed: SEED, most_slots: MOST_SLOTS, budget };
-        let (init, parameter_bytes, input_bytes, slots, no_oracle, places, signature) =
-            match verifier.ask_with(&ask, &[&arenas[0], &arenas[1], &outputs])? {
-                Opened::Laid { init, parameter_bytes, input_bytes, slots, no_oracle, arenas, signature } => {
-                    (init, parameter_bytes, input_bytes, slots, no_oracle, arenas, *signature)
-                }
-                Opened::Defect { defect } => {
-                    return Err(Fault::Reference(format!("not a KernelBench problem: {defect}")).into());
-                }
-            };
+        let as_kernelbench = problem.reference == ReferenceMode::KernelBench;
+        let arithmetic = Arithmetic { dtype: problem.precision.torch_name(), tf32: as_kernelbench };
+        let ask = Ask::Open {
+            path,
+            dtype: arithmetic.dtype.to_owned(),
+            seed: SEED,
+            casts_all: as_kernelbench,
+            most_slots: MOST_SLOTS,
+            budget,
+        };
+        let (init, parameter_bytes, input_bytes, slots, no_oracle, kept_whole, places, signature) = match verifier
+            .ask_with(&ask, &[&arenas[0], &arenas[1], &outputs])?
+        {
+            Opened::Laid { init, parameter_bytes, input_bytes, slots, no_oracle, kept_whole, arenas, signature } => {
+                (init, parameter_bytes, input_bytes, slots, no_oracle, kept_whole, arenas, *signature)
+            }
+            Opened::Defect { defect } => {
+                return Err(Fault::Reference(format!("not a KernelBench problem: {defect}")).into());
+            }
+        };
         trusted(reference.load(Role::reference(&problem.source), PATIENCE))?;
         trusted(reference.map_inputs(&places[0], &arenas[0]))?;
-        trusted(reference.construct(&init, dtype))?;
+        trusted(reference.construct(&init, arithmetic))?;
         Ok(Self {
             verifier,
             reference,
@@ -119,7 +139,7 @@ impl OpenProblem {
             places,
             outputs,
             init,
-            dtype,
+            arithmetic,
             slots: slots.max(1),
             on_gpu,
             parameter_bytes,
@@ -127,7 +147,7 @@ impl OpenProblem {
             output_bytes: 0,
             output_sizes: vec![],
             signature,
-            labels: problem.labels.iter().map(|label| Label::new(Kind::Task, label)).collect(),
+            labels: labels(problem, kept_whole),
             no_oracle,
             most_bytes: 0,
             budget,
@@ -145,15 +165,15 @@ impl OpenProblem {
         let gone = || Fault::Machine("the reference's process was never given its module".to_owned());
         trusted(self.reference.load(role.ok_or_else(gone)?, PATIENCE))?;
         trusted(self.reference.map_inputs(&self.places[0], &self.arenas[0]))?;
-        trusted(self.reference.construct(&self.init, self.dtype))
+        trusted(self.reference.construct(&self.init, self.arithmetic))
     }
 
     /// Makes the candidate's model and shows it its inputs; the reference's is made anew, so that both have seen the same.
     pub(crate) fn bind(&mut self, candidate: &mut Runner) -> Attempt<()> {
         trusted(self.reference.release_outputs())?;
         candidate.map_inputs(&self.places[1], &self.arenas[1])?;
-        candidate.construct(&self.init, self.dtype)?;
-        trusted(self.reference.construct(&self.init, self.dtype))
+        candidate.construct(&self.init, self.arithmetic)?;
+        trusted(self.reference.construct(&self.init, self.arithmetic))
     }
 
     /// The arena of candidates, as a process on the device opens it.

@@ -39,7 +39,7 @@ pub fn problem(path: &Path, precision: Precision) -> Result<Task, TaskError> {
             number,
             precision,
             labels,
-            reference: ReferenceMode::default(),
+            reference: ReferenceMode::KernelBench,
             signature: Signature::default(),
         }),
         tolerance: Tolerance { atol: tolerance, rtol: tolerance, share: 1.0 },
