@@ -6,10 +6,7 @@ mod metrics;
 pub use self::flags::{
     ChoiceArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
 };
-pub use self::metrics::{
-    Metrics, MetricsReportArgs, MetricsSampleArgs, MetricsScoreArgs, MetricsSelectArgs, MetricsShowArgs, ProfilesArgs,
-    RuleArg,
-};
+pub use self::metrics::{HandedOver, Metrics, MetricsArgs, MetricsSampleArgs, MetricsShowArgs};
 
 use crate::{
     command::{
@@ -97,8 +94,8 @@ pub enum Command {
     #[command(after_help = "Examples:\n  warpsmith prompts\n  warpsmith prompts seed")]
     Prompts(NameArgs),
     /// Which metrics tell a fast kernel from a slow one: choose a set from profiles, score it, show it.
-    #[command(subcommand, after_help = "Example:\n  warpsmith metrics show cudaforge24")]
-    Metrics(Metrics),
+    #[command(after_help = METRICS_EXAMPLES)]
+    Metrics(MetricsArgs),
     /// Take operators out of SGLang as tasks, and put faster kernels back.
     #[command(subcommand, after_help = sglang::EXAMPLES)]
     Sglang(Box<Sglang>),
@@ -316,6 +313,14 @@ pub struct ConfigArgs {
     #[arg(long)]
     pub defaults: bool,
 }
+
+const METRICS_EXAMPLES: &str = "\
+select, score and report, and the table that sample writes, are made by warpsmith-metrics, a program of its own:
+`cargo install --locked --path metrics/selection` installs it from a checkout.
+
+Examples:
+  warpsmith metrics show cudaforge24
+  warpsmith metrics --build select profiles.parquet --out mine.toml";
 
 const RUN_EXAMPLES: &str = "\
 Examples:

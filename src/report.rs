@@ -8,7 +8,6 @@ mod chart;
 mod claim;
 mod curve;
 mod page;
-pub mod profiles;
 mod round;
 mod samples;
 mod spent;

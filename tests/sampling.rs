@@ -30,7 +30,7 @@ fn sample(task: &Path, out: &Path, more: &[&str]) -> Told {
     let [task, out] = [task, out].map(|path| path.display().to_string());
     let keep = if more.contains(&"--keep") { &[][..] } else { &["--keep", "2"] };
     let arguments = ["metrics", "sample", &task, "--simulate", "--out", &out];
-    program::warpsmith(&[&arguments[..], keep, more].concat()).output().map(Told::of).unwrap()
+    program::with_metrics(&[&arguments[..], keep, more].concat()).output().map(Told::of).unwrap()
 }
 
 fn microseconds(profiles: &[Profiled]) -> Vec<u64> {

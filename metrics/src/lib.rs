@@ -5,10 +5,13 @@
 mod arch;
 mod bootstrap;
 pub mod catalog;
+pub mod columns;
 pub mod facts;
 pub mod gpu;
 mod machine;
 mod profile;
+pub mod profiled;
+pub mod quantity;
 pub mod scores;
 pub mod set;
 mod speedup;

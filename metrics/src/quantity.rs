@@ -1,6 +1,6 @@
 //! How is a number written, so that its unit and its precision can be read off it?
 
-use metrics::{Claim, Reading, Speedup};
+use crate::{Claim, Reading, Speedup};
 
 /// A span of nanoseconds as a kernel's time: `812 ns`, `12.3 µs`, `4.56 ms`; a dash where it is not a number.
 #[must_use]
@@ -118,7 +118,7 @@ fn four_digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use metrics::Interval;
+    use crate::Interval;
 
     #[test]
     fn times_take_the_unit_of_their_size() {
