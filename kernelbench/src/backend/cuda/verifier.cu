@@ -80,7 +80,9 @@ static __device__ u64 content(u64 dtype, u64 kind, double a, double b, double c,
     }
 }
 
-static __device__ u64 size_of(u64 dtype) { return dtype == F16 || dtype == BF16 ? 2 : dtype == F32 || dtype == I32 ? 4 : 8; }
+static __device__ u64 size_of(u64 dtype) {
+    return dtype == F16 || dtype == BF16 ? 2 : dtype == F32 || dtype == I32 ? 4 : 8;
+}
 
 static __device__ u64 loaded(const unsigned char *place, u64 size) {
     return size == 2 ? *(const uint16_t *)place : size == 4 ? *(const uint32_t *)place : *(const u64 *)place;
@@ -93,8 +95,8 @@ static __device__ void stored(unsigned char *place, u64 size, u64 bits) {
 }
 
 // Writes an input, or where `changed` is given, counts the elements that are not as they were written.
-extern "C" __global__ void inputs(u64 base, u64 slot_bytes, u64 elements, u64 dtype, u64 kind, double a, double b, double c,
-                                  u64 key, u64 changed) {
+extern "C" __global__ void inputs(u64 base, u64 slot_bytes, u64 elements, u64 dtype, u64 kind, double a, double b,
+                                  double c, u64 key, u64 changed) {
     const u64 size = size_of(dtype), own_key = mixed(mixed(key) + blockIdx.y);
     unsigned char *const array = (unsigned char *)base + blockIdx.y * slot_bytes;
     u64 wrong = 0;
@@ -136,7 +138,8 @@ static __device__ double as_number(const unsigned char *place, u64 dtype) {
     }
 }
 
-static __device__ bool is_wrong(const unsigned char *right, const unsigned char *got, u64 dtype, double atol, double rtol) {
+static __device__ bool is_wrong(const unsigned char *right, const unsigned char *got, u64 dtype, double atol,
+                                double rtol) {
     if (dtype == I64) {
         const long long r = *(const long long *)right, c = *(const long long *)got;
         const u64 apart = c > r ? (u64)c - (u64)r : (u64)r - (u64)c;
@@ -150,8 +153,8 @@ static __device__ bool is_wrong(const unsigned char *right, const unsigned char 
 }
 
 // Counts, slot by slot, the elements outside the tolerance. What was to be written last is looked at first.
-extern "C" __global__ void compare(u64 right, u64 got, u64 slot_bytes, u64 elements, u64 dtype, double atol, double rtol,
-                                   u64 wrong_by_slot) {
+extern "C" __global__ void compare(u64 right, u64 got, u64 slot_bytes, u64 elements, u64 dtype, double atol,
+                                   double rtol, u64 wrong_by_slot) {
     const u64 slot = gridDim.y - 1 - blockIdx.y, size = size_of(dtype);
     const unsigned char *const r = (const unsigned char *)right + slot * slot_bytes;
     const unsigned char *const c = (const unsigned char *)got + slot * slot_bytes;
