@@ -49,3 +49,7 @@ architecture:
 sample-report out="target/sample-run":
     rm -rf {{out}}
     cargo run --quiet -- run examples/silu_and_mul --model scripted:tests/scripts/ten-rounds.jsonl --simulate --out {{out}}
+
+# The picture in README.md, drawn from the recorded run of the example.
+picture:
+    cargo run --quiet -- report examples/silu_and_mul/recorded --picture docs/run.svg
