@@ -53,3 +53,14 @@ sample-report out="target/sample-run":
 # The picture in README.md, drawn from the recorded run of the example.
 picture:
     cargo run --quiet -- report examples/silu_and_mul/recorded --picture docs/run.svg
+
+# Makes the tables of docs/RESULTS.md and docs/results/ from docs/results/data/.
+results:
+    WRITE_RESULTS=1 cargo test --quiet -p warpsmith --test results every_table
+
+# One binary for Linux on x86-64 with glibc 2.31 or newer (Debian 11, Ubuntu 20.04), by cargo-zigbuild.
+dist:
+    cargo zigbuild --release --locked --target x86_64-unknown-linux-gnu.2.31
+    mkdir -p target/dist
+    cp "${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-gnu/release/warpsmith" target/dist/
+    cargo test --quiet -p warpsmith --test dist -- --ignored

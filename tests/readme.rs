@@ -1,10 +1,12 @@
-//! Does what README.md shows work?
+//! Does what README.md and docs/COMMANDS.md show work?
 
 const PAGE: &str = include_str!("../README.md");
 
+const COMMANDS: &str = include_str!("../docs/COMMANDS.md");
+
 /// The first fenced block of this kind.
 fn block(kind: &str) -> &'static str {
-    let (_, rest) = PAGE.split_once(&format!("```{kind}\n")).expect("README.md shows one");
+    let (_, rest) = COMMANDS.split_once(&format!("```{kind}\n")).expect("docs/COMMANDS.md shows one");
     rest.split_once("```").expect("it ends").0
 }
 
@@ -35,6 +37,32 @@ fn ci_runs_its_two_commands_as_they_stand() {
         assert!(ci.split_whitespace().any(|part| part == name), "{ci}");
         assert_eq!(recipe(name), [command]);
         assert!(PAGE.contains(&format!("\n{command}\n")), "README.md does not show {command}");
+    }
+}
+
+#[test]
+fn it_is_read_in_a_minute_and_its_links_lead_somewhere() {
+    assert!(PAGE.lines().count() <= 120, "{} lines", PAGE.lines().count());
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for link in PAGE.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+        assert!(root.join(link).exists(), "{link}");
+    }
+}
+
+/// Every command of the program that a fenced block shows is one that it knows.
+#[test]
+fn the_commands_that_it_shows_are_commands() {
+    let fenced = PAGE.split("```").skip(1).step_by(2).flat_map(str::lines).flat_map(|line| line.split("&&"));
+    let words: Vec<Vec<&str>> = fenced.map(|line| line.split_whitespace().collect()).collect();
+    let ours: Vec<&[&str]> = words
+        .iter()
+        .filter_map(|words| words.split_at_checked(words.iter().position(|w| *w == "warpsmith")?))
+        .map(|(_, ours)| ours)
+        .collect();
+    assert!(ours.len() >= 6, "{ours:?}");
+    for words in ours {
+        let parsed = warpsmith::cli::parse(words.iter().map(std::ffi::OsString::from));
+        assert!(parsed.is_ok(), "{words:?}: {}", parsed.err().map(|e| e.to_string()).unwrap_or_default());
     }
 }
 

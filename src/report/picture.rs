@@ -15,7 +15,7 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 384.0;
 const WORDS: f64 = 404.0;
 /// Characters of a line of words, and lines of a row.
-const LINE: usize = 92;
+const LINE: usize = 84;
 
 /// All of it.
 #[derive(Serialize)]
