@@ -4,7 +4,7 @@ export RUSTDOCFLAGS := "-D warnings"
 
 # C++ and CUDA that ship and that no recorded run names by hash, and Python that ships.
 cpp := "git ls-files 'kernelbench/harness/*.h' 'kernelbench/harness/*.cpp' 'kernelbench/src/*.cu' 'kernelbench/src/*.c'"
-python := "kernelbench/harness src/sglang"
+python := "git ls-files 'kernelbench/harness/*.py' 'src/sglang/*.py' 'sglang/*.py'"
 
 # Everything that CI checks, what is quick to fail first.
 ci: fmt python cpp deny clippy doc demo test
@@ -17,7 +17,7 @@ fmt:
 
 # Python, where ruff is installed (`pip install ruff`).
 python:
-    if command -v ruff > /dev/null; then ruff check {{python}}; else echo "ruff is not installed: skipped"; fi
+    if command -v ruff > /dev/null; then {{python}} | xargs ruff check; else echo "ruff is not installed: skipped"; fi
 
 # C++ and CUDA, where clang-format is installed (`pip install clang-format==19.1.7`; other versions differ).
 cpp:

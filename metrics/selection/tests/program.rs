@@ -107,3 +107,24 @@ fn a_file_that_is_no_table_of_profiles_ends_with_2_and_is_named() {
         assert!(code == Some(2) && said.contains(file) && said.contains(why), "{said}");
     }
 }
+
+/// docs/results/metrics.md is made of that file.
+#[test]
+fn the_scores_that_are_published_come_out_again() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let profiles = root.join("metrics/profiles/h200.parquet").display().to_string();
+    let scored = printed(&["score", &profiles, "--seeds", "1", "--json"]);
+    let scored: Vec<serde_json::Value> = serde_json::from_str(&scored).unwrap();
+    let published = fs::read_to_string(root.join("docs/results/data/metrics.jsonl")).unwrap();
+    let published: Vec<serde_json::Value> =
+        published.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(scored.len(), published.len());
+    for (now, then) in scored.iter().zip(&published).filter(|(now, _)| !now["set"].to_string().contains("random")) {
+        assert_eq!(now["set"], then["set"]);
+        for at in ["/spearman/mean", "/kendall", "/ridge", "/metrics"] {
+            let [now, then] = [now, then].map(|line| line.pointer(at).and_then(serde_json::Value::as_f64));
+            let near = now.zip(then).is_none_or(|(now, then)| (now - then).abs() < 1e-9);
+            assert!(near && now.is_some() == then.is_some(), "{at}: {now:?}, published {then:?}");
+        }
+    }
+}
