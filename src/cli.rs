@@ -29,7 +29,7 @@ pub struct Cli {
     /// Settings; without this, `warpsmith.toml` in the working directory, if there is one.
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// When to colour: `auto` where it is a terminal and the variable NO_COLOR is not set.
+    /// When to colour: `auto` where it is a terminal and the variable `NO_COLOR` is not set.
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     pub color: ColorChoice,
     /// What to do.

@@ -1,5 +1,4 @@
 //! Does the binary of `just dist` run on Debian 11 and Ubuntu 20.04?
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
 use std::{path::Path, process::Command};
 

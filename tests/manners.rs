@@ -1,5 +1,4 @@
 //! Does the program behave as one of the command line: completions, man pages, colours, examples, a task from a source?
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
 mod program;
 

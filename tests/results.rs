@@ -89,7 +89,7 @@ fn made(page: &Path, text: &str) -> String {
     for part in parts {
         let (wish, rest) = part.split_once(" -->\n").expect("a table's comment ends");
         let (_, after) = rest.split_once("<!-- end -->").unwrap_or_else(|| panic!("{wish}: no <!-- end -->"));
-        made += &format!("<!-- table {wish} -->\n\n{}\n<!-- end -->{after}", table(page, wish));
+        made += &["<!-- table ", wish, " -->\n\n", &table(page, wish), "\n<!-- end -->", after].concat();
     }
     made
 }
@@ -128,8 +128,8 @@ fn what_is_claimed_stands_in_the_raw_file() {
                 assert!(raw.contains(quote), "`{quote}` is not in the raw file of {row}");
             }
             for number in numbers(text(&row, value)) {
-                let quoted = quotes.iter().any(|quote| numbers(quote).contains(&number));
-                assert!(quoted || row["derived"].is_string(), "{number} of {row} is in none of its quotes");
+                let found = quotes.iter().any(|quote| numbers(quote).contains(&number));
+                assert!(found || row["derived"].is_string(), "{number} of {row} is in none of its quotes");
             }
             assert!(docs().join("results").join(text(&row, "topic")).is_file(), "{row}");
         }

@@ -51,13 +51,12 @@ fn one(argument: &Argument, size: &str) -> String {
         } else {
             "{ normal = { mean = 0, std = 1 } }"
         };
-        text += &if *constant {
-            format!("transfer = \"in\"\nfill = {fill}\n")
+        let transfer = if *constant {
+            format!("transfer = \"in\"\nfill = {fill}")
         } else {
-            format!(
-                "# LOOK: \"in-out\", and a fill = {fill}, if it is read before it is written.\ntransfer = \"out\"\n"
-            )
+            format!("# LOOK: \"in-out\", and a fill = {fill}, if it is read before it is written.\ntransfer = \"out\"")
         };
+        let _ = writeln!(text, "{transfer}");
     }
     text
 }

@@ -116,8 +116,7 @@ fn the_scores_that_are_published_come_out_again() {
     let scored = printed(&["score", &profiles, "--seeds", "1", "--json"]);
     let scored: Vec<serde_json::Value> = serde_json::from_str(&scored).unwrap();
     let published = fs::read_to_string(root.join("docs/results/data/metrics.jsonl")).unwrap();
-    let published: Vec<serde_json::Value> =
-        published.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let published: Vec<serde_json::Value> = published.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(scored.len(), published.len());
     for (now, then) in scored.iter().zip(&published).filter(|(now, _)| !now["set"].to_string().contains("random")) {
         assert_eq!(now["set"], then["set"]);
