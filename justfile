@@ -64,3 +64,11 @@ dist:
     mkdir -p target/dist
     cp "${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-gnu/release/warpsmith" target/dist/
     cargo test --quiet -p warpsmith --test dist -- --ignored
+
+# The pages as a book with the report of a recorded run in it: target/book/book/index.html. Needs mdbook (`cargo install mdbook`).
+docs:
+    rm -rf target/book && mkdir -p target/book/src/docs
+    git ls-files '*.md' 'docs/*.svg' 'docs/Dockerfile' | xargs cp --parents --target-directory target/book/src
+    cp docs/book.toml target/book/ && cp docs/SUMMARY.md target/book/src/
+    cargo run --quiet -- report examples/silu_and_mul/recorded --out target/book/src/docs/example-report.html
+    mdbook build target/book

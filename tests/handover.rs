@@ -67,3 +67,31 @@ fn what_was_sampled_is_chosen_from_and_shown() {
     let usage = program::with_metrics(&["metrics", "select", "--help"]).output().map(Told::of).unwrap().ended(0).out;
     assert!(usage.contains("Usage: warpsmith metrics select") && usage.contains("--percentile"), "{usage}");
 }
+
+#[test]
+fn asked_to_it_builds_it_in_the_checkout_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("metrics/selection")).unwrap();
+    fs::write(folder.path().join("metrics/selection/Cargo.toml"), "").unwrap();
+    let script = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        path
+    };
+    script("built", "echo \"built: $@\"");
+    let cargo = script(
+        "cargo",
+        "echo \"$@\" > told; /bin/mkdir -p target/release; /bin/cp built target/release/warpsmith-metrics",
+    );
+    let program = folder.path().join("warpsmith");
+    fs::copy(env!("CARGO_BIN_EXE_warpsmith"), &program).unwrap();
+    for arguments in [["metrics", "--build", "select", "p.parquet"], ["metrics", "select", "--build", "p.parquet"]] {
+        let mut command = Command::new(&program);
+        command.args(arguments).current_dir(folder.path()).env("PATH", "").env("CARGO", &cargo);
+        let told = command.env_remove("CARGO_TARGET_DIR").output().map(Told::of).unwrap().ended(0);
+        assert_eq!(told.out, "built: select p.parquet\n");
+    }
+    let told = fs::read_to_string(folder.path().join("told")).unwrap();
+    assert!(told.starts_with("build --release --locked -p warpsmith-selection"), "{told}");
+}

@@ -49,6 +49,29 @@ fn it_is_read_in_a_minute_and_its_links_lead_somewhere() {
     }
 }
 
+/// The pages of a folder, from the root.
+fn pages(folder: &str) -> Vec<String> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let entries = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = entries.map(|name| format!("{folder}/{}", name.to_string_lossy()));
+    names.filter(|name| name.ends_with(".md")).collect()
+}
+
+#[test]
+fn the_book_has_every_page_and_no_page_links_to_nowhere() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let summary = include_str!("../docs/SUMMARY.md");
+    let all: Vec<String> = ["docs", "docs/results", "docs/results/log", "docs/methodology"].map(pages).concat();
+    for page in all.iter().filter(|page| *page != "docs/SUMMARY.md") {
+        assert!(summary.contains(&format!("]({page})")), "docs/SUMMARY.md does not name {page}");
+        let text = std::fs::read_to_string(root.join(page)).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let made = link.is_empty() || link == "example-report.html" || link.starts_with("http");
+            assert!(made || root.join(page).parent().unwrap().join(link).exists(), "{page} links to {link}");
+        }
+    }
+}
+
 /// Every command of the program that a fenced block shows is one that it knows.
 #[test]
 fn the_commands_that_it_shows_are_commands() {

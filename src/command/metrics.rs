@@ -9,6 +9,7 @@ use crate::{
     exit::{Exit, Trouble},
     handover::Companion,
 };
+use std::ffi::OsString;
 
 /// Does what is asked about metrics, or has it done by `warpsmith-metrics`.
 pub(super) fn metrics(arguments: &MetricsArgs, layers: Layers) -> Result<Exit, Trouble> {
@@ -23,5 +24,7 @@ pub(super) fn metrics(arguments: &MetricsArgs, layers: Layers) -> Result<Exit, T
 
 /// Becomes `warpsmith-metrics`: what that says and how it ends is what this command says and how it ends.
 fn hand_over(command: &str, what: &HandedOver, build: bool) -> Result<Exit, Trouble> {
-    Err(Companion::metrics(build)?.replace(command, &what.arguments))
+    let (asked, words): (Vec<OsString>, Vec<OsString>) =
+        what.arguments.iter().cloned().partition(|word| word == "--build");
+    Err(Companion::metrics(build || !asked.is_empty())?.replace(command, &words))
 }
