@@ -3,7 +3,7 @@
 export RUSTDOCFLAGS := "-D warnings"
 
 # C++ and CUDA that ship and that no recorded run names by hash, and Python that ships.
-cpp := "git ls-files 'kernelbench/harness/*.h' 'kernelbench/harness/*.cpp' 'kernelbench/src/*.cu' 'kernelbench/src/*.c'"
+cpp := "git ls-files 'kernelbench/harness/*.h' 'kernelbench/harness/*.cpp' 'kernelbench/src/*.cu' 'kernelbench/src/*.c' 'kernelbench/src/*.h'"
 python := "git ls-files 'kernelbench/harness/*.py' 'src/sglang/*.py' 'sglang/*.py'"
 
 # Everything that CI checks, what is quick to fail first.

@@ -2,11 +2,13 @@
 
 mod flags;
 mod metrics;
+mod prompts;
 
 pub use self::flags::{
     ChoiceArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
 };
 pub use self::metrics::{HandedOver, Metrics, MetricsArgs, MetricsSampleArgs, MetricsShowArgs};
+pub use self::prompts::{PromptsArgs, PromptsCommand, RenderArgs, RenderRole};
 
 use crate::{
     command::{
@@ -111,9 +113,9 @@ pub enum Command {
         after_help = "Examples:\n  warpsmith policies\n  warpsmith policies cudaforge > mine.toml   # to change it: run TASK --policy mine.toml"
     )]
     Policies(NameArgs),
-    /// List the prompt templates, or print one.
-    #[command(after_help = "Examples:\n  warpsmith prompts\n  warpsmith prompts seed")]
-    Prompts(NameArgs),
+    /// List the prompt templates, print one, or render what a role would be sent.
+    #[command(after_help = prompts::EXAMPLES)]
+    Prompts(PromptsArgs),
     /// Which metrics tell a fast kernel from a slow one: choose a set from profiles, score it, show it.
     #[command(after_help = METRICS_EXAMPLES)]
     Metrics(MetricsArgs),
@@ -326,6 +328,10 @@ pub struct EvaluateArgs {
     pub task: PathBuf,
     /// The candidate: a source file.
     pub candidate: PathBuf,
+    /// A value for one of the task's tuning parameters, which the candidate names as {{NAME}}; can be repeated. What is left
+    /// open is searched.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = binding)]
+    pub bind: Vec<(String, kernelbench::Parameter)>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub problem: ProblemArgs,
@@ -347,6 +353,13 @@ pub struct EvaluateArgs {
     /// Print the outcome as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// A binding as it stands on the command line.
+fn binding(text: &str) -> Result<(String, kernelbench::Parameter), String> {
+    let parts = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
+    let (name, value) = parts.ok_or("expected NAME=VALUE, such as TILE=64")?;
+    Ok((name.to_owned(), value.into()))
 }
 
 /// A command with nothing but `--json`.

@@ -5,11 +5,19 @@
 
 mod layers;
 mod secret;
+mod spec;
+mod words;
 
 pub use layers::{ConfigError, Layers, Origin};
 pub use secret::Secret;
+pub use spec::Spec;
+pub use words::{Baselines, Word, device, ordinals};
 
-use agents::llm::Role;
+use agents::{
+    llm::Role,
+    policy::{Decider, Shapes},
+};
+use kernelbench::torch::{Headers, ProfilerKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -45,6 +53,7 @@ pub struct Batch {
     /// Candidates under way at the same time on each device, from the build on; 0 for one a core, shared among the devices.
     pub builds: usize,
     /// The GPUs, as `0,1` or `cuda:0,cuda:1`; empty for all.
+    #[serde(deserialize_with = "words::read_gpus")]
     pub gpus: String,
     /// The folder of `KernelBench`, where a suite is named in the place of one.
     pub problems: String,
@@ -77,6 +86,7 @@ pub struct Limits {
 #[serde(default, deny_unknown_fields)]
 pub struct Model {
     /// `openai:NAME`, `openai-batch:NAME`, `replay:RUN`, `mailbox:DIR` or `scripted:FILE`; empty for the task's recorded run.
+    #[serde(deserialize_with = "words::read_spec")]
     pub spec: String,
     /// The endpoint's base URL; empty for `OpenAI`'s own.
     pub base_url: String,
@@ -132,9 +142,11 @@ pub struct Run {
     /// Where the folders of runs are made.
     pub folder: std::path::PathBuf,
     /// Who chooses the shapes: `task`, `model`, or empty for the policy's choice.
-    pub shapes: String,
+    #[serde(with = "words::or_nothing")]
+    pub shapes: Option<Shapes>,
     /// Who decides on the next step: `rule`, `model`, or empty for the policy's choice.
-    pub planner: String,
+    #[serde(with = "words::or_nothing")]
+    pub planner: Option<Decider>,
     /// Whether a prompt that differs from a recorded one is an error.
     pub strict_replay: bool,
     /// A run's folder, whose first candidates are taken instead of asking for some; empty for none.
@@ -164,13 +176,16 @@ pub struct Workshop {
     /// The Python that has torch, for problems; empty for `python3`.
     pub python: String,
     /// The device of problems, `cpu` or `cuda:0`; empty for the first NVIDIA GPU, else the processor.
+    #[serde(deserialize_with = "words::read_device")]
     pub device: String,
     /// What a problem's reference is timed as: `eager`, and after commas `compile` and `max-autotune`.
-    pub baselines: String,
+    pub baselines: Baselines,
     /// What C++ and CUDA in candidates for problems is built with: `slim` or `stock` headers.
-    pub headers: String,
+    #[serde(with = "words::one")]
+    pub headers: Headers,
     /// The highest rung of the profilers that is tried for problems: `ncu`, `torch`, `static` or `none`; empty for `ncu`.
-    pub profiler: String,
+    #[serde(with = "words::or_nothing")]
+    pub profiler: Option<ProfilerKind>,
     /// Which metrics Nsight Compute is asked for, and the Judge reads: a set's name or file, `full` or `none`; empty for
     /// `cudaforge24`.
     pub metrics: String,
@@ -223,8 +238,8 @@ impl Default for Run {
             policy: String::new(),
             rounds: 0,
             folder: "runs".into(),
-            shapes: String::new(),
-            planner: String::new(),
+            shapes: None,
+            planner: None,
             strict_replay: false,
             first_candidates: String::new(),
         }
@@ -239,9 +254,9 @@ impl Default for Workshop {
             largest_case_mib: 256,
             python: String::new(),
             device: String::new(),
-            baselines: "eager".into(),
-            headers: "slim".into(),
-            profiler: String::new(),
+            baselines: Baselines::default(),
+            headers: Headers::Slim,
+            profiler: None,
             metrics: String::new(),
         }
     }

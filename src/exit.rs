@@ -141,3 +141,14 @@ impl From<kernelbench::Fault> for Trouble {
         Self::machine(fault.to_string())
     }
 }
+
+impl From<sglang::Error> for Trouble {
+    fn from(error: sglang::Error) -> Self {
+        let exit = match error {
+            sglang::Error::Request(_) => Exit::Usage,
+            sglang::Error::Machine(_) => Exit::Machine,
+            sglang::Error::Files(_) => Exit::Record,
+        };
+        Self { exit, message: error.to_string() }
+    }
+}

@@ -17,16 +17,16 @@ pub mod key;
 mod logging;
 pub mod plan;
 pub mod progress;
-pub use metrics::quantity;
 pub mod recall;
 pub mod report;
 pub mod sampling;
 pub mod scores;
 pub mod session;
-pub mod sglang;
 pub mod show;
 pub mod store;
 pub mod wiring;
+
+pub use metrics::quantity;
 
 use exit::{Exit, Trouble};
 use std::process::ExitCode;

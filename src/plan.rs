@@ -1,16 +1,12 @@
 //! What is to be done, after settings, task and recorded run have been looked at together?
 
 use crate::{
-    config::Config,
+    config::{Config, Spec},
     exit::Trouble,
     recall,
     store::{Record, RunFolder},
-    wiring::Spec,
 };
-use agents::{
-    event::Event,
-    policy::{Decider, Policy, Shapes},
-};
+use agents::{event::Event, policy::Policy};
 use kernelbench::{Task, load};
 use std::path::{Path, PathBuf};
 
@@ -80,10 +76,8 @@ pub fn policy(config: &Config, record: Option<&Record>) -> Result<Policy, Troubl
     if run.rounds > 0 {
         policy.rounds = run.rounds;
     }
-    policy.shapes =
-        choice(&run.shapes, policy.shapes, "run.shapes", [("task", Shapes::Task), ("model", Shapes::Model)])?;
-    policy.planner =
-        choice(&run.planner, policy.planner, "run.planner", [("rule", Decider::Rule), ("model", Decider::Model)])?;
+    policy.shapes = run.shapes.unwrap_or(policy.shapes);
+    policy.planner = run.planner.unwrap_or(policy.planner);
     if config.timing.warmup > 0 {
         policy.timing.warmup = config.timing.warmup;
     }
@@ -91,15 +85,6 @@ pub fn policy(config: &Config, record: Option<&Record>) -> Result<Policy, Troubl
         policy.timing.repetitions = config.timing.repetitions;
     }
     Ok(policy)
-}
-
-fn choice<T: Copy>(word: &str, otherwise: T, key: &str, choices: [(&str, T); 2]) -> Result<T, Trouble> {
-    if word.is_empty() {
-        return Ok(otherwise);
-    }
-    let found = choices.iter().find(|(name, _)| *name == word).map(|(_, value)| *value);
-    let [(one, _), (other, _)] = choices;
-    found.ok_or_else(|| Trouble::usage(format!("{key} is {word:?}: expected {one:?} or {other:?}")))
 }
 
 /// A policy that comes with the program, or one in a file.

@@ -7,9 +7,10 @@ mod screen;
 mod summary;
 mod words;
 
+pub use kernelbench::plain;
 pub use screen::Screen;
 pub use summary::Outcome;
-pub use words::{evaluated, labels, plain, reference};
+pub use words::{evaluated, labels, reference, tuned};
 
 use agents::{
     event::Event,

@@ -85,7 +85,12 @@ pub fn findings(events: impl IntoIterator<Item = Event>) -> Option<(Machine, Fin
             Event::Opened { machine, .. } => found = Some(machine),
             Event::SuiteFrozen { suite, notes } => (findings.suite, findings.suite_notes) = (Some(suite), notes),
             Event::Prepared { baseline } => findings.baseline = Some(baseline),
-            Event::Evaluated { candidate, evaluation } => findings.evaluations.push((candidate, evaluation)),
+            Event::Tuned { tried, .. } => {
+                let found = tried.into_iter().map(|tried| (tried.candidate.clone(), Ok(tried.evaluation())));
+                findings.evaluations.extend(found);
+            }
+            Event::Evaluated { candidate, evaluation } => findings.evaluations.push((candidate, Ok(evaluation))),
+            Event::NotTimed { candidate, why } => findings.evaluations.push((candidate, Err(why))),
             Event::Profiled { candidate, profile: Ok(profile) } => findings.profiles.push((candidate, profile)),
             Event::Certified { certificate } => findings.certificates.push(certificate),
             _ => {}

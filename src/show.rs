@@ -84,6 +84,7 @@ fn row(round: &Round) -> [String; 5] {
         (Some(Evaluation::Passed(timed)), _) => quantity::speedup(&timed.speedup),
         (Some(Evaluation::Failed(failure)), _) => failure.to_string(),
         (None, Some((role, _))) => format!("unreadable {}", role.name()),
+        (None, None) if round.not_timed.is_some() => "not timed".into(),
         (None, None) => "not finished".into(),
     };
     let candidate = round.candidate.as_ref().map_or("-", |id| id.short()).to_owned();
@@ -160,6 +161,9 @@ fn remarks(round: &Round) -> String {
     }
     if let Some((role, why)) = &round.unreadable {
         let _ = writeln!(text, "no readable {} reply: {why}", role.name());
+    }
+    if let Some(why) = &round.not_timed {
+        let _ = writeln!(text, "not timed: {why}");
     }
     text
 }

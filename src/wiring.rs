@@ -4,4 +4,4 @@ mod machine;
 mod model;
 
 pub use machine::{CHILD, Kind, cache_folder, cuda, has_gpu, is_problem, native, torch, workshop};
-pub use model::{Answering, Spec, unpriced};
+pub use model::{Answering, unpriced};

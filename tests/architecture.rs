@@ -6,9 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// From left to right: each may use those before it. The annex of `metrics` stands at the program's side: no other room
-/// waits for polars.
-const ROOMS: [&str; 6] = ["metrics", "kernelbench", "prompts", "agents", "metrics/selection", "."];
+/// From left to right: each may use those before it.
+const ROOMS: [&str; 7] = ["metrics", "kernelbench", "prompts", "agents", "metrics/selection", "sglang", "."];
+/// Rooms beside the line, which the program alone uses, with all that they may use themselves: no other room waits for
+/// polars, and SGLang has nothing to do with models.
+const ASIDE: [(&str, &[&str]); 2] = [("selection", &["metrics"]), ("sglang", &["metrics", "kernelbench"])];
 /// Folders that hold sources, in a room.
 const SOURCES: [&str; 4] = ["src", "tests", "benches", "examples"];
 /// The most lines a source file may have.
@@ -118,6 +120,11 @@ fn a_room_uses_only_rooms_to_its_left() {
             for used in names {
                 let its_room = ROOMS.iter().position(|room| room.rsplit('/').next() == Some(used));
                 assert!(its_room.is_none_or(|its_room| its_room < at), "{room} uses {used}, which is not to its left");
+                let aside = |name: &str| ASIDE.iter().find(|(aside, _)| *aside == name);
+                assert!(aside(used).is_none() || *room == ".", "{room} uses {used}, which is for the program");
+                let may = aside(room.rsplit('/').next().unwrap_or_default())
+                    .is_none_or(|(_, may)| may.contains(&used.as_str()));
+                assert!(its_room.is_none() || may, "{room} uses {used}");
             }
         }
     }
@@ -250,7 +257,7 @@ fn use_lines_are_read_with_all_their_braces() {
 }
 
 /// What decides, and must be said in one place alone: by what shows it, and the file that may hold it.
-const SINGLE: [(&str, &str); 7] = [
+const SINGLE: [(&str, &str); 9] = [
     ("CLONE_NEWNET", "kernelbench/src/sandbox/confine.rs"),
     ("setresuid(", "kernelbench/src/sandbox/confine.rs"),
     ("fn die_with", "kernelbench/src/sandbox/confine.rs"),
@@ -258,13 +265,15 @@ const SINGLE: [(&str, &str); 7] = [
     ("--module_id_file_name", "kernelbench/harness/nvcc_halves.sh"),
     ("const LEVEL: f64 = 0.95", "metrics/src/bootstrap.rs"),
     ("const RESAMPLINGS", "metrics/src/bootstrap.rs"),
+    (".isfinite() &", "kernelbench/harness/tolerance.py"),
+    ("isnan(r)", "kernelbench/src/backend/cuda/tolerance.h"),
 ];
 
 #[test]
 fn what_decides_is_defined_once() {
     let own = |name: &String| name.starts_with("src/") || name.contains("/src/");
     let mut files: Vec<PathBuf> = sources().iter().filter(|name| own(name)).map(|name| root().join(name)).collect();
-    for folder in ["kernelbench/harness", "src/sglang/python"] {
+    for folder in ["kernelbench/harness", "kernelbench/src/backend/cuda", "sglang/python"] {
         let mut open = vec![root().join(folder)];
         while let Some(folder) = open.pop() {
             for path in fs::read_dir(&folder).into_iter().flatten().map(|entry| entry.expect("a folder").path()) {
@@ -272,6 +281,8 @@ fn what_decides_is_defined_once() {
             }
         }
     }
+    files.sort();
+    files.dedup();
     for (sign, place) in SINGLE {
         let holds = |path: &&PathBuf| {
             let text = fs::read_to_string(path).unwrap_or_default();
@@ -280,4 +291,24 @@ fn what_decides_is_defined_once() {
         let found: Vec<&PathBuf> = files.iter().filter(holds).collect();
         assert_eq!(found, [&root().join(place)], "{sign}");
     }
+}
+
+/// What shows that a script judges by a rule or a statistic of its own.
+const NO_SCRIPT: [&str; 4] = ["allclose(", "0.975", ".choices(", "geometric_mean("];
+
+#[test]
+fn no_script_has_a_rule_or_an_interval_of_its_own() {
+    let mut open = vec![root().join("kernelbench/harness"), root().join("sglang/python")];
+    let mut scripts = 0;
+    while let Some(place) = open.pop() {
+        if place.is_dir() {
+            open.extend(fs::read_dir(&place).into_iter().flatten().map(|entry| entry.expect("a folder").path()));
+        } else if place.extension().is_some_and(|ending| ending == "py") {
+            let text = fs::read_to_string(&place).expect("a script can be read");
+            let found = NO_SCRIPT.iter().find(|sign| text.contains(**sign));
+            assert_eq!(found, None, "{}: what decides is Rust's, or in tolerance.py", place.display());
+            scripts += 1;
+        }
+    }
+    assert!(scripts > 25, "{scripts}");
 }

@@ -144,7 +144,7 @@ fn events(log: &mut dyn Log, task: &Task, fate: &Fate) -> Vec<Event> {
 
 fn outcome(log: &mut dyn Log, task: &Task, fate: &Fate) -> Vec<Event> {
     let candidate = Candidate::new(format!("# the candidate for {}\n", task.name));
-    log.keep(candidate.source()).unwrap();
+    log.keep(&candidate.canonical()).unwrap();
     let id = candidate.id();
     let wrong = || Failure::Crash { case: "default".into(), signal: "SIGSEGV".into(), stderr: String::new() };
     let evaluation = match fate {

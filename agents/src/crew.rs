@@ -7,7 +7,7 @@ use crate::judge::{Consider, Judge};
 use crate::lease::{Clock, Worked};
 use crate::llm::{AskError, Llm};
 use crate::profiler::{Profiler, TakeProfile};
-use crate::tester::{Certify, Examine, FreezeSuite, Prepare, ProposeShapes, Tester};
+use crate::tester::{Certify, Examine, FreezeSuite, Prepare, ProposeShapes, Searched, Tester, Tune};
 use kameo::{actor::ReplyRecipient, prelude::*, supervision::RestartPolicy};
 use kernelbench::{Baseline, Candidate, Case, Certificate, Evaluation, Fault, Suite, Workshop};
 use metrics::{Machine, MachineKind, Profile};
@@ -49,6 +49,8 @@ pub struct Testing {
     pub prepare: ReplyRecipient<Prepare, Worked<Baseline>, Fault>,
     /// Examine a candidate.
     pub examine: ReplyRecipient<Examine, Worked<Evaluation>, Fault>,
+    /// Find the best bindings of an open candidate.
+    pub tune: ReplyRecipient<Tune, Searched, Fault>,
     /// Examine the best anew.
     pub certify: ReplyRecipient<Certify, Worked<Certificate>, Fault>,
 }
@@ -120,6 +122,7 @@ impl Crew {
                 suite: tester.clone().reply_recipient(),
                 prepare: tester.clone().reply_recipient(),
                 examine: tester.clone().reply_recipient(),
+                tune: tester.clone().reply_recipient(),
                 certify: tester.reply_recipient(),
             },
             machine: workshop.machine().clone(),

@@ -4,7 +4,7 @@
 
 use crate::lease::{Lease, Work};
 use crate::llm::{CallId, Role, Usage};
-use kernelbench::{Baseline, CandidateId, Certificate, Evaluation, Hash, Suite};
+use kernelbench::{Baseline, CandidateId, Certificate, Evaluation, Hash, Suite, Tried};
 use metrics::{Machine, Profile};
 use prompts::{Suggestions, Verdict};
 use serde::{Deserialize, Serialize};
@@ -239,12 +239,30 @@ pub enum Event {
         /// Which.
         candidate: CandidateId,
     },
+    /// The Tester found the best bindings of a candidate that left tuning parameters open. What is evaluated is the bound one,
+    /// whose canonical form is the blob of its name.
+    Tuned {
+        /// The open one.
+        candidate: CandidateId,
+        /// The bound one.
+        bound: CandidateId,
+        /// What was tried, in order.
+        tried: Vec<Tried>,
+    },
     /// The Tester examined the candidate. Ends the round.
     Evaluated {
         /// Which.
         candidate: CandidateId,
         /// What came of it.
         evaluation: Evaluation,
+    },
+    /// A candidate that passed its checks could not be timed, however often it was tried, because others used the machine.
+    /// Ends the round; nobody is to blame.
+    NotTimed {
+        /// Which.
+        candidate: CandidateId,
+        /// What was seen.
+        why: String,
     },
     /// No readable reply came, even when asked again. Ends the round.
     Unreadable {

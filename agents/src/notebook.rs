@@ -4,26 +4,24 @@ use crate::event::Event;
 use crate::log::{Log, LogError};
 use crate::trajectory::Trajectory;
 use kernelbench::{Candidate, CandidateId, Hash};
-use tokio::sync::watch;
 
 /// The record of one task and what it adds up to. Note first, then believe.
 pub struct Notebook {
     log: Box<dyn Log>,
-    so_far: watch::Sender<Trajectory>,
+    so_far: Trajectory,
 }
 
 impl Notebook {
-    /// A notebook that goes on from here, and where others may read along.
+    /// A notebook that goes on from here.
     #[must_use]
-    pub fn new(log: Box<dyn Log>, so_far: Trajectory) -> (Self, watch::Receiver<Trajectory>) {
-        let (sender, receiver) = watch::channel(so_far);
-        (Self { log, so_far: sender }, receiver)
+    pub fn new(log: Box<dyn Log>, so_far: Trajectory) -> Self {
+        Self { log, so_far }
     }
 
     /// What has happened.
     #[must_use]
-    pub fn so_far(&self) -> watch::Ref<'_, Trajectory> {
-        self.so_far.borrow()
+    pub fn so_far(&self) -> &Trajectory {
+        &self.so_far
     }
 
     /// Writes an event down, then takes it in.
@@ -33,7 +31,7 @@ impl Notebook {
     /// If it could not be written; then it is not taken in either.
     pub fn note(&mut self, event: Event) -> Result<(), LogError> {
         self.log.note(&event)?;
-        self.so_far.send_modify(|so_far| so_far.apply(event));
+        self.so_far.apply(event);
         Ok(())
     }
 
@@ -61,6 +59,6 @@ impl Notebook {
     ///
     /// If its source is missing or damaged.
     pub fn candidate(&self, id: &CandidateId) -> Result<Candidate, LogError> {
-        self.fetch(id).map(Candidate::new)
+        self.fetch(id).map(|text| Candidate::of_canonical(&text))
     }
 }

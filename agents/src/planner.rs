@@ -16,7 +16,7 @@ use kameo::prelude::*;
 use kernelbench::{Fault, Task, TimedCases};
 use std::{ops::ControlFlow, sync::Arc};
 use talk::{Told, asked};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 /// Candidates that are offered for certification, fastest first, before none is certified.
 const CERTIFICATIONS: usize = 3;
@@ -144,7 +144,15 @@ impl Loop {
             let baseline = self.note_spent(Work::Prepare, worked)?;
             self.note(Event::Prepared { baseline })?;
         }
+        self.take_signature();
         Ok(())
+    }
+
+    /// What preparing the reference found out about a problem's module stands in every prompt from here on.
+    fn take_signature(&mut self) {
+        if let Some(baseline) = &self.book.so_far().baseline {
+            self.task = Arc::new((*self.task).clone().with_signature(&baseline.signature));
+        }
     }
 
     fn note_opened(&mut self) -> Result<(), BrokeOff> {
@@ -188,7 +196,7 @@ impl Loop {
         if let Some(open) = self.book.so_far().open() {
             return Ok(ControlFlow::Continue(open.step.clone()));
         }
-        let rule = policy::next(&self.book.so_far(), &self.policy);
+        let rule = policy::next(self.book.so_far(), &self.policy);
         if rule.is_continue() {
             self.within_limits()?;
         }
@@ -225,21 +233,19 @@ impl Loop {
     }
 
     fn within_limits(&self) -> Result<(), BrokeOff> {
-        (self.limit)(&self.book.so_far()).map_or(Ok(()), |end| Err(BrokeOff::Limit(end)))
+        (self.limit)(self.book.so_far()).map_or(Ok(()), |end| Err(BrokeOff::Limit(end)))
     }
 }
 
-/// The Planner of one task: an actor, so that its status can be asked for while the loop runs.
+/// The Planner of one task. What it has come to stands in its log, for whoever wants to know while it works.
 #[derive(Actor)]
 struct Planner {
     work: Option<(Loop, oneshot::Sender<Result<Trajectory, BrokeOff>>)>,
-    so_far: watch::Receiver<Trajectory>,
 }
 
 /// Start, or go on from where the record ends.
 struct Begin;
-/// How far along.
-struct Status;
+/// The loop is over.
 struct Done;
 
 impl Planner {
@@ -250,9 +256,9 @@ impl Planner {
         if let Some(known) = job.so_far.machine.as_ref().filter(|known| known.name == crew.machine.name) {
             crew.machine = known.clone();
         }
-        let (book, so_far) = Notebook::new(job.log, job.so_far);
+        let book = Notebook::new(job.log, job.so_far);
         let work = Loop { task: Arc::new(job.task), policy: job.policy, crew, book, limit: job.limit };
-        (Self { work: Some((work, done)), so_far }, result)
+        (Self { work: Some((work, done)) }, result)
     }
 }
 
@@ -261,7 +267,7 @@ impl Message<Begin> for Planner {
 
     async fn handle(&mut self, _: Begin, ctx: &mut Context<Self, ()>) {
         let Some((mut work, done)) = self.work.take() else { return };
-        // Off the mailbox: a run takes hours, and a status should not.
+        // Off the mailbox, so that the actor can be stopped meanwhile: a run takes hours.
         ctx.pipe(async move {
             let result = work.run().await;
             if let Err(why) = &result
@@ -275,14 +281,6 @@ impl Message<Begin> for Planner {
             let _ = done.send(result.map(|()| trajectory));
             Done
         });
-    }
-}
-
-impl Message<Status> for Planner {
-    type Reply = Result<Trajectory, kameo::error::Infallible>;
-
-    async fn handle(&mut self, _: Status, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        Ok(self.so_far.borrow().clone())
     }
 }
 

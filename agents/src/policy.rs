@@ -31,17 +31,34 @@ pub struct Policy {
     /// Whether the Judge is told what bounds a kernel by rule, beside the numbers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bottleneck_facts: bool,
+    /// Whether the first prompt shows a worked example of another task in the same language (CudaForge, Appendix D.1).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub worked_example: bool,
     /// What a role remembers of earlier rounds.
     pub memory: Memory,
     /// Who decides on the next step.
     pub planner: Decider,
     /// Who chooses the shapes that a candidate is checked on.
     pub shapes: Shapes,
+    /// How many configurations of a candidate that leaves tuning parameters open are tried, at most; 32 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configurations: Option<usize>,
     /// Which cases are timed; the task's own choice when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed: Option<TimedCases>,
     /// How timings are taken.
     pub timing: TimingPlan,
+}
+
+/// As many configurations as a policy tries that does not say.
+const CONFIGURATIONS: usize = 32;
+
+impl Policy {
+    /// How many configurations of a candidate that leaves tuning parameters open are tried, at most.
+    #[must_use]
+    pub fn tests(&self) -> usize {
+        self.configurations.unwrap_or(CONFIGURATIONS)
+    }
 }
 
 /// What comes first.

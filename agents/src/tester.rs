@@ -6,12 +6,12 @@ use crate::lease::Worked;
 use crate::llm::{AskError, CallId, Llm};
 use kameo::{error::SendError, prelude::*};
 use kernelbench::{
-    Baseline, Candidate, Case, Certificate, Evaluation, Fault, Provenance, Suite, Task, TimedCases, TimingPlan,
+    Baseline, Candidate, Case, Certificate, Evaluation, Fault, Provenance, Suite, Task, TimedCases, TimingPlan, Tuned,
     Workshop,
 };
 use prompts::Prompts;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::{sync::Semaphore, time::Instant};
 
 /// Shapes that a model is asked for (CudaForge, Appendix B).
@@ -67,6 +67,24 @@ pub struct Examine {
     pub plan: TimingPlan,
     /// By what part the reference was seen to differ from itself.
     pub self_difference: f64,
+}
+
+/// Find the best bindings of a candidate that leaves tuning parameters open, and say what comes of it with those.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tune {
+    /// What to examine: the candidate is the open one.
+    pub examine: Examine,
+    /// How many configurations are tried at most.
+    pub tests: usize,
+}
+
+/// What a search over bindings came to, and what each of its steps took.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Searched {
+    /// What it came to.
+    pub tuned: Tuned,
+    /// What each evaluation took, in order.
+    pub spent: Vec<Worked<()>>,
 }
 
 /// Examine the best candidate anew.
@@ -137,18 +155,20 @@ impl Message<Examine> for Tester {
     async fn handle(&mut self, ask: Examine, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
         let (workshop, device, builds) = (self.workshop.clone(), self.device.clone(), self.builds.clone());
         ctx.spawn(async move {
-            let Examine { task, candidate, suite, plan, self_difference } = ask;
             let _turn = builds.acquire().await;
-            // Building needs no device, so it waits for none.
-            let began = Instant::now();
-            let built = workshop.build(&task, &candidate).await?;
-            let build_ms = Some(began.elapsed().as_millis() as u64);
-            let built = match built {
-                Ok(built) => built,
-                Err(failure) => return Ok(Worked { result: Evaluation::Failed(failure), build_ms, lease: None }),
-            };
-            let leased = device.ask(CheckAndTime { task, built, suite, plan, self_difference }).await.map_err(fault)?;
-            Ok(Worked { build_ms, ..leased.into() })
+            examine(&*workshop, &device, ask).await
+        })
+    }
+}
+
+impl Message<Tune> for Tester {
+    type Reply = DelegatedReply<Result<Searched, Fault>>;
+
+    async fn handle(&mut self, ask: Tune, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let (workshop, device, builds) = (self.workshop.clone(), self.device.clone(), self.builds.clone());
+        ctx.spawn(async move {
+            let _turn = builds.acquire().await;
+            tune(&*workshop, &device, ask).await
         })
     }
 }
@@ -168,6 +188,42 @@ impl Message<Certify> for Tester {
             Ok(Worked { build_ms, ..leased.into() })
         })
     }
+}
+
+/// Builds a candidate beside the device, then has it checked and timed there.
+async fn examine(
+    workshop: &dyn Workshop,
+    device: &ActorRef<Device>,
+    ask: Examine,
+) -> Result<Worked<Evaluation>, Fault> {
+    let Examine { task, candidate, suite, plan, self_difference } = ask;
+    // Building needs no device, so it waits for none.
+    let began = Instant::now();
+    let built = workshop.build(&task, &candidate).await?;
+    let build_ms = Some(began.elapsed().as_millis() as u64);
+    let built = match built {
+        Ok(built) => built,
+        Err(failure) => return Ok(Worked { result: Evaluation::Failed(failure), build_ms, lease: None }),
+    };
+    let leased = device.ask(CheckAndTime { task, built, suite, plan, self_difference }).await.map_err(fault)?;
+    Ok(Worked { build_ms, ..leased.into() })
+}
+
+/// Searches the task's space for the best bindings of an open candidate. The device is free between two configurations.
+async fn tune(workshop: &dyn Workshop, device: &ActorRef<Device>, ask: Tune) -> Result<Searched, Fault> {
+    let Tune { examine: asked, tests } = ask;
+    let space = asked.task.context().map(|context| context.tuning.clone()).unwrap_or_default();
+    let spent = Mutex::new(vec![]);
+    let evaluate = |candidate, plan| {
+        let (ask, spent) = (Examine { candidate, plan, ..asked.clone() }, &spent);
+        async move {
+            let Worked { result, build_ms, lease } = examine(workshop, device, ask).await?;
+            spent.lock().unwrap_or_else(PoisonError::into_inner).push(Worked { result: (), build_ms, lease });
+            Ok(result)
+        }
+    };
+    let tuned = kernelbench::search(&space, &asked.candidate, &asked.plan, tests, evaluate).await?;
+    Ok(Searched { tuned, spent: spent.into_inner().unwrap_or_else(PoisonError::into_inner) })
 }
 
 /// The suite of the cases that fit, and what was left out. A model's proposal of which too little fits gives way to the

@@ -2,7 +2,7 @@
 
 use crate::event::{End, Event, Step};
 use crate::llm::{CallId, Role, Usage};
-use kernelbench::{Baseline, CandidateId, Certificate, CertificateVerdict, Evaluation, Hash, Suite};
+use kernelbench::{Baseline, CandidateId, Certificate, CertificateVerdict, Evaluation, Hash, Suite, Tried};
 use metrics::{Machine, Profile, Speedup};
 use prompts::{Suggestions, Verdict};
 use std::collections::BTreeMap;
@@ -28,17 +28,21 @@ pub struct Round {
     pub misread: Vec<(CallId, String)>,
     /// What was offered.
     pub candidate: Option<CandidateId>,
+    /// The configurations of it that were tried, where it left tuning parameters open; then `candidate` is the bound one.
+    pub tried: Vec<Tried>,
     /// What came of it.
     pub evaluation: Option<Evaluation>,
     /// Why the round has no candidate.
     pub unreadable: Option<(Role, String)>,
+    /// Why its candidate could not be timed.
+    pub not_timed: Option<String>,
 }
 
 impl Round {
     /// Whether it is over.
     #[must_use]
     pub fn finished(&self) -> bool {
-        self.evaluation.is_some() || self.unreadable.is_some()
+        self.evaluation.is_some() || self.unreadable.is_some() || self.not_timed.is_some()
     }
 }
 
@@ -183,11 +187,24 @@ impl Trajectory {
             Event::Ended { end } => self.end = Some(end),
             Event::Spent { lease, .. } => self.leased_us += lease.map_or(0, |lease| lease.us()),
             Event::Asked { .. } => {}
-            in_round => {
-                if let Some(round) = self.rounds.last_mut() {
-                    round.apply(in_round);
-                }
+            Event::Misread { call, why } => self.in_round(|round| round.misread.push((call, why))),
+            Event::PassedOver { role, why } => self.in_round(|round| round.passed_over.push((role, why))),
+            Event::Profiled { profile, .. } => self.in_round(|round| round.profile = Some(profile)),
+            Event::Judged { verdict, .. } => self.in_round(|round| round.verdict = Some(verdict)),
+            Event::Suggested { suggestions, .. } => self.in_round(|round| round.suggestions = Some(suggestions)),
+            Event::Wrote { candidate } => self.in_round(|round| round.candidate = Some(candidate)),
+            Event::Tuned { bound, tried, .. } => {
+                self.in_round(|round| (round.candidate, round.tried) = (Some(bound), tried));
             }
+            Event::Evaluated { evaluation, .. } => self.in_round(|round| round.evaluation = Some(evaluation)),
+            Event::NotTimed { why, .. } => self.in_round(|round| round.not_timed = Some(why)),
+            Event::Unreadable { role, why } => self.in_round(|round| round.unreadable = Some((role, why))),
+        }
+    }
+
+    fn in_round(&mut self, take_in: impl FnOnce(&mut Round)) {
+        if let Some(round) = self.rounds.last_mut() {
+            take_in(round);
         }
     }
 
@@ -202,25 +219,11 @@ impl Trajectory {
             passed_over: vec![],
             misread: vec![],
             candidate: None,
+            tried: vec![],
             evaluation: None,
             unreadable: None,
+            not_timed: None,
         });
-    }
-}
-
-impl Round {
-    fn apply(&mut self, event: Event) {
-        match event {
-            Event::Misread { call, why } => self.misread.push((call, why)),
-            Event::PassedOver { role, why } => self.passed_over.push((role, why)),
-            Event::Profiled { profile, .. } => self.profile = Some(profile),
-            Event::Judged { verdict, .. } => self.verdict = Some(verdict),
-            Event::Suggested { suggestions, .. } => self.suggestions = Some(suggestions),
-            Event::Wrote { candidate } => self.candidate = Some(candidate),
-            Event::Evaluated { evaluation, .. } => self.evaluation = Some(evaluation),
-            Event::Unreadable { role, why } => self.unreadable = Some((role, why)),
-            _ => {}
-        }
     }
 }
 

@@ -131,7 +131,7 @@ fn recorded(log: &MemoryLog) -> Recorded {
             Event::Opened { machine: m, .. } => machine = Some(m),
             Event::SuiteFrozen { suite, notes } => (findings.suite, findings.suite_notes) = (Some(suite), notes),
             Event::Prepared { baseline } => findings.baseline = Some(baseline),
-            Event::Evaluated { candidate, evaluation } => findings.evaluations.push((candidate, evaluation)),
+            Event::Evaluated { candidate, evaluation } => findings.evaluations.push((candidate, Ok(evaluation))),
             Event::Profiled { candidate, profile: Ok(profile) } => findings.profiles.push((candidate, profile)),
             Event::Certified { certificate } => findings.certificates.push(certificate),
             _ => {}
@@ -223,4 +223,23 @@ async fn an_actor_that_panics_is_built_anew_and_no_recorded_round_is_lost() {
         .filter(|event| !matches!(event, Event::BrokeOff { .. } | Event::Asked { .. } | Event::Spent { .. }));
     let misread = |event: &Event| matches!(event, Event::Misread { .. });
     assert_eq!(ended.filter(|event| !misread(event)).collect::<Vec<_>>(), essence(&unbroken().await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_that_others_keep_from_being_timed_is_not_blamed_and_the_run_goes_on() {
+    let script = vec![
+        Entry::new(Role::Coder, code("us=80")).round(1),
+        Entry::new(Role::Judge, OPTIMIZATION).round(2),
+        Entry::new(Role::Coder, code("us=60 disturbed")).round(2),
+        Entry::new(Role::Judge, OPTIMIZATION).round(3),
+        Entry::new(Role::Coder, code("us=50")).round(3),
+    ];
+    let log = MemoryLog::default();
+    let policy = Policy { rounds: 3, ..policy("cudaforge") };
+    let run = go_on(Arc::new(Simulated::new()), Arc::new(Scripted::new(script)), policy, &log).await.unwrap();
+    let [first, second, third] = &run.rounds[..] else { panic!("{:#?}", run.rounds) };
+    assert!(second.not_timed.is_some() && second.evaluation.is_none() && second.finished());
+    assert_eq!(third.step.base(), first.candidate.as_ref(), "what was not timed is no base");
+    assert_eq!(run.best().unwrap().round, 3);
+    assert!(run.certified().is_some() && run.broke_off.is_none());
 }

@@ -1,14 +1,14 @@
 """Are two outputs the same, and what would pass for the same without being it?
 
-Every element is looked at. The rule is KernelBench's: |r - c| <= atol + rtol * |c|; a NaN never passes, an infinity only
-where it is the same.
+Every element is looked at, by the rule in tolerance.py. A problem's tolerance is one of floating point: whole numbers must
+be equal.
 """
 
 import torch
 
+import tolerance
 import wire
-
-CHUNK = 1 << 24
+from tolerance import CHUNK, bits, widened
 
 
 def leaves(value, path="output"):
@@ -65,83 +65,82 @@ def slot(ours, theirs, atol, rtol):
     """The first output that is wrong, with how wrong it is."""
     for (path, right), (_, got) in zip(ours, theirs):
         if isinstance(right, torch.Tensor):
-            found = elements(right, got, atol, rtol)
+            found = elements(right, got, atol, rtol, located=True)
             if found["wrong"]:
                 return {"output": path, **found}
     return None
 
 
-def elements(right, got, atol, rtol):
+def elements(right, got, atol, rtol, located=False):
+    """How many elements are wrong, and which most; where they lie too, if that is asked for."""
+    spread = Spread(right.shape)
     right, got = right.reshape(-1), got.reshape(-1)
-    if clearly_same(right, got, atol, rtol):
+    if tolerance.clearly_right([(right, got)], atol, rtol):
         return {"wrong": 0}
     wrong = nan = 0
     worst, worst_at = -1.0, 0
+    exact = not (right.is_floating_point() or right.is_complex())
+    atol, rtol = (0.0, 0.0) if exact else (atol, rtol)
     for start in range(0, right.numel(), CHUNK):
         r, g = right[start : start + CHUNK], got[start : start + CHUNK]
-        exact = not (r.is_floating_point() or r.is_complex())
-        bad = r != g if exact else far(r, g, atol, rtol)
+        bad = tolerance.wrong(r, g, atol, rtol)
         count = int(bad.sum())
         if not count:
             continue
         wrong += count
         distance = (widened(r) - widened(g)).abs().nan_to_num(nan=float("inf"))
         distance = torch.where(bad, distance, -1.0)
+        if located:
+            spread.take(bad, start, distance, r)
         nan += 0 if exact else int(g.isnan().sum())
         most = int(distance.argmax())
         if float(distance[most]) > worst:
             worst, worst_at = float(distance[most]), start + most
     text = lambda side: str(side[worst_at].item()) if wrong else ""  # noqa: E731
-    return {"wrong": wrong, "total": right.numel(), "worst_at": worst_at, "nan": nan, "expected": text(right), "got": text(got)}
+    found = {"wrong": wrong, "total": right.numel(), "worst_at": worst_at, "nan": nan, "expected": text(right), "got": text(got)}
+    return {**found, "spread": spread.said()} if located else found
+
+
+class Spread:
+    """Where the wrong elements of a tensor lie, axis by axis, and how wrong they are at most."""
+
+    def __init__(self, shape):
+        self.shape, self.ranges = list(shape), None
+        self.absolute, self.relative = None, None
+
+    def take(self, bad, start, distance, right):
+        places = bad.nonzero().flatten() + start
+        below, found = 1, []
+        for length in reversed(self.shape):
+            along = torch.div(places, below, rounding_mode="floor") % length
+            found.insert(0, [int(along.min()), int(along.max())])
+            below *= length
+        known = self.ranges or found
+        self.ranges = [[min(a[0], b[0]), max(a[1], b[1])] for a, b in zip(known, found)]
+        finite = bad & distance.isfinite()
+        self.absolute = largest(self.absolute, distance[finite])
+        ratios = distance[finite] / widened(right)[finite].abs()
+        self.relative = largest(self.relative, ratios[ratios.isfinite()])
+
+    def said(self):
+        return {"shape": self.shape, "ranges": self.ranges or [], "max_absolute": self.absolute, "max_relative": self.relative}
+
+
+def largest(known, values):
+    most = float(values.max()) if values.numel() else None
+    return most if known is None else known if most is None else max(known, most)
 
 
 def all_clearly_same(right, got, atol, rtol):
     """Whether all outputs of all slots pass, with one look at the device instead of one for each."""
     pairs = [(r, g) for ours, theirs in zip(right, got) for (_, r), (_, g) in zip(ours, theirs) if isinstance(r, torch.Tensor)]
-    if not all(r.is_floating_point() for r, _ in pairs):
-        return False
-    return none_beyond([most for r, g in pairs for most in excesses(r.reshape(-1), g.reshape(-1), rtol)], atol)
+    return tolerance.clearly_right([(r.reshape(-1), g.reshape(-1)) for r, g in pairs], atol, rtol)
 
 
 def no_differences(found):
     """Whether none of these tensors holds a true element."""
     verdicts = [one.any() for one in found]
     return not verdicts or not bool(torch.stack(verdicts).any())
-
-
-def clearly_same(right, got, atol, rtol):
-    return right.is_floating_point() and none_beyond(list(excesses(right, got, rtol)), atol)
-
-
-def none_beyond(excesses, atol):
-    """Whether the rule holds wherever these were found, a little tightened; a NaN is beyond everything."""
-    return not excesses or bool((torch.stack([most.double() for most in excesses]) < 0.999 * atol).all())
-
-
-def excesses(right, got, rtol):
-    """By how much |r - g| exceeds what the rule allows relative to g, at most, in single precision: what passes this, a
-    little tightened, passes the rule."""
-    narrow = right.dtype in (torch.float16, torch.bfloat16)
-    for start in range(0, right.numel(), CHUNK):
-        r, g = right[start : start + CHUNK], got[start : start + CHUNK]
-        r, g = (r.float(), g.float()) if narrow else (r, g)
-        yield torch.sub(r, g).abs_().sub_(g.abs(), alpha=0.999 * rtol).max()
-
-
-def far(r, g, atol, rtol):
-    r, g = widened(r), widened(g)
-    return ~((r == g) | ((r - g).abs() <= atol + rtol * g.abs()) & g.isfinite() & r.isfinite())
-
-
-def widened(tensor):
-    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
-
-
-def bits(tensor):
-    """The same memory as whole numbers, so that NaN equals itself."""
-    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    kind = kinds.get(tensor.element_size())
-    return tensor.contiguous().view(kind) if kind else torch.view_as_real(tensor)
 
 
 def checksum(tensor):

@@ -20,6 +20,7 @@ import compare  # noqa: E402
 import facts  # noqa: E402
 import memory  # noqa: E402
 import outputs  # noqa: E402
+import signature  # noqa: E402
 import wire  # noqa: E402
 from draw import mapped_tensors, padded, signed, tensors  # noqa: E402
 
@@ -78,6 +79,16 @@ class Verifier(outputs.Outputs):
             "slots": self.slots,
             "no_oracle": self.no_oracle,
             "arenas": [spec for _, spec in self.arenas],
+            "signature": self.signature(init, drawn),
+        }
+
+    def signature(self, init, drawn):
+        """What the module is constructed with and called with, as both sides get it, and what a call computes."""
+        model = self.names["Model"]
+        return {
+            "init": signature.describe(model.__init__, init, skip=1),
+            "inputs": signature.describe(model.forward, drawn, skip=1),
+            "flops": signature.flops(model, init, drawn),
         }
 
     def new_arena(self, at):

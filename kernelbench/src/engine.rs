@@ -200,13 +200,15 @@ impl<B: Backend> Inner<B> {
             self.backend.tidy(session)?;
             let variants = self.backend.variants(task, session, plan)?;
             let labels = self.backend.labels(session);
-            Ok((timed, variants, labels.into_iter().chain(differs).collect()))
+            let signature = self.backend.signature(session);
+            Ok((timed, variants, labels.into_iter().chain(differs).collect(), signature))
         });
-        let (timed, variants, labels) = settled(prepared)?;
+        let (timed, variants, labels, signature) = settled(prepared)?;
         self.backend.get_ready();
         let timings = timed.cases.into_iter().map(|case| (case.case, case.reference)).collect();
         let build = self.backend.describe_build(task)?;
-        Ok(Baseline { over_itself: Some(timed.speedup), variants, labels, ..Baseline::new(timings, build) })
+        let over_itself = Some(timed.speedup);
+        Ok(Baseline { over_itself, variants, labels, signature, ..Baseline::new(timings, build) })
     }
 
     fn build(&self, task: &Task, candidate: &Candidate) -> Attempt<Built> {

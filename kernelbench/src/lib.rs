@@ -8,6 +8,7 @@ pub(crate) mod engine;
 pub(crate) mod hash;
 pub(crate) mod machine;
 pub(crate) mod measure;
+pub(crate) mod plain;
 pub(crate) mod profile;
 pub(crate) mod result;
 pub(crate) mod sandbox;
@@ -19,24 +20,28 @@ pub use engine::compare::{Comparison, compare};
 pub use engine::notes::{Clocks, Remarks};
 pub use hash::Hash;
 pub use machine::{cpu, gpu};
+pub use plain::plain;
 pub use profile::{cpu as profiler, ncu};
-pub use result::candidate::{Built, Candidate, CandidateId, Verified};
+pub use result::candidate::{Built, Candidate, CandidateId, NotBound, Part, Verified};
 pub use result::certificate::{Certificate, Checked, Verdict as CertificateVerdict};
 pub use result::evaluation::{CaseTiming, Evaluation, Timed};
-pub use result::failure::{Failure, Fault, Outcome};
+pub use result::failure::{Failure, Fault, Outcome, Spread};
 pub use result::label::{Kind as LabelKind, Label};
 pub use result::survey::Survey;
 pub use sandbox::layer::Layer;
-pub use task::family::{Design, Family, Member, Parameter};
+pub use task::family::{Design, Family, Member};
 pub use task::fill::fill;
 pub use task::load;
+pub use task::signature::{ModuleValue, Signature, TensorLayout};
 pub use task::size::SizeError;
+pub use task::space::{Bindings, Parameter, Space, in_words};
 pub use task::suite::{Provenance, Suite};
 pub use task::{
-    Argument, ArgumentKind, Case, Dtype, Fill, Gate, KernelContext, Language, Number, Origin, Precision, Problem, Size,
-    Source, Task, TimedCases, Tolerance, Transfer,
+    Argument, ArgumentKind, Case, Dtype, Fill, Gate, KernelContext, Language, Number, Origin, Precision, Problem,
+    ReferenceMode, Returns, Size, Source, Task, TimedCases, Tolerance, Transfer,
 };
 pub use workshop::absent::Absent;
 pub use workshop::recorded::{Findings, Recorded};
+pub use workshop::search::{Found, Tried, Tuned, search};
 pub use workshop::simulated::Simulated;
 pub use workshop::{Baseline, Rebuilt, Step, TimingPlan, Variant, Workshop};

@@ -6,10 +6,13 @@ pub(crate) mod family;
 pub(crate) mod fill;
 pub(crate) mod layout;
 pub mod load;
+pub(crate) mod signature;
 pub(crate) mod size;
+pub(crate) mod space;
 pub(crate) mod suite;
+mod tuning;
 
-use crate::task::size::SizeError;
+use crate::task::{signature::Signature, size::SizeError, space::Space};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -59,6 +62,39 @@ pub struct Problem {
     pub precision: Precision,
     /// Known defects: what makes a result on it worth less than it looks.
     pub labels: Vec<String>,
+    /// With which arithmetic its reference runs.
+    #[serde(default, skip_serializing_if = "ReferenceMode::is_ieee")]
+    pub reference: ReferenceMode,
+    /// What its module is constructed with, called with, and gives back; empty until its reference has been opened.
+    #[serde(default, skip_serializing_if = "Signature::is_empty")]
+    pub signature: Signature,
+}
+
+/// With which arithmetic a problem's reference runs, and so what candidates are compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReferenceMode {
+    /// As KernelBench's own evaluation: torch's defaults, with TF32 in cuDNN's convolutions, and its casts of inputs.
+    KernelBench,
+    /// Without TF32 anywhere.
+    #[default]
+    Ieee,
+}
+
+impl ReferenceMode {
+    /// As settings and templates say it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KernelBench => "kernelbench",
+            Self::Ieee => "ieee",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+    fn is_ieee(&self) -> bool {
+        *self == Self::Ieee
+    }
 }
 
 /// What floating-point weights and inputs are cast to.
@@ -138,6 +174,17 @@ impl Task {
         self.context().is_some_and(|context| context.language == Language::Cuda)
     }
 
+    /// The same task, with what opening its reference found out about a problem's module.
+    #[must_use]
+    pub fn with_signature(mut self, signature: &Signature) -> Self {
+        if let Source::Problem(problem) = &mut self.source
+            && !signature.is_empty()
+        {
+            problem.signature = signature.clone();
+        }
+        self
+    }
+
     /// The problem, where the task is one.
     #[must_use]
     pub fn problem(&self) -> Option<&Problem> {
@@ -161,8 +208,12 @@ pub struct KernelContext {
     pub flags: Vec<String>,
     /// The reference's source text.
     pub reference: String,
-    /// Numbers that a candidate may leave open, by name, with the values they may take.
-    pub tuning: BTreeMap<String, Vec<i64>>,
+    /// What a candidate may leave open: it writes `{{NAME}}` where the value of a parameter goes.
+    #[serde(default, with = "tuning")]
+    pub tuning: Space,
+    /// What the entry returns.
+    #[serde(default, skip_serializing_if = "Returns::is_nothing")]
+    pub returns: Returns,
     /// What stands behind every candidate in one translation unit and defines the entry in terms of what the candidate
     /// offers; none where the candidate defines the entry itself. In CUDA alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,6 +224,34 @@ pub struct KernelContext {
     /// Where the reference was taken from, where it is a part of something larger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Box<Origin>>,
+}
+
+/// What a kernel's entry returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Returns {
+    /// Nothing: `void`.
+    #[default]
+    Nothing,
+    /// An `int`: 0, or `WS_INVALID` where its bindings are no configuration for these arguments (PEAK §3.1).
+    Status,
+}
+
+impl Returns {
+    /// Whether it is nothing.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::Nothing
+    }
+
+    /// The type in C.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "void",
+            Self::Status => "int",
+        }
+    }
 }
 
 /// Where a kernel was taken from: enough to find the same file again, and to see whether it is still the same.

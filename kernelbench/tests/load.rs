@@ -4,7 +4,7 @@
 
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IteratorRandom};
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
-use warpsmith_kernelbench::{ArgumentKind, Dtype, Fill, Number, TimedCases, Transfer, load};
+use warpsmith_kernelbench::{ArgumentKind, Dtype, Fill, Number, Parameter, TimedCases, Transfer, load};
 
 const GOOD: &str = r#"schema = 1
 name = "double"
@@ -122,7 +122,7 @@ fn a_task_file_becomes_a_task() {
     assert_eq!((task.name.as_str(), context.entry.as_str()), ("double", "twice"));
     assert_eq!(context.flags, ["-O2", "-ffast-math"]);
     assert_eq!(context.reference, "extern \"C\" void twice() {}");
-    assert_eq!(context.tuning["TILE"], [64, 128]);
+    assert_eq!(context.tuning.grid["TILE"], [Parameter::Number(64), Parameter::Number(128)]);
     assert_eq!(context.arguments[2].kind, ArgumentKind::Scalar);
     let ArgumentKind::Array { transfer, fill, .. } = &context.arguments[1].kind else { panic!("x is an array") };
     assert_eq!(*transfer, Transfer::In);

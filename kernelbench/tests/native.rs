@@ -9,8 +9,8 @@ use std::{
 };
 use warpsmith_kernelbench::{
     Argument, ArgumentKind, Candidate, Case, Certificate, CertificateVerdict, Dtype, Failure, Fill, KernelContext,
-    Language, Number, Outcome, Provenance, Size, Source, Suite, Task, Timed, TimedCases, TimingPlan, Tolerance,
-    Transfer, Workshop, cpu,
+    Language, Number, Outcome, Provenance, Returns, Size, Source, Space, Suite, Task, Timed, TimedCases, TimingPlan,
+    Tolerance, Transfer, Workshop, cpu,
     native::{Native, NativeOptions},
 };
 
@@ -69,7 +69,8 @@ fn task() -> Task {
         ],
         flags: vec!["-O3".into(), "-march=native".into()],
         reference: kernel("for (int64_t i = 0; i < n; ++i) { out[i] = x[i] * by + 1; sum[i] += x[i]; }"),
-        tuning: BTreeMap::new(),
+        tuning: Space::default(),
+        returns: Returns::Nothing,
         binding: None,
         include: BTreeMap::new(),
         origin: None,

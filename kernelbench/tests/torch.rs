@@ -5,7 +5,7 @@ mod python;
 
 use python::{PLAN, problem, workshop, workshop_with};
 use warpsmith_kernelbench::{
-    Candidate, Failure, Outcome, Suite, Task, Timed, Variant, Workshop, load,
+    Candidate, Failure, Outcome, Suite, Task, TensorLayout, Timed, Variant, Workshop, load,
     torch::{Mode, Torch},
 };
 
@@ -54,8 +54,10 @@ fn a_wrong_candidate_is_shown_where_it_is_wrong() {
     let workshop = workshop();
     let source = with_forward("y = nn.functional.softplus(x)\ny[7, 3] += 0.01\nreturn y");
     match evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().unwrap_err() {
-        Failure::Mismatch { wrong: 1, worst_at, argument, .. } => {
+        Failure::Mismatch { wrong: 1, worst_at, argument, spread, .. } => {
             assert_eq!((worst_at, argument.as_str()), (7 * 1024 + 3, "output"));
+            assert_eq!((spread.index(worst_at), spread.ranges.clone()), (vec![7, 3], vec![[7, 7], [3, 3]]));
+            assert!(spread.max_absolute.is_some_and(|error| (error - 0.01).abs() < 1e-5), "{spread:?}");
         }
         other => panic!("{other:?}"),
     }
@@ -92,6 +94,26 @@ fn a_candidate_that_holds_more_of_the_hosts_memory_than_it_may_is_ended_before_i
     let source = with_forward("held = torch.ones(1 << 28)\ntime.sleep(600)\nreturn x");
     let failure = evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().unwrap_err();
     assert!(matches!(failure, Failure::Memory { limit_mib: 200, .. }), "{failure:?}");
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn preparing_a_reference_finds_out_what_its_module_takes_gives_and_computes() {
+    let task = problem("2_Matmul");
+    let (workshop, suite) = (workshop(), Suite::of_task(&task));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let baseline = runtime.block_on(workshop.prepare(&task, &suite, &PLAN)).unwrap();
+    let signature = &baseline.signature;
+    let tensors = signature.inputs.iter().chain(&signature.outputs);
+    let layouts: Vec<_> = tensors.map(|v| (v.name.as_str(), v.tensor.as_ref().unwrap())).collect();
+    let layout =
+        |shape: [u64; 2]| TensorLayout { dtype: "float32".into(), shape: shape.into(), stride: vec![shape[1], 1] };
+    let expected = [("a", layout([192, 256])), ("b", layout([256, 160])), ("output", layout([192, 160]))];
+    assert_eq!(layouts, expected.each_ref().map(|(name, layout)| (*name, layout)));
+    // Torch counts operations from its version 2.1 on.
+    assert!([None, Some(2 * 192 * 256 * 160)].contains(&signature.flops), "{:?}", signature.flops);
+    let shown = task.with_signature(signature);
+    assert_eq!(shown.problem().unwrap().signature, *signature);
 }
 
 #[test]

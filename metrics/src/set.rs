@@ -43,6 +43,9 @@ pub struct Metric {
     /// What an architecture (a compute capability) has in its place.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nearest: BTreeMap<String, String>,
+    /// What is read in its place on an architecture where it exists and misleads.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub instead: BTreeMap<String, String>,
     /// Pearson's correlation with the runtime within each task; positive where more of it takes longer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub r: BTreeMap<String, f64>,
@@ -205,7 +208,8 @@ impl Metric {
 
     /// Its name and those of what stands for it elsewhere.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.name.as_str()).chain(self.nearest.values().map(String::as_str))
+        let others = self.nearest.values().chain(self.instead.values());
+        std::iter::once(self.name.as_str()).chain(others.map(String::as_str))
     }
 }
 

@@ -226,7 +226,7 @@ mod tests {
     const FILE: &str = "#include <cmath>\nextern \"C\" void f(float* x) {\n    x[0] = 1;\n}\n";
 
     fn read(reply: &str) -> Result<String, String> {
-        read_candidate(reply, Language::Cpp).map(|candidate| candidate.source().to_owned()).map_err(|why| why.0)
+        read_candidate(reply, Language::Cpp).map(|candidate| candidate.text()).map_err(|why| why.0)
     }
 
     #[test]

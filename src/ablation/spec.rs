@@ -202,7 +202,7 @@ fn plain(name: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agents::policy::Policy;
+    use agents::policy::{Policy, Shapes};
 
     #[test]
     fn every_ablation_that_comes_along_can_be_read_and_names_policies_that_exist() {
@@ -215,7 +215,7 @@ mod tests {
                 assert!(Policy::embedded(policy).is_some(), "{name}: {policy}");
                 let mut layers = crate::config::Layers::of(crate::config::Config::default());
                 layers.overlay(name, &settings).unwrap();
-                assert_eq!(layers.config.run.shapes, "task");
+                assert_eq!(layers.config.run.shapes, Some(Shapes::Task));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The devices that a batch is worked on, and how many candidates may be under way on each.
 
 use crate::{
-    config::Config,
+    config::{Config, ordinals},
     exit::Trouble,
     wiring::{self, Kind},
 };
@@ -38,7 +38,9 @@ impl Needs {
         match kind {
             Kind::Native => Ok(vec!["cpu".to_owned()]),
             Kind::Simulated if named.is_empty() => Ok(vec!["simulated".to_owned()]),
-            _ if !["", "all"].contains(&named) => Ok(numbered(ordinals(named)?)),
+            _ if !["", "all"].contains(&named) => {
+                Ok(numbered(ordinals(named).map_err(|why| Trouble::usage(format!("--gpus {why}")))?))
+            }
             Kind::Problems | Kind::Cuda if !["", "cuda"].contains(&device) => Ok(vec![device.to_owned()]),
             Kind::Problems if !wiring::has_gpu() => Ok(vec!["cpu".to_owned()]),
             _ => Ok(numbered((0..Gpu::visible().max(1)).collect())),
@@ -87,18 +89,6 @@ impl Needs {
         };
         devices.iter().map(place).collect()
     }
-}
-
-fn ordinals(list: &str) -> Result<Vec<u32>, Trouble> {
-    let wrong = || Trouble::usage(format!("--gpus {list:?} names no GPUs: expected numbers after commas, such as 0,1"));
-    let ordinal = |word: &str| {
-        let word = word.trim();
-        word.strip_prefix("cuda:").unwrap_or(word).parse().map_err(|_| wrong())
-    };
-    let mut ordinals = list.split(',').map(ordinal).collect::<Result<Vec<u32>, _>>()?;
-    ordinals.sort_unstable();
-    ordinals.dedup();
-    Ok(ordinals)
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl Standing {
                     self.best = Some(self.best.map_or(timed.speedup.ratio, |best| best.max(timed.speedup.ratio)));
                 }
             }
-            Event::Unreadable { .. } => self.close(),
+            Event::NotTimed { .. } | Event::Unreadable { .. } => self.close(),
             Event::Certified { certificate } => {
                 if let CertificateVerdict::Certified(timed) = &certificate.verdict {
                     self.certified = Some(timed.speedup);

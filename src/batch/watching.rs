@@ -195,6 +195,7 @@ impl<L> Watched<L> {
         Some(match event {
             Event::Opened { .. } => "began".to_owned(),
             Event::Evaluated { evaluation, .. } => format!("{}: {}", round(), evaluated(evaluation)),
+            Event::NotTimed { .. } => format!("{}: right, but it could not be timed", round()),
             Event::Unreadable { role, .. } => format!("{}: the {} gave no readable reply", round(), role.name()),
             Event::BrokeOff { why } => format!("broke off: {}", plain(why)),
             Event::Ended { end } => {

@@ -2,9 +2,11 @@
 
 use crate::{
     batch::numbers::{Numbers, Shard},
-    config::Layers,
+    config::{Baselines, Layers, Word, device},
 };
+use agents::policy::{Decider, Shapes};
 use clap::{Args, ValueEnum};
+use kernelbench::torch::ProfilerKind;
 
 /// Which model, and how to wait for it.
 #[derive(Debug, Args)]
@@ -33,19 +35,19 @@ impl ModelArgs {
 #[derive(Debug, Args)]
 pub struct ProblemArgs {
     /// For a problem: the device, `cpu` or `cuda:0` [default: the first NVIDIA GPU, else the processor].
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", value_parser = device)]
     pub device: Option<String>,
     /// For a problem: what its reference is timed as, of eager, compile and max-autotune (torch.compile's; slow the first
     /// time) [default: eager].
     #[arg(long, value_name = "LIST")]
-    pub baselines: Option<String>,
+    pub baselines: Option<Baselines>,
     /// For a problem: the Python that has torch [default: python3].
     #[arg(long, value_name = "PATH")]
     pub python: Option<String>,
     /// For a problem: the highest rung of the ladder of profilers that is tried, `ncu`, `torch`, `static` or `none`
     /// [default: ncu].
-    #[arg(long, value_name = "RUNG")]
-    pub profiler: Option<String>,
+    #[arg(long, value_name = "RUNG", value_parser = ProfilerKind::read)]
+    pub profiler: Option<ProfilerKind>,
     /// On an NVIDIA GPU: which metrics Nsight Compute is asked for and the Judge reads: `cudaforge24`, `hopper24`, `full`,
     /// `none` or a set's file [default: cudaforge24].
     #[arg(long, value_name = "NAME|FILE")]
@@ -59,8 +61,7 @@ impl ProblemArgs {
         layers.flag("workshop.python", self.python.clone(), |config, python| config.workshop.python = python);
         let baselines = self.baselines.clone();
         layers.flag("workshop.baselines", baselines, |config, baselines| config.workshop.baselines = baselines);
-        let profiler = self.profiler.clone();
-        layers.flag("workshop.profiler", profiler, |config, profiler| config.workshop.profiler = profiler);
+        layers.flag("workshop.profiler", self.profiler, |config, kind| config.workshop.profiler = Some(kind));
         layers.flag("workshop.metrics", self.metrics_set.clone(), |config, set| config.workshop.metrics = set);
     }
 }
@@ -88,15 +89,15 @@ impl WayArgs {
         layers.flag("run.policy", self.policy.clone(), |config, policy| config.run.policy = policy);
         layers.flag("run.rounds", self.rounds, |config, rounds| config.run.rounds = rounds);
         let shapes = self.shapes.map(|shapes| match shapes {
-            ShapesArg::Task => "task",
-            ShapesArg::Model => "model",
+            ShapesArg::Task => Shapes::Task,
+            ShapesArg::Model => Shapes::Model,
         });
-        layers.flag("run.shapes", shapes, |config, shapes| shapes.clone_into(&mut config.run.shapes));
+        layers.flag("run.shapes", shapes, |config, shapes| config.run.shapes = Some(shapes));
         let planner = self.planner.map(|planner| match planner {
-            PlannerArg::Rule => "rule",
-            PlannerArg::Model => "model",
+            PlannerArg::Rule => Decider::Rule,
+            PlannerArg::Model => Decider::Model,
         });
-        layers.flag("run.planner", planner, |config, planner| planner.clone_into(&mut config.run.planner));
+        layers.flag("run.planner", planner, |config, planner| config.run.planner = Some(planner));
     }
 }
 

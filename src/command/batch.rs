@@ -16,14 +16,14 @@ use crate::{
         watching::{Board, spent},
     },
     cli::BatchArgs,
-    config::{Config, Layers},
+    config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
     key::{Environment, without_credentials},
     logging, plan,
     progress::{Screen, plain},
     session::interrupted,
     store::{BatchList, Listed, Lock, RunFolder, RunHeader},
-    wiring::{self, Answering, Kind, Spec},
+    wiring::{self, Answering, Kind},
 };
 use agents::{
     crew::Place,

@@ -12,8 +12,8 @@ use crate::{
 };
 use agents::policy::Policy;
 use kernelbench::{
-    Baseline, Built, Candidate, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault, Label,
-    Outcome, Suite, Task, Variant, Verified, Workshop, load,
+    Baseline, Bindings, Built, Candidate, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault,
+    Label, Outcome, Parameter, Suite, Task, TimingPlan, Tried, Tuned, Variant, Verified, Workshop, load,
 };
 use metrics::{
     Machine, Profile, Speedup,
@@ -30,6 +30,12 @@ const LARGEST: u64 = 4 << 20;
 struct Found {
     task: String,
     candidate: String,
+    /// The values of its tuning parameters.
+    #[serde(skip_serializing_if = "Bindings::is_empty")]
+    bindings: Bindings,
+    /// What was tried to find them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tried: Vec<Tried>,
     machine: Machine,
     /// What is to be known of both beside the numbers.
     labels: Vec<Label>,
@@ -61,7 +67,7 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     let workshop = wiring::workshop(Kind::of(&task, arguments.simulate), config, arguments.profile)?;
     workshop.open_ahead(&task);
     let policy = plan::policy(config, None)?;
-    let candidate = Candidate::new(read(&arguments.candidate)?);
+    let candidate = bound(&task, &Candidate::new(read(&arguments.candidate)?), &arguments.bind)?;
     let screen = Screen::new(!arguments.json);
     crate::logging::start(&screen, None);
     screen.show("building, checking and timing");
@@ -94,6 +100,11 @@ impl Bench<'_> {
         let (workshop, task, plan) = (self.workshop, self.task, &self.policy.timing);
         let mut seconds = Seconds { last: self.start, found: vec![] };
         seconds.note("start");
+        let tuned = self.tune(candidate).await?;
+        if !tuned.tried.is_empty() {
+            seconds.note("search bindings");
+        }
+        let candidate = tuned.candidate.clone();
         let mut built = None;
         if self.build_first {
             built = Some(self.build(&candidate, &mut seconds).await?);
@@ -104,6 +115,7 @@ impl Bench<'_> {
             Some(built) => built,
             None => self.build(&candidate, &mut seconds).await?,
         };
+        let tried = tuned.tried;
         let (differs, mut labels) = (baseline.self_difference(), baseline.labels.clone());
         let (evaluation, verified) = match self.verify(built, &mut seconds).await? {
             Err(failure) => (Evaluation::Failed(failure), None),
@@ -117,6 +129,8 @@ impl Bench<'_> {
         let mut found = Found {
             task: task.name.clone(),
             candidate: candidate.id().to_string(),
+            bindings: candidate.bindings().clone(),
+            tried,
             machine: workshop.machine().clone(),
             labels,
             seconds: vec![],
@@ -143,6 +157,18 @@ impl Bench<'_> {
         }
         found.seconds = seconds.found;
         Ok(found)
+    }
+
+    /// The best bindings of what a candidate leaves open, and what was tried for them: nothing where nothing is open.
+    async fn tune(&self, candidate: Candidate) -> Result<Tuned, Fault> {
+        let tuning = self.task.context().map(|context| &context.tuning);
+        let Some(tuning) = tuning.filter(|tuning| !candidate.open(tuning).is_empty()) else {
+            return Ok(Tuned { candidate, tried: vec![] });
+        };
+        let evaluate = |candidate: Candidate, plan: TimingPlan| async move {
+            self.workshop.evaluate(self.task, &candidate, &self.suite, &plan).await
+        };
+        kernelbench::search(tuning, &candidate, &self.policy.timing, self.policy.tests(), evaluate).await
     }
 
     async fn build(&self, candidate: &Candidate, seconds: &mut Seconds) -> Outcome<Built> {
@@ -196,8 +222,19 @@ fn read(path: &Path) -> Result<String, Trouble> {
     fs::read_to_string(path).map_err(|e| wrong(e.to_string()))
 }
 
+/// A candidate with what the command line binds.
+fn bound(task: &Task, candidate: &Candidate, bind: &[(String, Parameter)]) -> Result<Candidate, Trouble> {
+    let space = task.context().map(|context| context.tuning.clone()).unwrap_or_default();
+    let bindings: Bindings = bind.iter().cloned().collect();
+    space.allows(&bindings).map_err(|why| Trouble::usage(format!("--bind: {why}")))?;
+    Ok(candidate.bound(bindings))
+}
+
 fn tell(found: &Found) {
     say(&progress::reference(&found.baseline).join("\n"));
+    if !found.tried.is_empty() {
+        say(&format!("bindings   {}", progress::tuned(&found.tried).trim().trim_start_matches("tuned: ")));
+    }
     for line in progress::labels(&found.labels) {
         say(&line);
     }

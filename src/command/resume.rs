@@ -4,7 +4,7 @@ use super::{batch, on_threads};
 use crate::{
     ablation::AblationFolder,
     cli::ResumeArgs,
-    config::{Config, Layers},
+    config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
     key::Environment,
     logging,
@@ -13,7 +13,7 @@ use crate::{
     recall,
     session::{Ending, Session},
     store::{Record, RunFolder, RunHeader},
-    wiring::{self, Answering, Kind, Spec},
+    wiring::{self, Answering, Kind},
 };
 use agents::{
     event::{Event, Step},

@@ -3,7 +3,7 @@
 use super::{examples, on_threads};
 use crate::{
     cli::RunArgs,
-    config::{Config, Layers},
+    config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
     key::{Environment, without_credentials},
     logging,
@@ -11,7 +11,7 @@ use crate::{
     progress::{Screen, Voice, plain},
     session::Session,
     store::{RunFolder, RunHeader},
-    wiring::{self, Answering, Kind, Spec},
+    wiring::{self, Answering, Kind},
 };
 use agents::{
     policy::{Profiling, Shapes},

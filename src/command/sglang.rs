@@ -2,15 +2,16 @@
 
 pub(crate) mod export;
 mod extract;
+mod found;
 mod list;
 pub(crate) mod validate;
 
 use crate::{
     config::Layers,
     exit::{Exit, Trouble},
-    sglang::tree::{self, Tree},
 };
 use clap::{Args, Subcommand};
+use sglang::tree::{self, Tree};
 use std::path::PathBuf;
 
 /// `sglang`

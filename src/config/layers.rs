@@ -166,6 +166,26 @@ mod tests {
     }
 
     #[test]
+    fn a_word_that_is_no_choice_is_refused_where_the_file_is_read_with_its_line_and_the_choices() {
+        for (setting, choices) in [
+            ("[run]\nshapes = 'mine'", "expected one of \"task\", \"model\", found \"mine\"; empty for the default"),
+            ("[run]\nplanner = 'me'", "expected one of \"rule\", \"model\""),
+            ("[workshop]\nheaders = 'thin'", "expected one of \"slim\", \"stock\", found \"thin\""),
+            ("[workshop]\nprofiler = 'nsys'", "expected one of \"ncu\", \"torch\", \"static\", \"none\""),
+            ("[workshop]\nbaselines = 'eager, jit'", "expected one of \"compile\", \"max-autotune\", found \"jit\""),
+            ("[workshop]\ndevice = 'gpu'", "expected \"cpu\" or \"cuda:0\""),
+            ("[batch]\ngpus = '0,x'", "expected numbers after commas"),
+            ("[model]\nspec = 'gpt'", "expected openai:NAME"),
+        ] {
+            let error = with(setting).unwrap_err();
+            assert!(error.contains("warpsmith.toml:2: ") && error.contains(choices), "{setting}: {error}");
+        }
+        let whole =
+            "[run]\nshapes = 'model'\n[workshop]\nbaselines = 'eager,compile'\nprofiler = ''\ndevice = 'cuda:1'\n";
+        assert!(with(whole).unwrap().describe().contains("workshop.baselines = \"eager,compile\""));
+    }
+
+    #[test]
     fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
         let mut layers = with("[run]\nrounds = 3\npolicy = 'astra'\n").unwrap();
         layers.flag("run.rounds", Some(7), |config, rounds| config.run.rounds = rounds);

@@ -5,7 +5,7 @@ use agents::{
     event::{End, Event, Step},
     trajectory::Trajectory,
 };
-use kernelbench::{Baseline, CandidateId, Evaluation, Failure, Label, Suite, Variant};
+use kernelbench::{Baseline, CandidateId, Evaluation, Failure, Found, Label, Suite, Tried, Variant, in_words, plain};
 use metrics::{Profile, Statistic};
 use prompts::Verdict;
 
@@ -28,7 +28,9 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
             suggestions.items.iter().map(|item| format!("  planner: {}", plain(item))).collect()
         }
         Event::Wrote { candidate } => vec![wrote(candidate, so_far)],
+        Event::Tuned { tried, .. } => vec![tuned(tried)],
         Event::Evaluated { evaluation, .. } => vec![format!("  {}", evaluated(evaluation))],
+        Event::NotTimed { why, .. } => vec![format!("  right, but it could not be timed: {}", plain(why))],
         Event::Unreadable { role, why } => {
             vec![format!("  no candidate: the {} gave no readable reply ({})", role.name(), plain(why))]
         }
@@ -52,9 +54,9 @@ pub(super) fn doing(event: &Event, so_far: &Trajectory, rounds: u32) -> String {
         Event::Opened { .. } => "choosing the shapes".to_owned(),
         Event::SuiteFrozen { .. } => "building, checking and timing the reference".to_owned(),
         Event::Asked { call, .. } => format!("waiting for the {}", call.role.name()),
-        Event::Wrote { .. } => "building, checking and timing the candidate".to_owned(),
+        Event::Wrote { .. } | Event::Tuned { .. } => "building, checking and timing the candidate".to_owned(),
         Event::Began { step: Step::Optimize { .. }, .. } => "profiling".to_owned(),
-        Event::Evaluated { .. } | Event::Unreadable { .. }
+        Event::Evaluated { .. } | Event::NotTimed { .. } | Event::Unreadable { .. }
             if so_far.open().is_some_and(|open| open.number >= rounds) =>
         {
             return "examining the best anew".to_owned();
@@ -63,6 +65,22 @@ pub(super) fn doing(event: &Event, so_far: &Trajectory, rounds: u32) -> String {
         _ => "deciding".to_owned(),
     };
     round.map_or(doing.clone(), |round| format!("round {round} of {rounds}: {doing}"))
+}
+
+/// What a search over bindings came to, in a line.
+#[must_use]
+pub fn tuned(tried: &[Tried]) -> String {
+    let count = |which: fn(&Found) -> bool| tried.iter().filter(|tried| which(&tried.found)).count();
+    let right = tried.iter().filter_map(|tried| match tried.found {
+        Found::Ratio(ratio) => Some((ratio, &tried.bindings)),
+        _ => None,
+    });
+    let best = right.max_by(|a, b| a.0.total_cmp(&b.0));
+    let best = best.map_or("none was right".to_owned(), |(ratio, bindings)| {
+        format!("best {} at {ratio:.2}x", plain(&in_words(bindings)))
+    });
+    let (invalid, failed) = (count(|f| matches!(f, Found::Invalid)), count(|f| matches!(f, Found::Failed(_))));
+    format!("  tuned: {} configurations, {invalid} invalid, {failed} failed; {best}", tried.len())
 }
 
 fn shapes(suite: &Suite, notes: &[String]) -> Vec<String> {
@@ -204,32 +222,10 @@ fn ended(end: End) -> String {
     words.to_owned()
 }
 
-/// A text from outside on one line, without anything that a terminal would obey.
-#[must_use]
-pub fn plain(text: &str) -> String {
-    let harmless = |c: char| match c {
-        '\n' | '\t' | '\r' => ' ',
-        '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    };
-    text.chars().map(harmless).collect()
-}
-
 fn cut(text: &str, most: usize) -> String {
     let mut short: String = text.chars().take(most).collect();
     if short.len() < text.len() {
         short.push_str("...");
     }
     short
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_that_a_model_says_reaches_the_terminal_as_a_command() {
-        assert_eq!(plain("a\u{1b}[2Jb\nc\u{202e}"), "a\u{fffd}[2Jb c\u{fffd}");
-    }
 }

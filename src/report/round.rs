@@ -127,6 +127,7 @@ fn outcome(round: &Round) -> (&'static str, String) {
         (Some(Evaluation::Passed(timed)), _) => ("passed", quantity::claim(&timed.speedup).into()),
         (Some(Evaluation::Failed(failure)), _) => ("failed", failure.to_string()),
         (None, Some((role, _))) => ("failed", format!("the {}'s reply could not be read", role.name())),
+        (None, None) if round.not_timed.is_some() => ("open", "could not be timed".into()),
         (None, None) => ("open", "not finished".into()),
     }
 }
@@ -270,5 +271,6 @@ fn remarks(round: &Round) -> Vec<String> {
         round.passed_over.iter().map(|(role, why)| format!("A recorded {} reply was passed over: {why}", role.name()));
     let misread = round.misread.iter().map(|(call, why)| format!("A reply could not be read ({call}): {why}"));
     let unreadable = round.unreadable.iter().map(|(role, why)| format!("No readable {} reply: {why}", role.name()));
-    passed_over.chain(misread).chain(unreadable).collect()
+    let not_timed = round.not_timed.iter().map(|why| format!("It passed its checks and could not be timed: {why}"));
+    passed_over.chain(misread).chain(unreadable).chain(not_timed).collect()
 }

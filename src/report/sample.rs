@@ -7,7 +7,7 @@ use agents::{
 };
 use kernelbench::{
     Baseline, Case, CaseTiming, Certificate, CertificateVerdict, Checked, Evaluation, Failure, Hash, KernelContext,
-    Language, Provenance, Source, Suite, Task, Timed, TimedCases, Tolerance,
+    Language, Provenance, Returns, Source, Space, Suite, Task, Timed, TimedCases, Tolerance,
 };
 use metrics::{
     Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
@@ -192,7 +192,8 @@ impl Sample {
             arguments: vec![],
             flags: vec!["-O3".into()],
             reference: self.dirty(&source(0)),
-            tuning: BTreeMap::new(),
+            tuning: Space::default(),
+            returns: Returns::Nothing,
             binding: None,
             include: BTreeMap::new(),
             origin: None,

@@ -73,7 +73,7 @@ fn span(before: &Line, after: &Line) -> (Activity, u64) {
             Work::Certify => Activity::Certify,
         },
         (_, Event::Prepared { .. }) => Activity::Reference,
-        (_, Event::Evaluated { .. }) => Activity::Examine,
+        (_, Event::Tuned { .. } | Event::Evaluated { .. }) => Activity::Examine,
         (_, Event::Profiled { .. }) => Activity::Profile,
         (_, Event::Certified { .. }) => Activity::Certify,
         _ => Activity::Own,

@@ -75,7 +75,7 @@ impl Pool {
             _ => None,
         });
         for id in evaluated.collect::<BTreeSet<_>>() {
-            let candidate = Candidate::new(record.blobs.fetch(&id)?);
+            let candidate = Candidate::of_canonical(&record.blobs.fetch(&id)?);
             self.add(Entry { candidate, origin: format!("{} of {}", id.short(), run.path().display()) });
         }
         Ok(())

@@ -114,7 +114,7 @@ impl Spent {
             (_, Event::Answered { .. }) | (Event::Asked { .. }, _) => &mut self.model_ms,
             (Event::Spent { .. }, _) => &mut self.own_ms,
             (_, Event::Prepared { .. }) => &mut self.reference_ms,
-            (_, Event::Evaluated { .. }) => &mut self.examine_ms,
+            (_, Event::Tuned { .. } | Event::Evaluated { .. }) => &mut self.examine_ms,
             (_, Event::Profiled { .. }) => &mut self.profile_ms,
             (_, Event::Certified { .. }) => &mut self.certify_ms,
             _ => &mut self.own_ms,

@@ -6,7 +6,7 @@ use kernelbench::{
     cuda::{self, Cuda},
     gpu,
     native::{Native, NativeOptions},
-    torch::{Headers, Mode, Options, ProfilerKind, Torch},
+    torch::{Options, ProfilerKind, Torch},
 };
 use metrics::MetricSet;
 use std::{
@@ -122,11 +122,11 @@ pub fn torch(config: &Config, profiles: bool) -> Result<Torch, Trouble> {
     let device = named(&config.workshop.device, usual);
     let python = named(&config.workshop.python, "python3");
     let options = Options {
-        headers: headers(&config.workshop.headers)?,
-        profiler: profiler(&config.workshop.profiler)?,
+        headers: config.workshop.headers,
+        profiler: config.workshop.profiler.unwrap_or(ProfilerKind::Ncu),
         metrics: metrics(&config.workshop.metrics)?,
         profile_ahead: profiles,
-        baselines: baselines(&config.workshop.baselines)?,
+        baselines: config.workshop.baselines.0.clone(),
         cache: Some(cache_folder(config)?),
         ..Options::new(python.into(), &device, program, vec![CHILD.into()])
     };
@@ -136,28 +136,6 @@ pub fn torch(config: &Config, profiles: bool) -> Result<Torch, Trouble> {
              and a device with --device cpu or --device cuda:0"
         ))
     })
-}
-
-/// The ways of compiling a reference that a list names.
-fn baselines(list: &str) -> Result<Vec<Mode>, Trouble> {
-    let words = list.split(',').map(str::trim).filter(|word| !["", "eager"].contains(word));
-    let named = |word: &str| {
-        let found = Mode::NAMED.iter().find(|(name, _)| *name == word);
-        found.map(|(_, mode)| *mode).ok_or_else(|| {
-            Trouble::usage(format!(
-                "a baseline is called {word:?}: expected eager, compile or max-autotune, after commas"
-            ))
-        })
-    };
-    words.map(named).collect()
-}
-
-fn headers(named: &str) -> Result<Headers, Trouble> {
-    match named {
-        "slim" => Ok(Headers::Slim),
-        "stock" => Ok(Headers::Stock),
-        other => Err(Trouble::usage(format!("workshop.headers: expected \"slim\" or \"stock\", got \"{other}\""))),
-    }
 }
 
 /// The metrics that Nsight Compute is asked for: those of a set with this name or in this file; `None` for none.
@@ -173,15 +151,6 @@ fn metrics(named: &str) -> Result<Option<MetricSet>, Trouble> {
     let text =
         std::fs::read_to_string(name).map_err(|e| Trouble::usage(format!("metrics {name:?}: {e}; {expected}")))?;
     MetricSet::parse(&text).map(Some).map_err(|why| Trouble::usage(format!("{name}: {why}")))
-}
-
-/// The first profiler of the chain that the settings allow.
-fn profiler(word: &str) -> Result<ProfilerKind, Trouble> {
-    let known = [ProfilerKind::Ncu, ProfilerKind::Torch, ProfilerKind::Static, ProfilerKind::None];
-    let found =
-        known.into_iter().find(|profiler| profiler.name() == word || (word.is_empty() && *profiler == known[0]));
-    let names = known.map(ProfilerKind::name).join(", ");
-    found.ok_or_else(|| Trouble::usage(format!("workshop.profiler is {word:?}: expected one of {names}, or nothing")))
 }
 
 /// Where builds and measurements are kept; made if need be.

@@ -23,8 +23,6 @@ static inline uint32_t __float_as_uint(float value) { uint32_t bits; memcpy(&bit
 static inline long long __double_as_longlong(double value) { long long bits; memcpy(&bits, &value, 8); return bits; }
 #define __logf logf
 #define __cosf cosf
-static inline double __dadd_rn(double a, double b) { return a + b; }
-static inline double __dmul_rn(double a, double b) { return a * b; }
 static inline void atomicAdd(unsigned long long *place, unsigned long long more) { *place += more; }
 using std::isinf;
 using std::isnan;

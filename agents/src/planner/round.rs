@@ -1,6 +1,6 @@
 //! One round, top to bottom: profile, advise, write, examine. What is already in the record is not done again.
 
-use super::talk::{Told, asked};
+use super::talk::{Told, asked, undisturbed};
 use super::{BrokeOff, Loop};
 use crate::answer;
 use crate::coder::{Assignment, Write};
@@ -10,10 +10,10 @@ use crate::lease::Work;
 use crate::llm::{Purpose, Role};
 use crate::policy::{self, Memory};
 use crate::profiler::TakeProfile;
-use crate::tester::Examine;
+use crate::tester::{Examine, Searched, Tune};
 use crate::trajectory::Round;
 use futures::TryFutureExt;
-use kernelbench::{Baseline, Candidate, Evaluation, Suite};
+use kernelbench::{Baseline, Candidate, Evaluation, Suite, Tuned};
 use metrics::{Profile, facts};
 use prompts::{PlanLine, Prompt, Speaker, Suggestions, Turn, Verdict};
 use std::ops::ControlFlow;
@@ -108,25 +108,29 @@ impl Loop {
             (Step::Refine { .. }, evaluation) => Assignment::Refine { candidate, evaluation, profile },
             (Step::Retry { .. }, _) => Assignment::Retry { candidate, passed },
             (Step::Suggest { .. }, evaluation) => {
-                match self.suggest(round, &candidate, &evaluation, profile.as_ref()).await? {
-                    Some(suggestions) => Assignment::Apply { candidate, passed, suggestions },
-                    None => return Ok(None),
-                }
+                let suggestions = match self.suggest(round, &candidate, &evaluation, profile.as_ref()).await? {
+                    Told::Read(suggestions) => Some(suggestions),
+                    Told::PassedOver => None,
+                    Told::Unreadable(why) => return self.unreadable(Role::Planner, why),
+                };
+                Assignment::Apply { candidate, passed, suggestions }
             }
             (_, Evaluation::Failed(failure)) => {
-                match self.judge(round, &candidate, Evidence::Failed(failure.clone())).await? {
-                    Some(Some(Verdict::Fix(fix))) => Assignment::Fix { candidate, failure, fix: Some(fix) },
-                    Some(_) => Assignment::Fix { candidate, failure, fix: None },
-                    None => return Ok(None),
-                }
+                let fix = match self.judge(round, &candidate, Evidence::Failed(failure.clone())).await? {
+                    Told::Read(Verdict::Fix(fix)) => Some(fix),
+                    Told::Read(Verdict::Optimization(_)) | Told::PassedOver => None,
+                    Told::Unreadable(why) => return self.unreadable(Role::Judge, why),
+                };
+                Assignment::Fix { candidate, failure, fix }
             }
             (_, Evaluation::Passed(timed)) => {
                 let profile = profile.map(|profile| self.told(profile));
-                match self.judge(round, &candidate, Evidence::Passed { timed, profile }).await? {
-                    Some(Some(Verdict::Optimization(it))) => Assignment::Optimize { candidate, optimization: Some(it) },
-                    Some(_) => Assignment::Optimize { candidate, optimization: None },
-                    None => return Ok(None),
-                }
+                let optimization = match self.judge(round, &candidate, Evidence::Passed { timed, profile }).await? {
+                    Told::Read(Verdict::Optimization(optimization)) => Some(optimization),
+                    Told::Read(Verdict::Fix(_)) | Told::PassedOver => None,
+                    Told::Unreadable(why) => return self.unreadable(Role::Judge, why),
+                };
+                Assignment::Optimize { candidate, optimization }
             }
         }))
     }
@@ -140,15 +144,15 @@ impl Loop {
         profile
     }
 
-    /// The Judge's verdict; the inner `None` where a recorded one did not fit, the outer where none could be read.
+    /// The Judge's verdict, if one could be read.
     async fn judge(
         &mut self,
         round: u32,
         candidate: &Candidate,
         evidence: Evidence,
-    ) -> Result<Option<Option<Verdict>>, BrokeOff> {
+    ) -> Result<Told<Verdict>, BrokeOff> {
         if let Some(known) = self.opened(|round| round.verdict.clone()) {
-            return Ok(Some(Some(known)));
+            return Ok(Told::Read(known));
         }
         let purpose = match evidence {
             Evidence::Failed(_) => Purpose::Diagnose,
@@ -159,26 +163,23 @@ impl Loop {
             let (task, machine, candidate) = (task.clone(), machine.clone(), candidate.clone());
             asked(&judge, Consider { call, task, machine, candidate, evidence: evidence.clone(), earlier })
         });
-        match told.await? {
-            Told::Read(verdict) => {
-                self.note(Event::Judged { candidate: candidate.id(), verdict: verdict.clone() })?;
-                Ok(Some(Some(verdict)))
-            }
-            Told::PassedOver => Ok(Some(None)),
-            Told::Unreadable(why) => self.unreadable(Role::Judge, why),
+        let told = told.await?;
+        if let Told::Read(verdict) = &told {
+            self.note(Event::Judged { candidate: candidate.id(), verdict: verdict.clone() })?;
         }
+        Ok(told)
     }
 
-    /// The Planner's own suggestions (Astra); the inner `None` where recorded ones did not fit.
+    /// The Planner's own suggestions (Astra), if some could be read.
     async fn suggest(
         &mut self,
         round: u32,
         candidate: &Candidate,
         evaluation: &Evaluation,
         profile: Option<&Profile>,
-    ) -> Result<Option<Option<Suggestions>>, BrokeOff> {
+    ) -> Result<Told<Suggestions>, BrokeOff> {
         if let Some(known) = self.opened(|round| round.suggestions.clone()) {
-            return Ok(Some(Some(known)));
+            return Ok(Told::Read(known));
         }
         let (llm, words) = (self.crew.llm.clone(), self.crew.prompts.clone());
         let first = words.suggest(&self.task, &self.crew.machine, candidate, evaluation, profile);
@@ -186,14 +187,11 @@ impl Loop {
             let prompt = earlier.map_or_else(|| first.clone(), |e| words.again(&e.prompt, &e.reply, &e.why));
             answer::ask(&*llm, call, prompt, prompts::read_suggestions).map_err(BrokeOff::from)
         });
-        match told.await? {
-            Told::Read(suggestions) => {
-                self.note(Event::Suggested { candidate: candidate.id(), suggestions: suggestions.clone() })?;
-                Ok(Some(Some(suggestions)))
-            }
-            Told::PassedOver => Ok(Some(None)),
-            Told::Unreadable(why) => self.unreadable(Role::Planner, why),
+        let told = told.await?;
+        if let Told::Read(suggestions) = &told {
+            self.note(Event::Suggested { candidate: candidate.id(), suggestions: suggestions.clone() })?;
         }
+        Ok(told)
     }
 
     /// The Coder's candidate; `None` where none could be read and the round is over.
@@ -203,10 +201,11 @@ impl Loop {
         }
         let conversation = self.conversation()?;
         let (task, machine, coder) = (self.task.clone(), self.crew.machine.clone(), self.crew.coder.clone());
+        let worked_example = self.policy.worked_example;
         let told = self.ask_twice(round, Role::Coder, assignment.purpose(), |call, earlier| {
             let (task, machine, assignment) = (task.clone(), machine.clone(), assignment.clone());
             let conversation = conversation.clone();
-            asked(&coder, Write { call, task, machine, assignment, conversation, earlier })
+            asked(&coder, Write { call, task, machine, assignment, worked_example, conversation, earlier })
         });
         match told.await? {
             Told::Read(candidate) => {
@@ -222,10 +221,40 @@ impl Loop {
         let (task, suite, plan) = (self.task.clone(), self.suite(), self.policy.timing);
         let id = candidate.id();
         let self_difference = self.book.so_far().baseline.as_ref().map_or(0.0, Baseline::self_difference);
+        let open = task.context().is_some_and(|context| !candidate.open(&context.tuning).is_empty());
         let examine = Examine { task, candidate, suite, plan, self_difference };
-        let worked = asked(&self.crew.tester.examine, examine).await?;
-        let evaluation = self.note_spent(Work::Examine, worked)?;
-        self.note(Event::Evaluated { candidate: id, evaluation })
+        if open {
+            let bound = self.tune(examine).await?;
+            return match bound {
+                Ok(bound) => Box::pin(self.examine(bound)).await,
+                Err(why) => self.note(Event::NotTimed { candidate: id, why }),
+            };
+        }
+        match undisturbed(|| asked(&self.crew.tester.examine, examine.clone())).await? {
+            Ok(worked) => {
+                let evaluation = self.note_spent(Work::Examine, worked)?;
+                self.note(Event::Evaluated { candidate: id, evaluation })
+            }
+            Err(why) => self.note(Event::NotTimed { candidate: id, why }),
+        }
+    }
+
+    /// Finds the best bindings of a candidate that leaves some open; why nothing could be timed.
+    async fn tune(&mut self, examine: Examine) -> Result<Result<Candidate, String>, BrokeOff> {
+        let (candidate, tests) = (examine.candidate.id(), self.policy.tests());
+        let ask = Tune { examine, tests };
+        let searched = undisturbed(|| asked(&self.crew.tester.tune, ask.clone())).await?;
+        let Searched { tuned, spent } = match searched {
+            Ok(searched) => searched,
+            Err(why) => return Ok(Err(why)),
+        };
+        for worked in spent {
+            self.note_spent(Work::Examine, worked)?;
+        }
+        let Tuned { candidate: best, tried } = tuned;
+        self.book.keep(&best.canonical())?;
+        self.note(Event::Tuned { candidate, bound: best.id(), tried })?;
+        Ok(Ok(best))
     }
 
     /// What was said between us and the Coder, where the policy lets it remember.
@@ -246,7 +275,7 @@ impl Loop {
 
     /// A model's proposal for the next step, if it can be read and the policy allows it.
     pub(super) async fn propose(&mut self) -> Result<Option<ControlFlow<End, Step>>, BrokeOff> {
-        let choices = policy::allowed(&self.book.so_far(), &self.policy);
+        let choices = policy::allowed(self.book.so_far(), &self.policy);
         let names: Vec<String> = choices.iter().map(|(name, _)| name.clone()).collect();
         let round = self.book.so_far().rounds.last().map_or(0, |round| round.number) + 1;
         let (llm, words) = (self.crew.llm.clone(), self.crew.prompts.clone());
@@ -288,7 +317,7 @@ impl Loop {
         if self.opened(|round| round.candidate.is_some()) {
             return Ok(());
         }
-        self.book.keep(candidate.source())?;
+        self.book.keep(&candidate.canonical())?;
         self.note(Event::Wrote { candidate: candidate.id() })
     }
 

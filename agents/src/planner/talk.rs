@@ -6,6 +6,7 @@ use crate::event::Event;
 use crate::llm::{AskError, CallId, Purpose, Role};
 use crate::trajectory::Trajectory;
 use kameo::{actor::ReplyRecipient, error::SendError};
+use kernelbench::Fault;
 use prompts::Unreadable;
 use std::{fmt::Debug, time::Duration};
 
@@ -13,6 +14,9 @@ use std::{fmt::Debug, time::Duration};
 const OUTERMOST: Duration = Duration::from_hours(100);
 /// Before a machine's fault is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// After each try that others on the machine disturbed.
+const QUIETER: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(10)];
 
 /// What came of asking a model.
 pub(super) enum Told<T> {
@@ -32,7 +36,7 @@ where
     E: Into<BrokeOff> + Debug + Send + Sync + 'static,
 {
     match ask_once(actor, message.clone()).await {
-        Err(BrokeOff::Fault(fault)) => {
+        Err(BrokeOff::Fault(fault)) if !matches!(fault, Fault::Disturbed(_)) => {
             tracing::warn!(%fault, "the machine failed: trying once more");
             tokio::time::sleep(PAUSE).await;
             ask_once(actor, message).await
@@ -43,6 +47,23 @@ where
         }
         other => other,
     }
+}
+
+/// Asks again, ever later, while others use the machine so that nothing can be timed; in the end why not.
+pub(super) async fn undisturbed<T, F>(ask: impl Fn() -> F) -> Result<Result<T, String>, BrokeOff>
+where
+    F: Future<Output = Result<T, BrokeOff>>,
+{
+    let mut told = String::new();
+    for pause in QUIETER {
+        match ask().await {
+            Err(BrokeOff::Fault(Fault::Disturbed(why))) => told = why,
+            other => return other.map(Ok),
+        }
+        tracing::warn!(why = %told, "others use the machine: trying again in {} s", pause.as_secs());
+        tokio::time::sleep(pause).await;
+    }
+    Ok(Err(told))
 }
 
 async fn ask_once<M, T, E>(actor: &ReplyRecipient<M, T, E>, message: M) -> Result<T, BrokeOff>
@@ -76,7 +97,7 @@ impl Loop {
         let mut earlier: Option<Earlier> = None;
         for attempt in 1..=2 {
             let call = CallId { task: self.task.name.clone(), round, role, purpose, attempt };
-            let known = answered(&self.book.so_far(), &call);
+            let known = answered(self.book.so_far(), &call);
             if !known {
                 self.within_limits()?;
                 self.note(Event::Asked { call: call.clone() })?;

@@ -3,8 +3,8 @@
 #![allow(dead_code, clippy::allow_attributes, reason = "each test uses the part that it needs")]
 
 use kernelbench::{
-    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Size, Source, Task, TimedCases,
-    Tolerance, Transfer, Workshop,
+    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Returns, Size, Source, Space, Task,
+    TimedCases, Tolerance, Transfer, Workshop,
 };
 use prompts::Prompts;
 use std::{collections::BTreeMap, sync::Arc};
@@ -37,7 +37,8 @@ pub(crate) fn task() -> Task {
             ],
             flags: vec!["-O2".into()],
             reference: "// the reference\n// simulate: us=100\n".into(),
-            tuning: BTreeMap::new(),
+            tuning: Space::default(),
+            returns: Returns::Nothing,
             binding: None,
             include: BTreeMap::new(),
             origin: None,

@@ -13,6 +13,7 @@ mod verifier;
 pub use crate::build::nvcc::{find as find_nvcc, version as nvcc_version};
 
 use crate::{
+    build::unit,
     build::{cc, nvcc::Nvcc},
     engine::{
         Engine,
@@ -173,7 +174,7 @@ impl CudaDriver {
         let arch = machine::arch(&device)?;
         let sandbox = Arc::new(Sandbox::new(options.program.clone(), options.program_args.clone()));
         let nvcc = Nvcc::new(Arc::clone(&sandbox), options.cache.clone(), arch.clone())?;
-        let image = outcome(nvcc.image(verifier::SOURCE))?.map_err(|failure| Fault::Machine(failure.to_string()))?;
+        let image = outcome(nvcc.image(&verifier::SOURCES))?.map_err(|failure| Fault::Machine(failure.to_string()))?;
         let [free, _] = device.memory().map_err(broken)?;
         let arena = (options.arena_mib << 20).min(free / 8).next_multiple_of(2 << 20);
         let clock = GpuClock::new(Arc::clone(&device)).map_err(broken)?;
@@ -262,7 +263,7 @@ impl Backend for CudaDriver {
     }
 
     fn load(&self, task: &Task, candidate: &Candidate, toolchain: Toolchain) -> Attempt<Kernel> {
-        let (object, folder) = self.built(task, candidate.source(), toolchain)?;
+        let (object, folder) = self.built(task, &unit::text(context(task)?, candidate)?, toolchain)?;
         Ok(Kernel { object, process: None, _folder: folder })
     }
 

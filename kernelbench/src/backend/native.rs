@@ -8,6 +8,7 @@ mod standalone;
 
 use crate::{
     build::cc::{self, Compiler},
+    build::unit,
     engine::{
         Engine,
         backend::{Backend, Processes, Toolchain},
@@ -213,7 +214,7 @@ impl Backend for Cpu {
     }
 
     fn load(&self, task: &Task, candidate: &Candidate, toolchain: Toolchain) -> Attempt<Object> {
-        self.built(task, candidate.source(), toolchain)
+        self.built(task, &unit::text(context(task)?, candidate)?, toolchain)
     }
 
     fn artifact(&self, loaded: &Object) -> PathBuf {
@@ -270,7 +271,8 @@ impl Backend for Cpu {
         let fits = |case: &&Case| self.fits(task, case).is_ok_and(|bytes| bytes <= sanitizer::LARGEST_CASE);
         let cases: Vec<&Case> = task.cases.iter().chain(&task.final_cases).filter(fits).collect();
         let tools = (&self.compiler, &*self.sandbox);
-        sanitizer::sanitize(tools, context(task)?, candidate.source(), &cases, rng).map(|check| vec![check])
+        sanitizer::sanitize(tools, context(task)?, &unit::text(context(task)?, candidate)?, &cases, rng)
+            .map(|check| vec![check])
     }
 
     fn not_excluded(&self) -> Vec<(&'static str, &'static str)> {

@@ -23,6 +23,7 @@ pub(crate) mod wire;
 
 pub use crate::profile::kind::ProfilerKind;
 pub use contract::CASE;
+pub use harness::TOLERANCE;
 pub use headers::Headers;
 pub use not_excluded::{OPEN, Open};
 pub use options::Options;
@@ -58,7 +59,7 @@ use crate::{
         pool::{Quiet, Starting, WarmPool},
         start::open_folder,
     },
-    task::{Case, Task},
+    task::{Case, Task, signature::Signature},
     workshop::{TimingPlan, Variant},
 };
 use metrics::{Machine, Profile};
@@ -192,7 +193,7 @@ impl TorchBackend {
             }
             Err(error) => python.facts(Err(error))?,
         };
-        let machine = machine::machine(&options, &facts);
+        let machine = machine::machine(&options, &facts, gpu.as_ref());
         let clock = ordinal.map(|ordinal| {
             let device =
                 CudaDevice::open(ordinal).map_err(|why| Fault::Absent(format!("no GPU can be used: {why}")))?;
@@ -299,6 +300,10 @@ impl Backend for TorchBackend {
         session.labels.clone()
     }
 
+    fn signature(&self, session: &OpenProblem) -> Signature {
+        session.signature.clone()
+    }
+
     /// Some references put out what even they do not put out again, such as NaN: their problem is labelled.
     fn reference_may_differ(&self) -> bool {
         true
@@ -307,7 +312,7 @@ impl Backend for TorchBackend {
     fn load(&self, task: &Task, candidate: &Candidate, toolchain: Toolchain) -> Attempt<Runner> {
         problem(task)?;
         let headers = if toolchain == Toolchain::Quick { self.options.headers } else { Headers::Stock };
-        self.loaded(Role::candidate(candidate.source(), headers))
+        self.loaded(Role::candidate(&candidate.source(), headers))
     }
 
     fn artifact(&self, loaded: &Runner) -> PathBuf {

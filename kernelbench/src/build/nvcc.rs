@@ -170,10 +170,14 @@ impl Nvcc {
         Ok(command)
     }
 
-    /// Builds the trusted side's kernels, or finds them built, and returns their image.
-    pub(crate) fn image(&self, source: &str) -> Attempt<Vec<u8>> {
-        let built = self.cached(&[source], "cubin", |folder| {
-            compiler::write(folder, "verifier.cu", source)?;
+    /// Builds the trusted side's kernels, or finds them built, and returns their image. Of the sources, each with its name,
+    /// `verifier.cu` is compiled, and it may include the others.
+    pub(crate) fn image(&self, sources: &[(&str, &str)]) -> Attempt<Vec<u8>> {
+        let texts: Vec<&str> = sources.iter().map(|(_, text)| *text).collect();
+        let built = self.cached(&texts, "cubin", |folder| {
+            for (name, text) in sources {
+                compiler::write(folder, name, text)?;
+            }
             let mut command = self.command(folder)?;
             command.arg(self.gencode()).args(["-std=c++17", "-O3", "-cubin", "-o", "verifier.cubin", "verifier.cu"]);
             match compiler::run(&mut command, folder, ALLOWED.deadline)? {

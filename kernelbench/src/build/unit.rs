@@ -4,7 +4,10 @@
 //! task's binding, where it has one; and a unit of ours that calls the entry, so that a missing one does not link. Ours needs
 //! no header of CUDA's, so it compiles at once.
 
-use crate::task::{Argument, ArgumentKind, Dtype, KernelContext, Language, Transfer};
+use crate::{
+    result::{candidate::Candidate, error::Attempt, failure::Failure},
+    task::{Argument, ArgumentKind, Dtype, KernelContext, Language, Returns, Transfer},
+};
 
 /// The candidate's file name without its ending, as its author sees it in messages.
 pub(crate) const CANDIDATE: &str = "candidate";
@@ -21,6 +24,23 @@ pub(crate) fn ending(language: Language) -> &'static str {
     }
 }
 
+/// What an entry that returns a status returns where its bindings are no configuration for its arguments; a macro of this
+/// name stands before every candidate.
+pub(crate) const INVALID: u32 = 0x5753;
+
+/// A candidate's text with its bindings written out. Each of several parts begins where a compiler counts lines from 1, under
+/// its region's name.
+pub(crate) fn text(context: &KernelContext, candidate: &Candidate) -> Attempt<String> {
+    let interface = |why: String| Failure::Interface { log: why };
+    let parts = candidate.written_out(&context.tuning).map_err(|why| interface(why.to_string()))?;
+    if let [one] = &parts[..] {
+        return Ok(one.text.clone());
+    }
+    let ending = ending(context.language);
+    let parts = parts.iter().map(|part| format!("#line 1 \"{}.{ending}\"\n{}\n", part.region, part.text));
+    Ok(parts.collect())
+}
+
 /// The declaration of the entry point.
 pub(crate) fn prototype(context: &KernelContext) -> String {
     let mut parameters: Vec<String> = context.arguments.iter().map(|a| parameter(a, context.language)).collect();
@@ -29,7 +49,7 @@ pub(crate) fn prototype(context: &KernelContext) -> String {
     }
     let linkage = if context.language.is_cpp() { "extern \"C\" " } else { "" };
     let parameters = if parameters.is_empty() { "void".to_owned() } else { parameters.join(", ") };
-    format!("{linkage}void {}({parameters});", context.entry)
+    format!("{linkage}{} {}({parameters});", context.returns.name(), context.entry)
 }
 
 fn parameter(argument: &Argument, language: Language) -> String {
@@ -51,6 +71,9 @@ pub(crate) fn candidate(context: &KernelContext, source: &str) -> String {
         headers += if has(Dtype::F16) { "#include <cuda_fp16.h>\n" } else { "" };
         headers += if has(Dtype::Bf16) { "#include <cuda_bf16.h>\n" } else { "" };
     }
+    if context.returns == Returns::Status {
+        headers.extend(["#define WS_INVALID ".to_owned(), INVALID.to_string(), "\n".to_owned()]);
+    }
     let binding = context.binding.as_ref().map(|text| format!("#line 1 \"{BINDING}\"\n{text}\n")).unwrap_or_default();
     format!("{headers}#line 1 \"signature\"\n{prototype}\n#line 1 \"{CANDIDATE}.{ending}\"\n{source}\n{binding}")
 }
@@ -68,6 +91,14 @@ pub(crate) fn caller(context: &KernelContext) -> String {
         passed.push("stream".to_owned());
     }
     let status = if cuda { "cudaGetLastError()" } else { "0" };
+    let call = format!("{}({})", context.entry, passed.join(", "));
+    // A status that is not 0 is told before any error of the runtime: the entry knows better what it refused.
+    let call = match context.returns {
+        Returns::Nothing => format!("{call};"),
+        Returns::Status => {
+            format!("int returned = {call};\n    if (returned != 0) return returned < 0 ? returned : -returned;")
+        }
+    };
     let runtime = if cuda { "extern \"C\" int cudaGetLastError(void);\n" } else { "" };
     let declared = "int warpsmith_call(void *const *arguments, void *stream)";
     format!(
@@ -75,18 +106,16 @@ pub(crate) fn caller(context: &KernelContext) -> String {
          {linkage}__attribute__((visibility(\"default\"))) {declared}{noexcept};\n\
          {linkage}{declared}{noexcept} {{\n\
          \x20   (void)arguments;\n\x20   (void)stream;\n\
-         \x20   {entry}({passed});\n\
+         \x20   {call}\n\
          \x20   return {status};\n\
          }}\n",
-        entry = context.entry,
-        passed = passed.join(", "),
     )
 }
 
 /// The entry in CUDA, for a host compiler: C linkage knows no types, and halves go as the integers that hold their bits.
 fn bare_declaration(context: &KernelContext) -> String {
     let types = context.arguments.iter().map(|argument| format!("{}, ", bare(argument))).collect::<Vec<_>>().concat();
-    format!("extern \"C\" void {}({types}void *);", context.entry)
+    format!("extern \"C\" {} {}({types}void *);", context.returns.name(), context.entry)
 }
 
 fn bare(argument: &Argument) -> &'static str {

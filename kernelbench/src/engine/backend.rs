@@ -15,7 +15,7 @@ use crate::{
         survey::Survey,
     },
     sandbox::{layer::Layer, pool::Quiet},
-    task::{Case, Task, Tolerance},
+    task::{Case, Task, Tolerance, signature::Signature},
     workshop::{TimingPlan, Variant},
 };
 use metrics::{Machine, Profile};
@@ -161,6 +161,12 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     fn labels(&self, session: &Self::Session) -> Vec<Label> {
         let _ = session;
         vec![]
+    }
+
+    /// What a problem's module is constructed with, called with, and gives back.
+    fn signature(&self, session: &Self::Session) -> Signature {
+        let _ = session;
+        Signature::default()
     }
 
     /// Whether a reference that differs from itself in another process is labelled, and no fault of the task.

@@ -1,9 +1,13 @@
 //! Does an output count as the same?
 //!
 //! Every element is compared: `|c - r| <= atol + rtol * |r|`. NaN never passes, not even where the reference has one, and
-//! an infinity passes only beside the same infinity.
+//! an infinity passes only beside the same infinity. `tests/comparison/cases.json` has the cases that this rule, the GPU
+//! verifier's and Python's all pass.
 
-use crate::task::{Dtype, Tolerance};
+use crate::{
+    result::failure::Spread,
+    task::{Dtype, Tolerance},
+};
 use half::{bf16, f16};
 
 /// Elements that are looked at in one go.
@@ -29,6 +33,8 @@ pub struct Comparison {
     pub expected: f64,
     /// The candidate's value there.
     pub got: f64,
+    /// Where the wrong elements lie, and how wrong they are at most.
+    pub spread: Spread,
 }
 
 impl Comparison {
@@ -94,11 +100,13 @@ fn joined(parts: Vec<Part>) -> Comparison {
             all.found.worst_at = all.found.total + found.worst_at;
             (all.found.expected, all.found.got) = (found.expected, found.got);
         }
+        all.found.spread.join(&found.spread, all.found.total);
         all.found.total += found.total;
         all.found.wrong += found.wrong;
         all.found.nan += found.nan;
         all.found.unwritten += found.unwritten;
     }
+    all.found.spread.shape = vec![all.found.total];
     all.found
 }
 
@@ -106,6 +114,7 @@ fn part(dtype: Dtype, reference: &[u8], candidate: &[u8], tolerance: &Tolerance,
     assert_eq!(reference.len(), candidate.len(), "both arrays were laid out by the same plan");
     let size = dtype.bytes();
     let mut found = Comparison { total: (reference.len() / size) as u64, ..Comparison::default() };
+    found.spread.shape = vec![found.total];
     let mut worst = 0.0;
     let (mut r, mut c) = ([0.0; STRETCH], [0.0; STRETCH]);
     let stretches = reference.chunks(STRETCH * size).zip(candidate.chunks(STRETCH * size));
@@ -131,6 +140,7 @@ fn part(dtype: Dtype, reference: &[u8], candidate: &[u8], tolerance: &Tolerance,
             found.wrong += 1;
             found.nan += u64::from(c[i].is_nan());
             found.unwritten += u64::from(poison == Some(bytes));
+            found.spread.take((stretch * STRETCH + i) as u64, r[i], c[i]);
             if excess > worst {
                 worst = excess;
                 (found.worst_at, found.expected, found.got) = ((stretch * STRETCH + i) as u64, r[i], c[i]);
@@ -140,15 +150,18 @@ fn part(dtype: Dtype, reference: &[u8], candidate: &[u8], tolerance: &Tolerance,
     Part { found, worst }
 }
 
+/// What is allowed beside a number of this size.
+fn allowed(size: f64, tolerance: &Tolerance) -> f64 {
+    tolerance.atol + tolerance.rtol * size
+}
+
 /// The plain case without branches: a NaN or an infinity on either side makes it false.
 fn all_close(reference: &[f64], candidate: &[f64], tolerance: &Tolerance) -> bool {
-    let close = |(r, c): (&f64, &f64)| {
-        ((c - r).abs() <= tolerance.atol + tolerance.rtol * r.abs()) & r.is_finite() & c.is_finite()
-    };
+    let close = |(r, c): (&f64, &f64)| ((c - r).abs() <= allowed(r.abs(), tolerance)) & r.is_finite() & c.is_finite();
     reference.iter().zip(candidate).map(close).fold(true, |all, one| all & one)
 }
 
-/// How far outside the tolerance, at most infinitely; 0 or less where it is inside.
+/// How far outside the tolerance, at most infinitely; 0 where it is inside.
 fn excess(reference: f64, candidate: f64, tolerance: &Tolerance) -> f64 {
     #[expect(clippy::float_cmp, reason = "an infinity passes only beside the same infinity")]
     if reference.is_nan() || candidate.is_nan() {
@@ -156,7 +169,7 @@ fn excess(reference: f64, candidate: f64, tolerance: &Tolerance) -> f64 {
     } else if reference.is_infinite() || candidate.is_infinite() {
         if reference == candidate { 0.0 } else { f64::INFINITY }
     } else {
-        (candidate - reference).abs() - (tolerance.atol + tolerance.rtol * reference.abs())
+        beyond((candidate - reference).abs(), allowed(reference.abs(), tolerance))
     }
 }
 
@@ -164,7 +177,12 @@ fn excess(reference: f64, candidate: f64, tolerance: &Tolerance) -> f64 {
 fn whole_excess(reference: &[u8], candidate: &[u8], tolerance: &Tolerance) -> f64 {
     let whole = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| i128::from(i64::from_ne_bytes(*bytes)));
     let (r, c) = (whole(reference), whole(candidate));
-    (c - r).abs() as f64 - (tolerance.atol + tolerance.rtol * r.abs() as f64)
+    beyond((c - r).abs() as f64, allowed(r.abs() as f64, tolerance))
+}
+
+/// How far a distance is beyond what is allowed. Both may be infinite, of numbers near the greatest.
+fn beyond(distance: f64, allowed: f64) -> f64 {
+    if distance <= allowed { 0.0 } else { distance - allowed }
 }
 
 fn widen(dtype: Dtype, from: &[u8], to: &mut [f64; STRETCH]) {
@@ -221,6 +239,7 @@ mod tests {
         (candidate[5], candidate[2048], candidate[2999]) = (1.5, 9.0, 2.0);
         let found = compare(Dtype::F32, &bytes(&vec![1.0; 3000]), &bytes(&candidate), &EXACT, None);
         assert_eq!((found.total, found.wrong, found.worst_at, found.got), (3000, 3, 2048, 9.0));
+        assert_eq!((found.spread.ranges, found.spread.max_relative), (vec![[5, 2999]], Some(8.0)));
         candidate[7] = poison;
         candidate[8] = f32::NAN;
         let poison = poison.to_ne_bytes();

@@ -73,9 +73,9 @@ pub(crate) fn time<B: Backend>(
     }
 }
 
-/// Clocks that contradict each other are not the candidate's doing where others were seen to use the machine.
+/// What clocks say is not the candidate's doing where others were seen to use the machine.
 fn whose_doing(failure: Box<Failure>, disturbed: &[String]) -> EvalError {
-    if matches!(*failure, Failure::Clocks { .. }) && !disturbed.is_empty() {
+    if may_pass(&failure) && !disturbed.is_empty() {
         return Fault::Disturbed(format!("it could not be timed: {}; {failure}", disturbed.join("; "))).into();
     }
     EvalError::Candidate(failure)

@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "loads and calls foreign code")]
 
 use super::layer::Layer;
-use crate::task::layout::KernelArg;
+use crate::{build::unit::INVALID, task::layout::KernelArg};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     ffi::c_void,
@@ -15,7 +15,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The generated function that unpacks its arguments, calls the entry on a stream, and returns a status: 0 for success.
+/// The generated function that unpacks its arguments, calls the entry on a stream, and returns a status: 0 for success, a
+/// positive number for an error of the device's runtime, and less than 0 for what the entry itself returned.
 pub(crate) type Call = unsafe extern "C" fn(*const *const c_void, *mut c_void) -> i32;
 /// Its symbol.
 const CALL: &[u8] = b"warpsmith_call\0";
@@ -104,6 +105,14 @@ pub(crate) struct DeviceError {
     pub(crate) code: u32,
     /// Its meaning, with its name.
     pub(crate) text: String,
+}
+
+impl DeviceError {
+    /// What an entry says that returns a status: `WS_INVALID`, or something that has no meaning here.
+    fn returned(status: u32) -> Self {
+        let code = if status == INVALID { INVALID } else { 0 };
+        Self { code, text: format!("the entry returned {status}") }
+    }
 }
 
 /// The calls of a request.
@@ -251,6 +260,7 @@ impl<D: Device> KernelChild<D> {
                 // SAFETY: the candidate's own code, in a process that is there for nothing else.
                 match unsafe { call(slot.as_ptr(), stream) } {
                     0 => {}
+                    returned if returned < 0 => return Err(DeviceError::returned(returned.unsigned_abs())),
                     status => return Err(D::error(status)),
                 }
             }

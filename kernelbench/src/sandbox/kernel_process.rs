@@ -5,6 +5,7 @@ use super::{
     peer::{LatencyHider, Peer, Went},
 };
 use crate::{
+    build::unit::INVALID,
     measure::reading::Reading,
     result::{
         error::{Attempt, EvalError, fault},
@@ -109,6 +110,7 @@ impl KernelProcess {
         let case = self.case.clone();
         match answer {
             Answer::DeviceError(DeviceError { code: OUT_OF_MEMORY, .. }) => self.peer.too_much_memory(),
+            Answer::DeviceError(DeviceError { code: INVALID, .. }) => Failure::Invalid { case }.into(),
             Answer::DeviceError(error) => {
                 Failure::Crash { case, signal: error.to_string(), stderr: String::new() }.into()
             }

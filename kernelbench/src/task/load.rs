@@ -11,6 +11,7 @@ pub(crate) mod file;
 pub(crate) mod include;
 pub(crate) mod problem;
 pub(crate) mod reference;
+pub(crate) mod tuning;
 
 pub use error::TaskError;
 pub use family::family;
@@ -98,7 +99,8 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
             .map_or(Ok(BTreeMap::new()), |name| include::headers(document, name, language))?,
         origin: file.origin.map(Box::new),
         binding,
-        tuning: tuning(document, file.tuning)?,
+        tuning: tuning::space(document, file.tuning)?,
+        returns: file.returns,
         entry: file.entry.into_inner(),
         arguments,
     };
@@ -201,18 +203,4 @@ fn binding(
         Some(name) => reference::beside(document, name, entry).map(Some),
         None => Ok(None),
     }
-}
-
-type Tuning = BTreeMap<Spanned<String>, Spanned<Vec<i64>>>;
-
-fn tuning(document: &Document<'_>, tuning: Tuning) -> Result<BTreeMap<String, Vec<i64>>, TaskError> {
-    for (name, values) in &tuning {
-        arguments::check_identifier(document, name, "a tuning parameter")?;
-        let distinct: std::collections::BTreeSet<_> = values.get_ref().iter().collect();
-        if distinct.is_empty() || distinct.len() < values.get_ref().len() {
-            let help = "expected one or more different integers, such as [64, 128]";
-            return document.error(values, "these are no values to choose from", help);
-        }
-    }
-    Ok(tuning.into_iter().map(|(name, values)| (name.into_inner(), values.into_inner())).collect())
 }

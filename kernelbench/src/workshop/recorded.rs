@@ -28,8 +28,8 @@ pub struct Findings {
     pub suite_notes: Vec<String>,
     /// The reference's examination.
     pub baseline: Option<Baseline>,
-    /// What came of the candidates.
-    pub evaluations: Vec<(CandidateId, Evaluation)>,
+    /// What came of the candidates; in words why one could not be timed.
+    pub evaluations: Vec<(CandidateId, Result<Evaluation, String>)>,
     /// Where their time went.
     pub profiles: Vec<(CandidateId, Profile)>,
     /// What was certified.
@@ -42,7 +42,7 @@ pub struct Recorded {
     suite: Option<Suite>,
     suite_notes: Vec<String>,
     baseline: Option<Baseline>,
-    evaluations: Mutex<Queues<Evaluation>>,
+    evaluations: Mutex<Queues<Result<Evaluation, String>>>,
     profiles: Mutex<Queues<Profile>>,
     certificates: Mutex<Queues<Certificate>>,
 }
@@ -106,8 +106,9 @@ impl Workshop for Recorded {
         _: f64,
     ) -> Step<'a, Outcome<Timed>> {
         at_once(match take(&self.evaluations, &verified.candidate().id()) {
-            Some(Evaluation::Passed(timed)) => Ok(Ok(timed)),
-            Some(Evaluation::Failed(failure)) => Ok(Err(failure)),
+            Some(Ok(Evaluation::Passed(timed))) => Ok(Ok(timed)),
+            Some(Ok(Evaluation::Failed(failure))) => Ok(Err(failure)),
+            Some(Err(why)) => Err(Fault::Disturbed(why)),
             None => Err(missing("no times")),
         })
     }
@@ -131,8 +132,10 @@ impl Recorded {
         let mut evaluations = self.evaluations.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = evaluations.get_mut(&id).ok_or_else(|| missing(&format!("no evaluation of {}", id.short())))?;
         match queue.front() {
-            Some(Evaluation::Passed(_)) => Ok(Ok(Verified { built })),
-            Some(Evaluation::Failed(failure)) => {
+            Some(Ok(Evaluation::Passed(_))) => Ok(Ok(Verified { built })),
+            // However often it is tried again, it was not timed then.
+            Some(Err(why)) => Err(Fault::Disturbed(why.clone())),
+            Some(Ok(Evaluation::Failed(failure))) => {
                 let failure = failure.clone();
                 queue.pop_front();
                 Ok(Err(failure))

@@ -115,7 +115,11 @@ impl Workshop for Simulated {
         _: f64,
     ) -> Step<'a, Outcome<Timed>> {
         Box::pin(async move {
-            self.running.during(Directive::of(verified.candidate()).run).await;
+            let directive = Directive::of(verified.candidate());
+            self.running.during(directive.run).await;
+            if directive.told == Some(Told::Disturbed) {
+                return Err(Fault::Disturbed("the simulated machine was told to be busy".into()));
+            }
             timed(verified.candidate(), suite, plan, "loop").map(Ok)
         })
     }

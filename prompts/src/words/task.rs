@@ -2,8 +2,8 @@
 
 use super::text::{clean, one_line};
 use kernelbench::{
-    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Precision, Problem, Source, Task,
-    Transfer,
+    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, ModuleValue, Number, Precision, Problem,
+    Source, Task, TensorLayout, Transfer,
 };
 use minijinja::{Value, context};
 
@@ -33,7 +33,22 @@ pub(crate) fn task(task: &Task) -> Value {
         binding => kernel.binding.as_deref(),
         headers => headers(kernel),
         scalars => kernel.arguments.iter().filter(|a| is_scalar(a)).map(|a| scalar(task, a)).collect::<Vec<_>>(),
+        shapes => if one_shape(task, kernel).is_some() { EXACTLY } else { "shapes in general" },
+        one_shape => one_shape(task, kernel),
     }
+}
+
+/// What a kernel with one shape is to be fast for.
+const EXACTLY: &str = "exactly the shapes and types given; specialize for them";
+
+/// The sizes of the only shape that a context has; `None` where its cases, the certificate's included, have several.
+fn one_shape(task: &Task, kernel: &KernelContext) -> Option<String> {
+    let mut cases = task.cases.iter().chain(&task.final_cases);
+    let (first, others) = (cases.next()?, cases.next());
+    let sizes =
+        kernel.arguments.iter().filter_map(|argument| Some((&argument.name, first.scalars.get(&argument.name)?)));
+    let sizes: Vec<String> = sizes.map(|(name, value)| format!("{} = {}", one_line(name), number(*value))).collect();
+    others.is_none().then(|| sizes.join(", "))
 }
 
 /// The folder of the blocks: where a binding defines the entry, the file's author is told of it.
@@ -74,10 +89,32 @@ fn problem(task: &Task, problem: &Problem) -> Value {
         language => language_name(Language::Python),
         fence => fence(Language::Python),
         precision => precision_name(problem.precision),
+        single => problem.precision == Precision::Fp32,
+        reference_mode => problem.reference.name(),
         atol => format!("{:e}", task.tolerance.atol),
         rtol => format!("{:e}", task.tolerance.rtol),
         reference => problem.source.as_str(),
+        shapes => EXACTLY,
+        inputs => values_of(&problem.signature.inputs),
+        outputs => values_of(&problem.signature.outputs),
+        init => values_of(&problem.signature.init),
     }
+}
+
+/// The values of a signature, each with what it holds.
+fn values_of(values: &[ModuleValue]) -> Vec<Value> {
+    values.iter().map(|value| context! { name => one_line(&value.name), holds => holds_of(value) }).collect()
+}
+
+/// A value of a signature: "float32, shape (16, 4096), contiguous, strides (4096, 1)".
+fn holds_of(value: &ModuleValue) -> String {
+    let Some(TensorLayout { dtype, shape, stride }) = &value.tensor else { return one_line(&value.value) };
+    let list = |numbers: &[u64]| {
+        let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+        format!("({}{})", numbers.join(", "), if numbers.len() == 1 { "," } else { "" })
+    };
+    let strides = if shape.is_empty() { String::new() } else { format!(", strides {}", list(stride)) };
+    format!("{}, shape {}{strides}", one_line(dtype), list(shape))
 }
 
 fn precision_name(precision: Precision) -> &'static str {

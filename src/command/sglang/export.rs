@@ -1,16 +1,15 @@
 //! `warpsmith sglang export`: a certified kernel, as SGLang can take it
 
+use super::found;
 use crate::{
     command::say,
     exit::{Exit, Trouble},
-    sglang::export::{
-        bench,
-        found::Found,
-        library, patch, plugin,
-        swap::{self, Kernel},
-    },
 };
 use clap::{Args, ValueEnum};
+use sglang::export::{
+    bench, library, patch, plugin,
+    swap::{self, Kernel},
+};
 use std::path::PathBuf;
 
 /// `sglang export`
@@ -60,7 +59,7 @@ Examples:
 pub(super) fn export(arguments: &ExportArgs) -> Result<Exit, Trouble> {
     let mut kernels = vec![];
     for run in &arguments.runs {
-        for found in Found::of(run, arguments.candidate.as_deref())? {
+        for found in found::of(run, arguments.candidate.as_deref())? {
             kernels.push(Kernel::of(found)?);
         }
     }

@@ -5,17 +5,17 @@ use crate::{
     command::{json, say},
     config::Layers,
     exit::{Exit, Trouble},
-    sglang::{
-        extract::{self, Order},
-        gate, operator,
-        tree::Tree,
-    },
     wiring,
 };
 use clap::Args;
 use kernelbench::{Gate, cuda, load};
 use metrics::Arch;
 use serde_json::{Value, json};
+use sglang::{
+    extract::{self, Order},
+    gate, operator,
+    tree::Tree,
+};
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -5,10 +5,10 @@ use crate::{
     command::{json, say},
     config::Layers,
     exit::{Exit, Trouble},
-    sglang::inventory,
 };
 use clap::Args;
 use serde_json::json;
+use sglang::inventory;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ pub(super) fn list(arguments: &ListArgs, layers: &Layers) -> Result<Exit, Troubl
     let operators = inventory::operators(&tree);
     let others: Vec<_> = inventory::all(&tree).into_iter().filter(|one| one.why_not.is_some()).collect();
     if arguments.json {
-        let one = |(operator, why): &(crate::sglang::operator::Operator, Option<String>)| {
+        let one = |(operator, why): &(sglang::operator::Operator, Option<String>)| {
             let dtypes: Vec<_> = operator.dtypes.iter().map(|dtype| dtype.name()).collect();
             json!({"name": operator.name, "level": operator.level, "file": operator.file, "dtypes": dtypes, "notes": operator.notes, "why_not": why})
         };

@@ -6,26 +6,8 @@ use crate::{
     exit::{Exit, Trouble},
 };
 use clap::Args;
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
-
-/// The scripts that do it, in SGLang's Python.
-const SCRIPTS: [(&str, &str); 9] = [
-    ("validate.py", include_str!("../../sglang/python/validate/validate.py")),
-    ("calls.py", include_str!("../../sglang/python/validate/calls.py")),
-    ("checks.py", include_str!("../../sglang/python/validate/checks.py")),
-    ("clock.py", include_str!("../../sglang/python/validate/clock.py")),
-    ("layers.py", include_str!("../../sglang/python/validate/layers.py")),
-    ("own.py", include_str!("../../sglang/python/validate/own.py")),
-    ("times.py", include_str!("../../sglang/python/validate/times.py")),
-    ("told.py", include_str!("../../sglang/python/validate/told.py")),
-    ("warpsmith_pytest.py", include_str!("../../sglang/python/validate/warpsmith_pytest.py")),
-];
-/// How the scripts end where an output was wrong, or something that was asked could not be done.
-const FAILED: i32 = 1;
+use sglang::validate::Order;
+use std::path::PathBuf;
 
 /// `sglang validate`
 #[derive(Debug, Args)]
@@ -69,44 +51,17 @@ pub(super) fn validate(arguments: &ValidateArgs, layers: &Layers) -> Result<Exit
         let why = "this is no export as plug-in: make one with `warpsmith sglang export RUN --as plugin -o DIR`";
         return Err(Trouble::usage(format!("{}: {why}", arguments.plugin.display())));
     }
-    let work = env::temp_dir().join(format!("warpsmith-validate-{}", std::process::id()));
-    let ended = lay(&work).and_then(|()| start(arguments, &super::python(arguments.python.as_deref(), layers), &work));
-    let _ = fs::remove_dir_all(&work);
-    let told = || say(&format!("written    {}", arguments.result.display()));
-    match ended? {
-        Some(0) => {
-            told();
-            Ok(Exit::Done)
-        }
-        Some(FAILED) => {
-            told();
-            Ok(Exit::NothingCorrect)
-        }
-        _ => Err(Trouble::machine("the validation broke off; what it printed says where")),
-    }
-}
-
-fn lay(work: &Path) -> Result<(), Trouble> {
-    let wrong = |e| Trouble::machine(format!("{}: cannot write the scripts there: {e}", work.display()));
-    fs::create_dir_all(work).map_err(wrong)?;
-    SCRIPTS.iter().try_for_each(|(name, text)| fs::write(work.join(name), text)).map_err(wrong)
-}
-
-fn start(arguments: &ValidateArgs, python: &str, work: &Path) -> Result<Option<i32>, Trouble> {
-    let mut command = Command::new(python);
-    command.arg(work.join("validate.py")).arg("--plugin").arg(&arguments.plugin).arg("--result").arg(&arguments.result);
-    command.arg("--work").arg(work).arg("--repetitions").arg(arguments.repetitions.to_string());
-    if let Some(tests) = &arguments.tests {
-        command.arg("--tests").arg(tests);
-    }
-    command.args(arguments.op.iter().flat_map(|op| ["--op", op.as_str()]));
-    for (flag, given) in [("--no-tests", arguments.no_tests), ("--no-timing", arguments.no_timing)] {
-        if given {
-            command.arg(flag);
-        }
-    }
-    let status = command.status().map_err(|e| {
-        Trouble::machine(format!("{python}: cannot be started: {e}; name SGLang's Python with --python"))
-    })?;
-    Ok(status.code())
+    let order = Order {
+        plugin: &arguments.plugin,
+        operators: &arguments.op,
+        tests: arguments.tests.as_deref(),
+        result: &arguments.result,
+        repetitions: arguments.repetitions,
+        own_tests: !arguments.no_tests,
+        timing: !arguments.no_timing,
+    };
+    let ended = order.run(&super::python(arguments.python.as_deref(), layers))?;
+    ended.speedups.iter().for_each(|line| say(line));
+    say(&format!("written    {}", arguments.result.display()));
+    Ok(if ended.passed { Exit::Done } else { Exit::NothingCorrect })
 }

@@ -1,11 +1,8 @@
 // The trusted side's kernels: what arrays hold before a call, and what is wrong with them after it.
 //
 // The y index of a block is the slot. Every argument is 8 bytes wide.
-#include <stdint.h>
+#include "tolerance.h"
 
-typedef unsigned long long u64;
-
-enum { F32, F64, F16, BF16, I32, I64 };
 enum { ZEROS, ONES, UNIFORM, NORMAL, INTEGERS };
 
 static __device__ u64 mixed(u64 x) {
@@ -18,21 +15,6 @@ static __device__ u64 mixed(u64 x) {
 static __device__ u64 drawn(u64 key, u64 element) { return mixed(key + element * 0x9e3779b97f4a7c15ull); }
 
 static __device__ double unit(u64 bits) { return (double)(bits >> 11) * 0x1p-53; }
-
-static __device__ float widened(uint16_t bits, u64 dtype) {
-    uint32_t wide;
-    if (dtype == BF16) {
-        wide = (uint32_t)bits << 16;
-        return __uint_as_float(wide);
-    }
-    const uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = (bits >> 10) & 31, fraction = bits & 1023;
-    if (exponent == 0) {
-        const float small = (float)fraction * 0x1p-24f;
-        return sign ? -small : small;
-    }
-    wide = sign | (exponent == 31 ? 255u << 23 : (exponent + 112) << 23) | fraction << 13;
-    return __uint_as_float(wide);
-}
 
 // To the nearest, halves to even; a NaN never comes here.
 static __device__ uint16_t narrowed(float value, u64 dtype) {
@@ -80,10 +62,6 @@ static __device__ u64 content(u64 dtype, u64 kind, double a, double b, double c,
     }
 }
 
-static __device__ u64 size_of(u64 dtype) {
-    return dtype == F16 || dtype == BF16 ? 2 : dtype == F32 || dtype == I32 ? 4 : 8;
-}
-
 static __device__ u64 loaded(const unsigned char *place, u64 size) {
     return size == 2 ? *(const uint16_t *)place : size == 4 ? *(const uint32_t *)place : *(const u64 *)place;
 }
@@ -126,30 +104,6 @@ extern "C" __global__ void paint(u64 base, u64 slot_bytes, u64 from, u64 to, u64
         }
     }
     if (wrong) atomicAdd((u64 *)changed, wrong);
-}
-
-static __device__ double as_number(const unsigned char *place, u64 dtype) {
-    switch (dtype) {
-        case F32: return *(const float *)place;
-        case F64: return *(const double *)place;
-        case I32: return *(const int32_t *)place;
-        case I64: return (double)*(const long long *)place;
-        default: return widened(*(const uint16_t *)place, dtype);
-    }
-}
-
-static __device__ bool is_wrong(const unsigned char *right, const unsigned char *got, u64 dtype, double atol,
-                                double rtol) {
-    if (dtype == I64) {
-        const long long r = *(const long long *)right, c = *(const long long *)got;
-        const u64 apart = c > r ? (u64)c - (u64)r : (u64)r - (u64)c;
-        const double size = r < 0 ? (double)(0 - (u64)r) : (double)r;
-        return (double)apart > __dadd_rn(atol, __dmul_rn(rtol, size));
-    }
-    const double r = as_number(right, dtype), c = as_number(got, dtype);
-    if (isnan(r) || isnan(c)) return true;
-    if (isinf(r) || isinf(c)) return r != c;
-    return fabs(c - r) > __dadd_rn(atol, __dmul_rn(rtol, fabs(r)));
 }
 
 // Counts, slot by slot, the elements outside the tolerance. What was to be written last is looked at first.

@@ -24,8 +24,9 @@ use crate::{
 use rand::{Rng, rngs::StdRng};
 use std::sync::Arc;
 
-/// The source of its kernels.
-pub(crate) const SOURCE: &str = include_str!("verifier.cu");
+/// The sources of its kernels by name, the one that is compiled first.
+pub(crate) const SOURCES: [(&str, &str); 2] =
+    [("verifier.cu", include_str!("verifier.cu")), ("tolerance.h", include_str!("tolerance.h"))];
 /// Counters: so many for each array of a case.
 const COUNTERS: usize = 4096;
 /// Arrays of a case that may be looked at.

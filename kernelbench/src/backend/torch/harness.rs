@@ -8,7 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const FILES: [(&str, &str); 14] = [
+/// The rule of comparison in Python, for whoever compares outputs there: `wrong(right, got, atol, rtol)` says which elements of
+/// two tensors are.
+pub const TOLERANCE: &str = include_str!("../../../harness/tolerance.py");
+
+const FILES: [(&str, &str); 16] = [
     ("candidate.py", include_str!("../../../harness/candidate.py")),
     ("compare.py", include_str!("../../../harness/compare.py")),
     ("draw.py", include_str!("../../../harness/draw.py")),
@@ -20,6 +24,8 @@ const FILES: [(&str, &str); 14] = [
     ("outputs.py", include_str!("../../../harness/outputs.py")),
     ("profiled.py", include_str!("../../../harness/profiled.py")),
     ("scatter.py", include_str!("../../../harness/scatter.py")),
+    ("signature.py", include_str!("../../../harness/signature.py")),
+    ("tolerance.py", TOLERANCE),
     ("tracing.py", include_str!("../../../harness/tracing.py")),
     ("verifier.py", include_str!("../../../harness/verifier.py")),
     ("wire.py", include_str!("../../../harness/wire.py")),

@@ -19,7 +19,10 @@ use crate::{
         label::{Kind, Label},
     },
     sandbox::{peer::Peer, socket},
-    task::{Problem, Task, Tolerance},
+    task::{
+        Problem, Task, Tolerance,
+        signature::{ModuleValue, Signature, TensorLayout},
+    },
 };
 use rand::{Rng, rngs::StdRng};
 use std::{
@@ -53,6 +56,8 @@ pub(crate) struct OpenProblem {
     pub(crate) output_bytes: u64,
     /// The bytes of each tensor that one call puts out.
     output_sizes: Vec<u64>,
+    /// What the module is constructed with, called with, and gives back.
+    pub(crate) signature: Signature,
     /// What is known against the problem.
     pub(crate) labels: Vec<Label>,
     /// Why there is no model in double precision.
@@ -95,10 +100,10 @@ impl OpenProblem {
         let (arenas, outputs) = ([file()?, file()?], file()?);
         let dtype = problem.precision.torch_name();
         let ask = Ask::Open { path, dtype: dtype.to_owned(), seed: SEED, most_slots: MOST_SLOTS, budget };
-        let (init, parameter_bytes, input_bytes, slots, no_oracle, places) =
+        let (init, parameter_bytes, input_bytes, slots, no_oracle, places, signature) =
             match verifier.ask_with(&ask, &[&arenas[0], &arenas[1], &outputs])? {
-                Opened::Laid { init, parameter_bytes, input_bytes, slots, no_oracle, arenas } => {
-                    (init, parameter_bytes, input_bytes, slots, no_oracle, arenas)
+                Opened::Laid { init, parameter_bytes, input_bytes, slots, no_oracle, arenas, signature } => {
+                    (init, parameter_bytes, input_bytes, slots, no_oracle, arenas, *signature)
                 }
                 Opened::Defect { defect } => {
                     return Err(Fault::Reference(format!("not a KernelBench problem: {defect}")).into());
@@ -121,6 +126,7 @@ impl OpenProblem {
             input_bytes,
             output_bytes: 0,
             output_sizes: vec![],
+            signature,
             labels: problem.labels.iter().map(|label| Label::new(Kind::Task, label)).collect(),
             no_oracle,
             most_bytes: 0,
@@ -181,6 +187,8 @@ impl OpenProblem {
         trusted(self.reference.set_inputs(&self.inputs))?;
         let called = trusted(self.reference.run(&slots, PATIENCE, &mut ()))?;
         let first = called.outputs.first().map(|output| output.tensors()).unwrap_or_default();
+        self.signature.outputs =
+            first.iter().enumerate().map(|(at, tensor)| described(at, tensor, first.len())).collect();
         self.output_sizes = first.iter().map(|tensor: &&OutputTensor| tensor.bytes).collect();
         let outputs = Outputs { reference: called.outputs, candidate: vec![], slots };
         if !self.on_gpu {
@@ -264,6 +272,14 @@ impl OpenProblem {
     }
 }
 
+/// A tensor that a call puts out, by its place where there are several.
+fn described(at: usize, tensor: &OutputTensor, of: usize) -> ModuleValue {
+    let name = if of == 1 { "output".to_owned() } else { format!("output {at}") };
+    let layout =
+        TensorLayout { dtype: tensor.dtype.clone(), shape: tensor.shape.clone(), stride: tensor.stride.clone() };
+    ModuleValue { name, tensor: Some(layout), value: String::new() }
+}
+
 fn unreadable(error: &std::io::Error) -> EvalError {
     Failure::Interface { log: format!("its output is not where it says it is: {error}") }.into()
 }
@@ -286,6 +302,7 @@ fn judged(compared: Compared, look: &Look<'_>) -> Attempt<Found> {
             unwritten: 0,
             nan: found.nan,
             while_timed: look.while_timed(),
+            spread: Box::new(found.spread),
         };
         if look.calls == Looked::Beyond && !compared.passed_inputs {
             return Ok(Found { differs: Some(failure), ..Found::default() });

@@ -7,6 +7,7 @@ use super::{
     headers::Extension,
     values::{Input, Output},
 };
+use crate::{result::failure::Spread, task::signature::Signature};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -198,6 +199,8 @@ pub(crate) enum Opened {
         no_oracle: Option<String>,
         /// The arenas of reference and candidate.
         arenas: [Arena; 2],
+        /// What the module is constructed and called with.
+        signature: Box<Signature>,
     },
 }
 
@@ -260,6 +263,8 @@ pub(crate) struct Compared {
 /// An output that differs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Mismatch {
+    #[serde(default)]
+    pub(crate) spread: Spread,
     pub(crate) output: String,
     pub(crate) wrong: u64,
     pub(crate) total: u64,

@@ -8,7 +8,8 @@ use super::{
 };
 use crate::task::{
     Task,
-    family::{Design, Family, MOST_POINTS, Parameter},
+    family::{Design, Family},
+    space::{MOST_POINTS, Parameter, Space},
 };
 use serde::Deserialize;
 use std::{
@@ -86,9 +87,9 @@ fn design(document: &Document<'_>, read: DesignFile, entry: &str) -> Result<Desi
         }
         grid.insert(name.into_inner(), values.into_inner());
     }
-    let constraint = read.constraint.map(Spanned::into_inner);
-    let design = Design { name: read.name.get_ref().clone(), template, grid, constraint };
-    if design.points() > MOST_POINTS {
+    let constraints = read.constraint.map(Spanned::into_inner).into_iter().collect();
+    let design = Design { name: read.name.get_ref().clone(), template, space: Space { grid, constraints } };
+    if design.space.points() > MOST_POINTS {
         let help = format!("expected at most {MOST_POINTS} points: name fewer values");
         return document.error(&read.name, "this design's grid is too large", help);
     }

@@ -1,6 +1,7 @@
 //! What does a `task.toml` look like?
 
-use crate::task::{Dtype, Fill, Language, Origin, Transfer};
+use super::tuning::Tuning;
+use crate::task::{Dtype, Fill, Language, Origin, Returns, Transfer};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -29,7 +30,9 @@ pub(super) struct TaskFile {
     #[serde(default)]
     pub(super) final_case: Vec<CaseFile>,
     #[serde(default)]
-    pub(super) tuning: BTreeMap<Spanned<String>, Spanned<Vec<i64>>>,
+    pub(super) tuning: Tuning,
+    #[serde(default)]
+    pub(super) returns: Returns,
 }
 
 /// Where a kernel runs. The language says it too; a task may say both.

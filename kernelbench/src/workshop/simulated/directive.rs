@@ -10,8 +10,12 @@ pub(super) enum Told {
     Wrong,
     Hang,
     Crash,
+    /// Calls its bindings no configuration.
+    Invalid,
     /// Passes in the loop and fails at certification.
     Refused,
+    /// Others use the machine, so that it cannot be timed.
+    Disturbed,
     /// The machine fails, not the candidate.
     Fault,
 }
@@ -30,7 +34,8 @@ impl Directive {
     pub(super) fn of(candidate: &Candidate) -> Self {
         let mut directive =
             Self { us: microseconds_from(candidate), build: Duration::ZERO, run: Duration::ZERO, told: None };
-        let lines = candidate.source().lines().filter_map(|line| line.split_once("simulate:"));
+        let text = candidate.text();
+        let lines = text.lines().filter_map(|line| line.split_once("simulate:"));
         for word in lines.flat_map(|(_, words)| words.split_whitespace()) {
             directive.obey(word.trim_end_matches([',', ';']));
         }
@@ -46,8 +51,10 @@ impl Directive {
             ("build-error", _) => self.told = Some(Told::BuildError),
             ("wrong", _) => self.told = Some(Told::Wrong),
             ("hang", _) => self.told = Some(Told::Hang),
+            ("invalid", _) => self.told = Some(Told::Invalid),
             ("crash", _) => self.told = Some(Told::Crash),
             ("refused", _) => self.told = Some(Told::Refused),
+            ("disturbed", _) => self.told = Some(Told::Disturbed),
             ("fault", _) => self.told = Some(Told::Fault),
             _ => {}
         }
@@ -58,9 +65,10 @@ impl Directive {
         let case = case.to_owned();
         match self.told? {
             Told::Wrong => Some(mismatch(case, output)),
+            Told::Invalid => Some(Failure::Invalid { case }),
             Told::Hang => Some(Failure::Hang { case, deadline_ms: 1000 }),
             Told::Crash => Some(Failure::Crash { case, signal: "SIGSEGV".into(), stderr: String::new() }),
-            Told::BuildError | Told::Refused | Told::Fault => None,
+            Told::BuildError | Told::Refused | Told::Disturbed | Told::Fault => None,
         }
     }
 }
@@ -78,6 +86,7 @@ pub(super) fn mismatch(case: String, output: &str) -> Failure {
         unwritten: 0,
         nan: 0,
         while_timed: false,
+        spread: Box::default(),
     }
 }
 

@@ -1,0 +1,176 @@
+//! Every message between actors, and its reply, can go over a wire (US-5): a step may be taken on another host.
+#![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
+
+mod story;
+
+use kernelbench::{
+    Baseline, Candidate, Case, Certificate, Evaluation, Failure, Fault, Provenance, Rebuilt, Simulated, Suite, Tuned,
+    Workshop,
+};
+use metrics::Profile;
+use prompts::{Fix, Prompt, Verdict};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{collections::BTreeSet, fmt::Debug, path::Path, sync::Arc};
+use warpsmith_agents::{
+    answer::Answer,
+    coder::{Assignment, Write},
+    device::{CertifyCandidate, CheckAndTime, PrepareReference, RunProfiler},
+    judge::{Consider, Evidence},
+    lease::{Lease, Leased, Worked},
+    llm::{AskError, CallId, Purpose, Reply, Role},
+    profiler::TakeProfile,
+    tester::{Certify, Examine, FreezeSuite, Prepare, ProposeShapes, Searched, Tune},
+};
+
+/// Messages that stay within the Planner: it starts its own loop, and learns that it is over.
+const WITHIN: [&str; 2] = ["Begin", "Done"];
+
+/// Goes over the wire and comes back; its type's name.
+fn there_and_back<T: Serialize + DeserializeOwned + PartialEq + Debug>(message: &T) -> &'static str {
+    let text = serde_json::to_string(message).unwrap();
+    assert_eq!(serde_json::from_str::<T>(&text).unwrap(), *message, "{text}");
+    std::any::type_name::<T>().rsplit("::").next().unwrap()
+}
+
+/// A reply of this type goes over the wire, and so does its error.
+fn reply<T, E>(value: T, error: E)
+where
+    T: Serialize + DeserializeOwned + PartialEq + Debug,
+    E: Serialize + DeserializeOwned + PartialEq + Debug,
+{
+    there_and_back::<Result<T, E>>(&Ok(value));
+    there_and_back::<Result<T, E>>(&Err(error));
+}
+
+fn call() -> CallId {
+    CallId { task: "twice".into(), round: 3, role: Role::Judge, purpose: Purpose::Diagnose, attempt: 2 }
+}
+
+fn suite() -> Suite {
+    let task = story::task();
+    Suite { provenance: Provenance::Task, timed: vec![task.cases[0].name.clone()], cases: task.cases }
+}
+
+fn examine() -> Examine {
+    let (task, candidate) = (Arc::new(story::task()), Candidate::new("{{N}}").bound([("N".into(), "4".into())].into()));
+    Examine { task, candidate, suite: suite(), plan: story::policy("cudaforge").timing, self_difference: 0.001 }
+}
+
+fn worked<T>(result: T) -> Worked<T> {
+    let lease = Lease { device: "cuda:0".into(), from_us: 1, checked_us: Some(2), until_us: 3 };
+    Worked { result, build_ms: Some(7), lease: Some(lease) }
+}
+
+fn leased<T>(result: T) -> Leased<T> {
+    Leased { result, lease: worked(()).lease.unwrap() }
+}
+
+fn answer<T>(read: T) -> Answer<T> {
+    let reply = Reply { text: "said".into(), model: "m".into(), usage: None, usd: None, latency_ms: 1, requests: 1 };
+    Answer { prompt: Prompt::new("system", "user"), reply, read: Ok(read) }
+}
+
+/// Everything that a simulated workshop says of one candidate.
+struct Simulation {
+    baseline: Baseline,
+    evaluation: Evaluation,
+    profile: Profile,
+    certificate: Certificate,
+    rebuilt: Rebuilt,
+    built: kernelbench::Built,
+}
+
+async fn simulation() -> Simulation {
+    let (workshop, task, plan) = (Simulated::new(), story::task(), story::policy("cudaforge").timing);
+    let candidate = Candidate::new("// simulate: us=50");
+    let built = workshop.build(&task, &candidate).await.unwrap().unwrap();
+    let verified = workshop.check(&task, built.clone(), &suite()).await.unwrap().unwrap();
+    let rebuilt = workshop.rebuild(&task, &candidate).await.unwrap();
+    Simulation {
+        baseline: workshop.prepare(&task, &suite(), &plan).await.unwrap(),
+        evaluation: workshop.evaluate(&task, &candidate, &suite(), &plan).await.unwrap(),
+        profile: workshop.profile(&task, &verified, &suite()).await.unwrap(),
+        certificate: workshop.certify(&task, rebuilt.clone(), &plan).await.unwrap(),
+        rebuilt,
+        built,
+    }
+}
+
+#[tokio::test]
+async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
+    let Simulation { baseline, evaluation, profile, certificate, rebuilt, built } = simulation().await;
+    let Examine { task, candidate, suite, plan, self_difference } = examine();
+    let failure = Failure::Crash { case: "a".into(), signal: "SIGSEGV".into(), stderr: String::new() };
+    let fault = || Fault::OutOfMemory("full".into());
+    let machine = Simulated::new().machine().clone();
+    let assignment = Assignment::Fix { candidate: candidate.clone(), failure: failure.clone(), fix: None };
+    let evidence = Evidence::Failed(failure);
+    let sent = BTreeSet::from([
+        there_and_back(&Write {
+            call: call(),
+            task: task.clone(),
+            machine: machine.clone(),
+            assignment,
+            conversation: vec![],
+            worked_example: false,
+            earlier: None,
+        }),
+        there_and_back(&Consider {
+            call: call(),
+            task: task.clone(),
+            machine,
+            candidate: candidate.clone(),
+            evidence,
+            earlier: None,
+        }),
+        there_and_back(&TakeProfile { task: task.clone(), candidate: candidate.clone(), suite: suite.clone() }),
+        there_and_back(&ProposeShapes { call: call(), task: task.clone(), earlier: None }),
+        there_and_back(&FreezeSuite {
+            task: task.clone(),
+            proposed: Some(task.cases.clone()),
+            timed: task.timed.clone(),
+        }),
+        there_and_back(&Prepare { task: task.clone(), suite: suite.clone(), plan }),
+        there_and_back(&examine()),
+        there_and_back(&Tune { examine: examine(), tests: 32 }),
+        there_and_back(&Certify { task: task.clone(), candidate: candidate.clone(), plan }),
+        there_and_back(&CheckAndTime {
+            task: task.clone(),
+            built: built.clone(),
+            suite: suite.clone(),
+            plan,
+            self_difference,
+        }),
+        there_and_back(&RunProfiler { task: task.clone(), built, suite: suite.clone() }),
+        there_and_back(&PrepareReference { task: task.clone(), suite: suite.clone(), plan }),
+        there_and_back(&CertifyCandidate { task: task.clone(), rebuilt, plan }),
+    ]);
+    assert_eq!(sent, handled(), "each message that an actor handles is sent here");
+
+    let fix = Fix { critical_issue: "a".into(), why_it_matters: "b".into(), minimal_fix_hint: "c".into() };
+    reply(answer(candidate.clone()), AskError::Refused("no".into()));
+    reply(answer(Verdict::Fix(fix)), AskError::Waiting("file".into()));
+    reply(answer::<Vec<Case>>(task.cases.clone()), AskError::RecordEnds("end".into()));
+    reply(worked::<Result<Profile, String>>(Ok(profile.clone())), fault());
+    reply((suite, vec!["left out".to_owned()]), fault());
+    reply(worked(baseline.clone()), fault());
+    reply(worked(evaluation.clone()), fault());
+    reply(Searched { tuned: Tuned { candidate, tried: vec![] }, spent: vec![worked(())] }, fault());
+    reply(worked(certificate.clone()), fault());
+    reply(leased(evaluation), fault());
+    reply(leased::<Result<Profile, String>>(Err("not measured".into())), fault());
+    reply(leased(baseline), fault());
+    reply(leased(certificate), fault());
+}
+
+/// The messages that actors handle, by the sources.
+fn handled() -> BTreeSet<&'static str> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut handled = BTreeSet::new();
+    for file in std::fs::read_dir(sources).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+        let text: &'static str = std::fs::read_to_string(file).unwrap().leak();
+        let names = text.split("impl Message<").skip(1).filter_map(|rest| rest.split('>').next());
+        handled.extend(names.filter(|name| !WITHIN.contains(name)));
+    }
+    handled
+}

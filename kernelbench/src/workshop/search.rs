@@ -1,0 +1,169 @@
+//! The search over bindings: which values of a candidate's open tuning parameters make it fastest?
+//!
+//! Configurations are drawn spread over the task's space. Each is built, checked and timed briefly. A
+//! configuration that its entry calls invalid is pruned; one that fails is kept with its failure (PEAK §3.3).
+
+use super::TimingPlan;
+use crate::{
+    result::{
+        candidate::{Candidate, CandidateId},
+        evaluation::{Evaluation, Timed},
+        failure::{Failure, Fault},
+    },
+    task::space::{Bindings, Space},
+};
+use metrics::{Interval, Speedup, Statistic};
+use serde::{Deserialize, Serialize};
+
+/// Samples of each side that a glance at a configuration takes, at most.
+const GLANCE: u32 = 7;
+/// What configurations are drawn by; always the same, so that a record can be made again.
+const SEED: u64 = 0;
+
+/// What came of one configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Found {
+    /// Its entry says that it is none.
+    Invalid,
+    /// It failed.
+    Failed(Failure),
+    /// It is right, and by a brief timing so many times as fast as the reference.
+    Ratio(f64),
+}
+
+/// A configuration that was tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tried {
+    /// The candidate with these bindings.
+    pub candidate: CandidateId,
+    /// Which they are.
+    pub bindings: Bindings,
+    /// What came of it.
+    pub found: Found,
+}
+
+impl Tried {
+    /// What a workshop that remembers finds when it is asked again: a brief timing is a ratio without samples.
+    #[must_use]
+    pub fn evaluation(&self) -> Evaluation {
+        match &self.found {
+            Found::Invalid => Evaluation::Failed(Failure::Invalid { case: String::new() }),
+            Found::Failed(failure) => Evaluation::Failed(failure.clone()),
+            Found::Ratio(ratio) => {
+                let speedup = Speedup { ratio: *ratio, interval: Interval { low: *ratio, high: *ratio } };
+                Evaluation::Passed(Timed { cases: vec![], speedup, statistic: Statistic::Median, labels: vec![] })
+            }
+        }
+    }
+}
+
+/// What a search came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tuned {
+    /// The candidate with the fastest right bindings; where none was right, with the first that failed.
+    pub candidate: Candidate,
+    /// What was tried, in order.
+    pub tried: Vec<Tried>,
+}
+
+/// Searches the configurations of a space that agree with what a candidate has bound already, at most `tests` of them.
+/// `evaluate` builds, checks and times one.
+///
+/// # Errors
+/// The machine's faults, and a space that cannot be enumerated.
+pub async fn search<F>(
+    space: &Space,
+    candidate: &Candidate,
+    plan: &TimingPlan,
+    tests: usize,
+    mut evaluate: impl FnMut(Candidate, TimingPlan) -> F,
+) -> Result<Tuned, Fault>
+where
+    F: Future<Output = Result<Evaluation, Fault>>,
+{
+    let points = space.bound(candidate.bindings()).spread(tests.max(1), SEED, "tuning").map_err(Fault::Machine)?;
+    let glance = TimingPlan { repetitions: plan.repetitions.min(GLANCE), processes: Some(1), ..*plan };
+    let mut tried = vec![];
+    let mut best: Option<(f64, Bindings)> = None;
+    for bindings in points {
+        let bound = candidate.bound(bindings.clone());
+        let id = bound.id();
+        let found = match evaluate(bound, glance).await? {
+            Evaluation::Failed(Failure::Invalid { .. }) => Found::Invalid,
+            Evaluation::Failed(failure) => Found::Failed(failure),
+            Evaluation::Passed(timed) => Found::Ratio(timed.speedup.ratio),
+        };
+        if let Found::Ratio(ratio) = found
+            && best.as_ref().is_none_or(|(before, _)| ratio > *before)
+        {
+            best = Some((ratio, bindings.clone()));
+        }
+        tried.push(Tried { candidate: id, bindings, found });
+    }
+    let failed = |tried: &&Tried| matches!(tried.found, Found::Failed(_));
+    let first = || tried.iter().find(failed).or(tried.first()).map(|tried| tried.bindings.clone());
+    let bindings = best.map(|(_, bindings)| bindings).or_else(first).unwrap_or_else(|| candidate.bindings().clone());
+    Ok(Tuned { candidate: candidate.bound(bindings), tried })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::space::Parameter;
+
+    fn space() -> Space {
+        let numbers = (1..=6).map(Parameter::Number).collect();
+        let flags = vec![Parameter::Flag(false), Parameter::Flag(true)];
+        let grid = [("N".to_owned(), numbers), ("ODD".to_owned(), flags)].into();
+        Space { grid, constraints: vec!["N % 2 == (1 if ODD else 0)".to_owned()] }
+    }
+
+    fn number(candidate: &Candidate) -> i64 {
+        let Some(Parameter::Number(number)) = candidate.bindings().get("N") else { panic!("N is bound") };
+        *number
+    }
+
+    /// Right for N up to 4, and faster the larger N; 5 is invalid, 6 crashes.
+    fn evaluated(candidate: &Candidate, _: TimingPlan) -> Evaluation {
+        let (case, id) = ("a".to_owned(), candidate.id());
+        match number(candidate) {
+            5 => Evaluation::Failed(Failure::Invalid { case }),
+            6 => Evaluation::Failed(Failure::Crash { case, signal: "SIGSEGV".into(), stderr: String::new() }),
+            n => Tried { candidate: id, bindings: Bindings::new(), found: Found::Ratio(n as f64) }.evaluation(),
+        }
+    }
+
+    async fn searched(start: &Candidate, tests: usize) -> (Tuned, Vec<u32>) {
+        let mut plans = vec![];
+        let (space, plan) = (space(), TimingPlan::median_of(1, 30));
+        let evaluate = |candidate: Candidate, plan: TimingPlan| {
+            plans.push(plan.repetitions);
+            std::future::ready(Ok(evaluated(&candidate, plan)))
+        };
+        let tuned = search(&space, start, &plan, tests, evaluate).await.unwrap();
+        (tuned, plans)
+    }
+
+    #[tokio::test]
+    async fn the_fastest_right_configuration_is_found_by_brief_timings() {
+        let (tuned, plans) = searched(&Candidate::new("{{N}}"), 100).await;
+        assert_eq!(number(&tuned.candidate), 4);
+        assert_eq!(tuned.tried.len(), 6, "the product less what violates the constraint");
+        assert_eq!(plans, [7, 7, 7, 7, 7, 7]);
+        let pruned = tuned.tried.iter().filter(|tried| tried.found == Found::Invalid).count();
+        assert_eq!(pruned, 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_bound_stays_bound_and_what_failed_is_taken_where_nothing_is_right() {
+        let bind = |n: i64| [("N".to_owned(), Parameter::Number(n))].into();
+        let (tuned, _) = searched(&Candidate::new("{{N}} {{ODD}}").bound(bind(3)), 100).await;
+        assert_eq!((number(&tuned.candidate), tuned.tried.len()), (3, 1));
+        let first_half = Space { constraints: vec!["N > 4".to_owned()], ..space() };
+        let plan = TimingPlan::median_of(1, 30);
+        let evaluate = |candidate: Candidate, plan| std::future::ready(Ok(evaluated(&candidate, plan)));
+        let tuned = search(&first_half, &Candidate::new("{{N}}"), &plan, 100, evaluate).await.unwrap();
+        assert_eq!(number(&tuned.candidate), 6, "5 is invalid, 6 crashes: {:?}", tuned.tried);
+    }
+}

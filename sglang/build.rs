@@ -1,0 +1,3 @@
+//! Says to the compiler what tests need and this machine has.
+
+include!("../kernelbench/needs.rs");

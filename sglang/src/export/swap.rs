@@ -1,0 +1,240 @@
+//! What do a plug-in and validation read of the kernels that go back?
+
+use super::{
+    found::Found,
+    interface::{Argument, Interface},
+};
+use crate::Error;
+use kernelbench::{Case, CertificateVerdict, Hash, Language, Number};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Arrays were at multiples of this when the kernel was certified, in bytes: what the GPU's allocator gives.
+const ALIGNMENT: u64 = 256;
+
+/// A kernel that goes back, and what the framework's call looks like.
+#[derive(Debug)]
+pub struct Kernel {
+    /// The kernel.
+    pub found: Found,
+    /// Its operator.
+    pub interface: Interface,
+}
+
+impl Kernel {
+    /// With its operator.
+    ///
+    /// # Errors
+    ///
+    /// If this program does not know the operator.
+    pub fn of(found: Found) -> Result<Self, Error> {
+        let interface = Interface::of(&found.origin().operator)?;
+        Ok(Self { found, interface })
+    }
+
+    /// Its operator's name.
+    #[must_use]
+    pub fn operator(&self) -> &str {
+        &self.found.origin().operator
+    }
+
+    /// The type of its elements.
+    #[must_use]
+    pub fn dtype(&self) -> &str {
+        &self.found.origin().dtype
+    }
+
+    /// Whether the framework compiles its file at run time.
+    #[must_use]
+    pub fn is_run_time(&self) -> bool {
+        self.found.origin().level == "J"
+    }
+
+    /// Where its text lies in a package: a folder of its own, since two of one file differ only in that.
+    #[must_use]
+    pub fn source(&self) -> String {
+        let file = self.found.origin().file.rsplit('/').next().unwrap_or("kernel.cu");
+        format!("sources/{}_{}/{file}", self.operator(), self.dtype())
+    }
+
+    /// The name of its library's operators in torch.
+    #[must_use]
+    pub fn namespace(&self) -> String {
+        format!("warpsmith_{}_{}", self.operator(), self.dtype())
+    }
+
+    /// Its entry of `swap.json`.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let origin = self.found.origin();
+        let (major, minor) = self.found.capability;
+        let certified = self.interface.certified(&self.found.shapes);
+        let axes: Map<String, Value> = certified.iter().map(|(axis, values)| (axis.clone(), values.json())).collect();
+        let mut kernel = json!({
+            "operator": self.operator(),
+            "dtype": self.dtype(),
+            "level": origin.level,
+            "file": origin.file,
+            "sha256": origin.sha256,
+            "candidate": self.found.candidate.as_str(),
+            "source": self.source(),
+            "arguments": self.arrays(),
+            "constraints": self.interface.constraints,
+            "axes": axes,
+            "capability": [major, minor],
+            "alignment": ALIGNMENT,
+            "functions": self.interface.entry.functions,
+            "certificate": self.certificate(),
+            "gate": { "verdict": origin.gate, "summary": self.found.gate() },
+        });
+        if self.is_run_time() {
+            kernel["headers"] = self.headers().into();
+            kernel["exported"] = self.exported().into();
+            kernel["passed"] = self.interface.entry.passed.clone().into();
+        } else {
+            kernel["namespace"] = self.namespace().into();
+            kernel["flags"] = self.interface.flags.clone().into();
+            kernel["reasons"] = super::library::reasons(&self.interface).into();
+        }
+        kernel
+    }
+
+    /// The SHA-256 of each header that the file was compiled with, by its path: the task holds their texts.
+    fn headers(&self) -> Map<String, Value> {
+        let hashed = |(path, text): (&String, &String)| (path.clone(), Hash::of(text.as_bytes()).as_str().into());
+        self.found.context().include.iter().map(hashed).collect()
+    }
+
+    fn exported(&self) -> String {
+        let dtype = match self.dtype() {
+            "bf16" => "bf16_t",
+            "fp16" => "fp16_t",
+            _ => "fp32_t",
+        };
+        self.interface.exports.first().map(|export| export.replace("{T}", dtype)).unwrap_or_default()
+    }
+
+    /// The arrays by name, with their types and sizes.
+    fn arrays(&self) -> Map<String, Value> {
+        let declared = |argument: &Argument| {
+            let said = json!({ "dtype": argument.dtype(self.dtype()), "shape": argument.shape });
+            (argument.name.clone(), said)
+        };
+        self.interface.arrays().map(declared).collect()
+    }
+
+    fn certificate(&self) -> Value {
+        let certificate = self.found.certificate.as_ref();
+        let checked: Vec<String> = certificate
+            .iter()
+            .flat_map(|certificate| &certificate.checked)
+            .map(|checked| {
+                format!("{}: {}{}", if checked.done { "done" } else { "NOT DONE" }, checked.what, how(&checked.how))
+            })
+            .collect();
+        let speedup = certificate.and_then(|certificate| match &certificate.verdict {
+            CertificateVerdict::Certified(timed) => Some(timed.speedup.ratio),
+            CertificateVerdict::Refused(_) => None,
+        });
+        json!({
+            "summary": self.found.summary(),
+            "certified": certificate.is_some(),
+            "speedup": speedup,
+            "machine": self.found.machine,
+            "checked": checked,
+            "build": certificate.map(|certificate| certificate.build.clone()),
+        })
+    }
+
+    /// What validation reads of its operator.
+    fn operator_json(&self) -> Value {
+        let interface = &self.interface;
+        let argument = |argument: &Argument| {
+            json!({
+                "name": argument.name, "dtype": argument.dtype, "shape": argument.shape,
+                "transfer": argument.transfer, "fill": argument.fill,
+            })
+        };
+        json!({
+            "call": interface.call,
+            "arguments": interface.argument.iter().map(argument).collect::<Vec<_>>(),
+            "constraints": interface.constraints,
+            "tolerance": interface.tolerance,
+            "tests": interface.tests,
+            "functions": interface.entry.functions,
+            "loop": interface.case,
+            "validation": interface.entry.validation,
+        })
+    }
+}
+
+fn how(how: &str) -> String {
+    if how.is_empty() { String::new() } else { format!(" ({how})") }
+}
+
+/// `swap.json`, whole.
+#[must_use]
+pub fn swap(kernels: &[Kernel]) -> Value {
+    let operators: Map<String, Value> =
+        kernels.iter().map(|kernel| (kernel.operator().to_owned(), kernel.operator_json())).collect();
+    let shapes = |kernel: &Kernel| kernel.found.shapes.iter().map(said).collect::<BTreeSet<_>>();
+    let certified: Map<String, Value> = kernels
+        .iter()
+        .map(|kernel| {
+            let shapes = shapes(kernel).into_iter().collect::<Vec<_>>();
+            (format!("{} {}", kernel.operator(), kernel.dtype()), shapes.into())
+        })
+        .collect();
+    json!({
+        "format": 1,
+        "framework": "sglang",
+        "version": kernels.first().map(|kernel| kernel.found.origin().version.clone()),
+        "kernels": kernels.iter().map(Kernel::json).collect::<Vec<_>>(),
+        "operators": operators,
+        "shapes": certified,
+    })
+}
+
+/// A shape in words: "tokens 16, hidden 4096".
+fn said(case: &Case) -> String {
+    let number = |number: &Number| match number {
+        Number::Integer(value) => value.to_string(),
+        Number::Float(value) => value.to_string(),
+    };
+    let parts: Vec<_> = case.scalars.iter().map(|(name, value)| format!("{name} {}", number(value))).collect();
+    parts.join(", ")
+}
+
+/// Kernels that go into one export: of one version of the framework, and no two for one operator and type.
+///
+/// # Errors
+///
+/// If they are not, or one is in no language of a GPU.
+pub fn together(kernels: &[Kernel]) -> Result<(), Error> {
+    let mut seen = BTreeSet::new();
+    for kernel in kernels {
+        let (operator, dtype) = (kernel.operator(), kernel.dtype());
+        if kernel.found.context().language != Language::Cuda {
+            return Err(Error::request(format!("{operator}: its kernel is not in CUDA, so it cannot go back")));
+        }
+        if !seen.insert((operator, dtype)) {
+            let why = "two kernels for it were named: export one of the runs";
+            return Err(Error::request(format!("{operator} ({dtype}): {why}")));
+        }
+    }
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for kernel in kernels {
+        versions.entry(&kernel.found.origin().version).or_default().insert(kernel.operator());
+    }
+    if versions.len() == 1 {
+        return Ok(());
+    }
+    let each = versions.iter().map(|(version, operators)| {
+        let flags: Vec<_> = operators.iter().map(|operator| format!("--op {operator}")).collect();
+        format!("{version} ({})", flags.join(" "))
+    });
+    Err(Error::request(format!(
+        "the kernels were taken out of different versions of sglang, and one export holds those of one: name them by version: {}",
+        each.collect::<Vec<_>>().join("; or ")
+    )))
+}

@@ -1,0 +1,292 @@
+//! Which operators of SGLang can be taken out, and what is to be known of each?
+
+use kernelbench::{Dtype, Fill, Number, Transfer};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// An operator that can be taken out, as its file in `operators/` says.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Operator {
+    /// The name, for the command line.
+    pub name: String,
+    /// What it computes, for the Coder.
+    pub summary: String,
+    /// How the framework builds it.
+    pub level: Level,
+    /// Its file, as the framework names it: relative to the sources of its level.
+    pub file: String,
+    /// The types that it can be taken out in.
+    pub dtypes: Vec<Precision>,
+    /// The binding's name in `bindings/`.
+    pub binding: String,
+    /// What else the binding's text needs.
+    #[serde(default)]
+    pub values: BTreeMap<String, String>,
+    /// At level J, what the framework exports of the file; `{T}` is the element type's name there.
+    #[serde(default)]
+    pub exports: Vec<String>,
+    /// At level A, the schema under which the framework registers it.
+    #[serde(default)]
+    pub schema: String,
+    /// At level A, the name of its kernel in the published binary.
+    #[serde(default)]
+    pub kernel: String,
+    /// The flags with which the framework compiles it for `sm_90a`.
+    pub flags: Vec<String>,
+    /// What must hold for a shape, as expressions in Python over the scalars.
+    pub constraints: Vec<String>,
+    /// SGLang's own tests of it, in its source tree.
+    pub tests: Vec<String>,
+    /// What else a user should know.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// How the framework is asked for it.
+    pub call: Call,
+    /// The entry's arguments, in order.
+    pub argument: Vec<Argument>,
+    /// When an output counts as the same, by type.
+    pub tolerance: BTreeMap<Precision, Bounds>,
+    /// The shapes of the loop.
+    pub case: Vec<BTreeMap<String, Number>>,
+    /// The shapes of the certificate.
+    pub final_case: Vec<BTreeMap<String, Number>>,
+    /// Where the gate draws further shapes from: least, most and step of each scalar, or its one value.
+    pub draw: BTreeMap<String, Vec<Number>>,
+}
+
+/// How the framework builds an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub enum Level {
+    /// At run time, from one file, through tvm-ffi.
+    J,
+    /// Ahead of time, as an operator of torch.
+    A,
+}
+
+impl Level {
+    /// Its letter.
+    #[must_use]
+    pub fn letter(self) -> &'static str {
+        match self {
+            Self::J => "J",
+            Self::A => "A",
+        }
+    }
+}
+
+/// The type of an operator's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// bfloat16.
+    Bf16,
+    /// Half.
+    Fp16,
+}
+
+impl Precision {
+    /// As users write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::Fp16 => "fp16",
+        }
+    }
+
+    /// A task's type.
+    #[must_use]
+    pub fn dtype(self) -> Dtype {
+        match self {
+            Self::Bf16 => Dtype::Bf16,
+            Self::Fp16 => Dtype::F16,
+        }
+    }
+}
+
+/// How the framework is asked for an operator, from Python.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    /// Where the function is: the newest place first.
+    pub modules: Vec<String>,
+    /// The function.
+    pub function: String,
+    /// The arguments by name, in order.
+    pub positional: Vec<String>,
+    /// Arguments that are always the same.
+    #[serde(default)]
+    pub keywords: BTreeMap<String, bool>,
+}
+
+/// An argument of the entry; without a shape it is a scalar.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Argument {
+    /// The name.
+    pub name: String,
+    /// The element type, `T` for the operator's.
+    pub dtype: String,
+    /// The extents, as expressions of the scalars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Vec<String>>,
+    /// Which way its content goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<Transfer>,
+    /// What it holds before the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fill: Option<Fill>,
+}
+
+impl Argument {
+    /// The element type in a task of this precision.
+    #[must_use]
+    pub fn dtype(&self, precision: Precision) -> &str {
+        match (self.dtype.as_str(), precision) {
+            ("T", Precision::Bf16) => "bf16",
+            ("T", Precision::Fp16) => "f16",
+            (dtype, _) => dtype,
+        }
+    }
+
+    /// Its elements, as one expression.
+    #[must_use]
+    pub fn size(&self) -> Option<String> {
+        let factor = |one: &String| if one.contains(' ') { format!("({one})") } else { one.clone() };
+        Some(self.shape.as_ref()?.iter().map(factor).collect::<Vec<_>>().join(" * "))
+    }
+}
+
+/// Absolute and relative.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bounds {
+    /// Absolute.
+    pub atol: f64,
+    /// Relative.
+    pub rtol: f64,
+}
+
+const TEXTS: [&str; 9] = [
+    include_str!("../operators/fused_add_rmsnorm.toml"),
+    include_str!("../operators/gelu_and_mul.toml"),
+    include_str!("../operators/gelu_tanh_and_mul.toml"),
+    include_str!("../operators/merge_attn_states.toml"),
+    include_str!("../operators/qknorm.toml"),
+    include_str!("../operators/rmsnorm.toml"),
+    include_str!("../operators/rope.toml"),
+    include_str!("../operators/silu_and_mul.toml"),
+    include_str!("../operators/topk_sum.toml"),
+];
+
+/// Files that were looked at, and why they cannot be taken out yet.
+pub const REFUSED: [(&str, &str); 3] = [
+    (
+        "elementwise/kvcache.cuh",
+        "the places that it stores to must differ from one another, and a task cannot draw such indices",
+    ),
+    ("gemm/per_token_quant_fp8.cuh", "its output is in fp8, which a task does not have"),
+    ("gemm/per_tensor_quant_fp8.cuh", "its output is in fp8, which a task does not have"),
+];
+
+/// All that can be taken out, by name.
+///
+/// # Panics
+/// Where an embedded operator is none, which a test rules out.
+#[must_use]
+pub fn all() -> Vec<Operator> {
+    let read = |text: &&str| toml::from_str(text).expect("a test reads every embedded operator");
+    TEXTS.iter().map(read).collect()
+}
+
+/// The one of this name.
+///
+/// # Errors
+/// A sentence with the nearest names, where there is none; with the reason, where it is known not to come out.
+pub fn named(name: &str) -> Result<Operator, String> {
+    let all = all();
+    if let Some(found) = all.iter().find(|operator| operator.name == name) {
+        return Ok(found.clone());
+    }
+    let stem = |file: &str| file.rsplit('/').next().and_then(|last| last.split('.').next()).map(str::to_owned);
+    if let Some((file, why)) = REFUSED.iter().find(|(file, _)| stem(file).as_deref() == Some(name)) {
+        return Err(format!("{name:?} ({file}) cannot be taken out: {why}; `warpsmith sglang list` shows what can"));
+    }
+    let words = |name: &str| name.to_lowercase().split('_').map(str::to_owned).collect::<Vec<_>>();
+    let shared = |other: &str| words(other).iter().filter(|word| words(name).contains(word)).count();
+    let mut near: Vec<(usize, &str)> = all.iter().map(|one| (shared(&one.name), one.name.as_str())).collect();
+    near.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    let nearest: Vec<&str> = near.iter().filter(|(shared, _)| *shared > 0).take(3).map(|(_, name)| *name).collect();
+    let nearest = if nearest.is_empty() { String::new() } else { format!("; the nearest are {}", nearest.join(", ")) };
+    Err(format!(
+        "{name:?} is no operator that can be taken out{nearest}; `warpsmith sglang list` shows all, and why others cannot"
+    ))
+}
+
+impl Operator {
+    /// The C symbol of its entry in a task.
+    #[must_use]
+    pub fn entry(&self) -> String {
+        format!("run_{}", self.name)
+    }
+
+    /// The name of its source in a task's folder.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        self.file.rsplit('/').next().unwrap_or(&self.file)
+    }
+
+    /// A type by its name.
+    ///
+    /// # Errors
+    /// A sentence with those that it can be taken out in.
+    pub fn precision(&self, name: &str) -> Result<Precision, String> {
+        let found = self.dtypes.iter().find(|one| one.name() == name);
+        let known = || self.dtypes.iter().map(|one| one.name()).collect::<Vec<_>>().join(" or ");
+        found
+            .copied()
+            .ok_or_else(|| format!("{} cannot be taken out in {name:?}: expected --dtype {}", self.name, known()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operator_is_whole() {
+        for operator in all() {
+            let name = &operator.name;
+            let known = |one: &str| operator.argument.iter().any(|argument| argument.name == one);
+            assert!(operator.call.positional.iter().all(|one| known(one)), "{name}");
+            assert!(operator.dtypes.iter().all(|dtype| operator.tolerance.contains_key(dtype)), "{name}");
+            let scalars: Vec<&str> =
+                operator.argument.iter().filter(|a| a.shape.is_none()).map(|a| a.name.as_str()).collect();
+            for case in operator.case.iter().chain(&operator.final_case) {
+                assert!(scalars.iter().all(|one| case.contains_key(*one)) && case.len() == scalars.len(), "{name}");
+                assert!(!operator.case.contains(case) || !operator.final_case.contains(case), "{name}: {case:?}");
+            }
+            assert!(scalars.iter().all(|one| operator.draw.contains_key(*one)), "{name}");
+            assert_eq!(operator.level == Level::A, !operator.schema.is_empty(), "{name}");
+            // What the schema says is changed must be compared.
+            for changed in operator.schema.split("Tensor! ").skip(1) {
+                let changed = changed.split([',', ')']).next().unwrap_or_default();
+                let written = |a: &&Argument| matches!(a.transfer, Some(Transfer::Out | Transfer::InOut));
+                assert!(operator.argument.iter().filter(written).any(|a| a.name == changed), "{name}: {changed}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_or_type_gets_the_nearest_and_one_that_cannot_be_taken_out_the_reason() {
+        let near = named("silu_mul").unwrap_err();
+        assert!(near.contains("silu_and_mul") && near.contains("sglang list"), "{near}");
+        let far = named("moe").unwrap_err();
+        assert!(!far.contains("nearest") && far.contains("sglang list"), "{far}");
+        let known = named("kvcache").unwrap_err();
+        assert!(known.contains("elementwise/kvcache.cuh") && known.contains("cannot draw such indices"), "{known}");
+        let refused = named("topk_sum").and_then(|one| one.precision("fp16")).unwrap_err();
+        assert!(refused.contains("expected --dtype bf16"), "{refused}");
+    }
+}
