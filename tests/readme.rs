@@ -52,9 +52,10 @@ fn it_is_read_in_a_minute_and_its_links_lead_somewhere() {
 /// The pages of a folder, from the root.
 fn pages(folder: &str) -> Vec<String> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let entries = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
-    let names = entries.map(|name| format!("{folder}/{}", name.to_string_lossy()));
-    names.filter(|name| name.ends_with(".md")).collect()
+    let entries = std::fs::read_dir(root.join(folder)).expect("it is a folder");
+    let paths = entries.map(|entry| entry.expect("it can be read").path());
+    let pages = paths.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    pages.map(|path| format!("{folder}/{}", path.file_name().unwrap_or_default().to_string_lossy())).collect()
 }
 
 #[test]
