@@ -3,10 +3,13 @@
 pub(crate) mod ablate;
 mod batch;
 pub(crate) mod compare;
+mod completions;
 mod config;
 mod doctor;
 mod evaluate;
+mod examples;
 pub(crate) mod export;
+mod init;
 mod metrics;
 mod policies;
 mod prompts;
@@ -26,6 +29,7 @@ use crate::{
     config::Layers,
     exit::{Exit, Trouble},
     key::Environment,
+    logging,
 };
 use std::future::Future;
 
@@ -35,8 +39,12 @@ use std::future::Future;
 ///
 /// Why not.
 pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Trouble> {
+    logging::colour(cli.color);
     let layers = Layers::load(cli.config.as_deref())?;
     match cli.command {
+        Command::Init(arguments) => init::init(&arguments),
+        Command::Completions(arguments) => completions::completions(&arguments),
+        Command::Man(arguments) => completions::man(&arguments),
         Command::Run(arguments) => run::run(&arguments, layers, environment),
         Command::Batch(arguments) => batch::batch(&arguments, layers, environment),
         Command::Status(arguments) => status::status(&arguments),

@@ -135,6 +135,20 @@ impl MetricSet {
         self.metric.is_empty()
     }
 
+    /// The set of this name, or of the file of this name, which `read` reads.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such file, or what it holds is no set.
+    pub fn of_name_or_file(name: &str, read: impl FnOnce(&str) -> std::io::Result<String>) -> Result<Self, String> {
+        if let Some(set) = Self::known(name).filter(|set| !set.is_full()) {
+            return Ok(set);
+        }
+        let text =
+            read(name).map_err(|e| format!("{name}: {e}; expected a file of a set, or cudaforge24, hopper24"))?;
+        Self::parse(&text).map_err(|why| format!("{name}: {why}"))
+    }
+
     /// The set that has this name and no file.
     #[must_use]
     pub fn known(name: &str) -> Option<Self> {

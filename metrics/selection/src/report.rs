@@ -5,9 +5,9 @@
 mod page;
 mod scatter;
 
+use crate::{Evidence, Wish};
 use metrics::set::Data;
 use minijinja::{Environment, UndefinedBehavior, Value, context, value::Serde};
-use selection::{Evidence, Wish};
 
 /// The page as one self-contained HTML file.
 ///
@@ -18,7 +18,10 @@ use selection::{Evidence, Wish};
 pub fn html(evidence: &Evidence, data: &[Data], wish: &Wish) -> String {
     let mut pages = Environment::new();
     pages.set_undefined_behavior(UndefinedBehavior::Strict);
-    let texts = [("profiles.html", include_str!("profiles/profiles.html")), ("report.css", include_str!("report.css"))];
+    let texts = [
+        ("profiles.html", include_str!("report/profiles.html")),
+        ("report.css", include_str!("../../../src/report/report.css")),
+    ];
     for (name, text) in texts {
         pages.add_template(name, text).expect("the templates are part of the program and parse");
     }

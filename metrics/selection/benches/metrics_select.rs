@@ -1,6 +1,6 @@
 //! What does it cost to choose a set of metrics, and how does that grow with kernels and with metrics?
 //!
-//! `cargo bench --bench metrics_select` prints a line of JSON for each size: reading the file, correlating, and choosing, in
+//! `cargo bench -p warpsmith-selection` prints a line of JSON for each size: reading the file, correlating, and choosing, in
 //! seconds, and the file's size. The goal is under 5 s for 50 profiles of 2,200 metrics on two cores.
 #![expect(
     clippy::print_stdout,
@@ -9,12 +9,12 @@
 )]
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use selection::{
+use std::time::Instant;
+use warpsmith_selection::{
     Evidence, Table, Wish, choose,
     evidence::PRESENT,
     table::{self, Launch, Measured, Profiled, Setup},
 };
-use std::time::Instant;
 
 const TASKS: usize = 5;
 /// Kernels of a task, and metrics: a full set, ten times the kernels, ten times the metrics.

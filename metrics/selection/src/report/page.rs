@@ -1,13 +1,12 @@
 //! What stands on the page about profiles, from top to bottom?
 
 use super::scatter::Panel;
-use crate::quantity;
-use metrics::{catalog, set::Data};
-use selection::{
+use crate::{
     Evidence, Wish, choose,
     collinear::{Kept, distinct},
     evidence::{Out, Said},
 };
+use metrics::{catalog, quantity, set::Data};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -143,7 +142,7 @@ fn table(evidence: &Evidence, task: usize, list: &[&Kept]) -> Table {
 
 fn drawn(evidence: &Evidence, column: usize) -> Drawn {
     let column = &evidence.columns[column];
-    let panel = |(task, said): (&selection::evidence::Task, &Option<Said>)| {
+    let panel = |(task, said): (&crate::evidence::Task, &Option<Said>)| {
         said.as_ref().map(|said| Panel::of(&task.name, &said.values, &task.runtimes, said.r))
     };
     Drawn {

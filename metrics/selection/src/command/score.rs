@@ -1,27 +1,24 @@
-//! `warpsmith metrics score`: how well does a set that was chosen on some tasks rank the kernels of another?
+//! `warpsmith-metrics score`: how well does a set that was chosen on some tasks rank the kernels of another?
 
-use super::super::{json, say};
+use super::{Wrong, say};
 use crate::{
-    cli::MetricsScoreArgs,
-    exit::{Exit, Trouble},
-};
-use metrics::MetricSet;
-use selection::{
     Evidence, Rule, Wish,
+    cli::ScoreArgs,
     score::{Contender, Score, contenders, leave_one_out},
 };
+use metrics::MetricSet;
 use serde::Serialize;
 
 /// Scores all contenders, and prints a line each.
-pub(super) fn score(arguments: &MetricsScoreArgs) -> Result<Exit, Trouble> {
+pub(super) fn score(arguments: &ScoreArgs) -> Result<(), Wrong> {
     let (evidence, _) = super::evidence(&arguments.profiles)?;
     if evidence.tasks.len() < 2 {
-        return Err(Trouble::usage("leaving a task out needs profiles of at least two tasks"));
+        return Err(Wrong::new("leaving a task out needs profiles of at least two tasks"));
     }
     let wish = super::wish(&arguments.profiles);
     let mut lines = vec![];
     for name in &arguments.set {
-        let set = super::set(name)?;
+        let set = MetricSet::of_name_or_file(name, |file| std::fs::read_to_string(file)).map_err(Wrong)?;
         let contender = Contender::Fixed(known(&set, &evidence));
         lines.push(Line::of(&set.name, &leave_one_out(&evidence, &contender)));
     }
@@ -30,11 +27,11 @@ pub(super) fn score(arguments: &MetricsScoreArgs) -> Result<Exit, Trouble> {
     }
     lines.push(random(&evidence, &wish, arguments.seeds));
     if arguments.json {
-        say(&json(&lines));
-        return Ok(Exit::Done);
+        say(&serde_json::to_string_pretty(&lines).unwrap_or_default());
+        return Ok(());
     }
     print(&lines, &evidence);
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// The set's metrics that were read, and for those that were not what stands for them on this architecture.

@@ -1,6 +1,6 @@
 //! Where do the points of a scatter plot stand? Positions only: the template draws.
 
-use crate::quantity;
+use metrics::quantity;
 use serde::Serialize;
 
 const WIDTH: f64 = 150.0;

@@ -1,31 +1,31 @@
-//! `warpsmith metrics select`: a set of metrics, computed from profiles
+//! `warpsmith-metrics select`: a set of metrics, computed from profiles
 
-use super::super::say;
+use super::{Wrong, say};
 use crate::{
-    cli::{MetricsSelectArgs, RuleArg},
-    exit::{Exit, Trouble},
+    Rule, Wish, choose,
+    cli::{RuleArg, SelectArgs},
+    set::set,
 };
 use metrics::MetricSet;
-use selection::{Rule, Wish, choose, set::set};
 
 /// Chooses, and writes the set's file.
-pub(super) fn select(arguments: &MetricsSelectArgs) -> Result<Exit, Trouble> {
+pub(super) fn select(arguments: &SelectArgs) -> Result<(), Wrong> {
     let (evidence, data) = super::evidence(&arguments.profiles)?;
     let wish = Wish { rule: rule(arguments.rule), seed: arguments.seed, ..super::wish(&arguments.profiles) };
     let choice = choose(&evidence, &evidence.all(), &wish);
     if choice.chosen.is_empty() {
-        return Err(Trouble::usage(format!("the rule {} chose no metric: {}", wish.rule.name(), choice.cut)));
+        return Err(Wrong::new(format!("the rule {} chose no metric: {}", wish.rule.name(), choice.cut)));
     }
     let set = set(&name(arguments), &evidence, &choice, &wish, arguments.profiles.present, data);
     let text = format!("{}\n{}", heading(&set, &wish, arguments.profiles.present), set.text());
     let Some(out) = &arguments.out else {
         say(text.trim_end());
-        return Ok(Exit::Done);
+        return Ok(());
     };
-    std::fs::write(out, text).map_err(|e| Trouble::usage(format!("{}: {e}", out.display())))?;
+    std::fs::write(out, text).map_err(|e| Wrong::new(format!("{}: {e}", out.display())))?;
     say(&format!("{}: {} of {} metrics wanted", out.display(), set.metric.len(), wish.want));
     say(&format!("{} eligible, {} not collinear; {}", choice.eligible, choice.distinct, choice.cut));
-    Ok(Exit::Done)
+    Ok(())
 }
 
 fn rule(rule: RuleArg) -> Rule {
@@ -39,7 +39,7 @@ fn rule(rule: RuleArg) -> Rule {
     }
 }
 
-fn name(arguments: &MetricsSelectArgs) -> String {
+fn name(arguments: &SelectArgs) -> String {
     let stem = arguments.out.as_ref().and_then(|out| Some(out.file_stem()?.to_string_lossy().into_owned()));
     arguments.name.clone().or(stem).unwrap_or_else(|| "selected".to_owned())
 }

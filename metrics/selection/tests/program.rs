@@ -2,11 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
-mod program;
+use std::{fs, path::Path, process::Command};
+use warpsmith_selection::table::{self, Launch, Measured, Profiled, Setup};
 
-use program::{place, run};
-use selection::table::{self, Launch, Measured, Profiled, Setup};
-use std::{fs, path::Path};
+/// How the program ended, what it printed, and what it complained of.
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_warpsmith-metrics")).args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// What it printed, after it ended well.
+#[track_caller]
+fn printed(arguments: &[&str]) -> String {
+    let (code, out, err) = run(arguments);
+    assert_eq!(code, Some(0), "{err}");
+    out
+}
 
 /// Three tasks of six kernels; two metrics go with the time, one of them downwards, and twelve do not.
 fn profiles(path: &Path) {
@@ -51,37 +63,31 @@ fn profiles(path: &Path) {
 
 #[test]
 fn a_set_is_chosen_the_same_twice_shown_and_scored() {
-    let (folder, _) = place();
+    let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     profiles(Path::new(&at("p.parquet")));
-    let select = |more: &[&str]| {
-        run(&[&["metrics", "select", &at("p.parquet"), "--want", "2", "--rule", "stable"], more].concat()).ended(0)
-    };
+    let select =
+        |more: &[&str]| printed(&[&["select", &at("p.parquet"), "--want", "2", "--rule", "stable"], more].concat());
     select(&["--out", &at("two.toml")]);
     let first = fs::read(at("two.toml")).unwrap();
     select(&["--out", &at("two.toml")]);
     assert!(first == fs::read(at("two.toml")).unwrap());
-    let said = run(&["metrics", "show", &at("two.toml")]).ended(0).out;
-    for word in ["two: 2 metrics", "up__of.sum", "down__of.avg", "rule stable, 2 wanted", "sm_90 on G, ncu 2"] {
-        assert!(said.contains(word), "{word} is not in {said}");
-    }
-    assert!(
-        run(&["metrics", "select", &at("p.parquet"), "--rule", "public", "--percentile", "50"])
-            .ended(0)
-            .out
-            .contains("rule = \"public\"")
-    );
-    let scores = run(&["metrics", "score", &at("p.parquet"), "--set", &at("two.toml"), "--json"]).ended(0).out;
+    let set = metrics::MetricSet::parse(&fs::read_to_string(at("two.toml")).unwrap()).unwrap();
+    let names: Vec<&str> = set.metric.iter().map(|metric| metric.name.as_str()).collect();
+    assert!(names.contains(&"up__of.sum") && names.contains(&"down__of.avg"), "{names:?}");
+    let public = printed(&["select", &at("p.parquet"), "--rule", "public", "--percentile", "50"]);
+    assert!(public.contains("rule = \"public\""), "{public}");
+    let scores = printed(&["score", &at("p.parquet"), "--set", &at("two.toml"), "--json"]);
     let scores: serde_json::Value = serde_json::from_str(&scores).unwrap();
     assert!(scores[0]["set"] == "two" && scores[0]["spearman"]["mean"].as_f64().unwrap() > 0.8, "{scores}");
 }
 
 #[test]
 fn the_report_needs_nothing_but_itself_and_repeats_no_markup_of_a_task() {
-    let (folder, _) = place();
+    let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     profiles(Path::new(&at("p.parquet")));
-    run(&["metrics", "report", &at("p.parquet"), "--out", &at("r.html")]).ended(0);
+    printed(&["report", &at("p.parquet"), "--out", &at("r.html")]);
     let page = fs::read_to_string(at("r.html")).unwrap();
     assert!(page.contains("up__of.sum") && page.contains("<circle"));
     assert!(!page.contains("<b>softmax") && page.contains("&lt;b&gt;softmax"), "markup is text");
@@ -90,14 +96,34 @@ fn the_report_needs_nothing_but_itself_and_repeats_no_markup_of_a_task() {
 
 #[test]
 fn a_file_that_is_no_table_of_profiles_ends_with_2_and_is_named() {
-    let (folder, _) = place();
+    let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     fs::write(at("foreign.csv"), "ID,Kernel Name\n").unwrap();
     fs::write(at("empty.parquet"), "").unwrap();
     for (file, why) in
         [("foreign.csv", "it is no Parquet file"), ("empty.parquet", "it is empty"), ("none", "os error 2")]
     {
-        let said = run(&["metrics", "select", &at(file)]).ended(2).err;
-        assert!(said.contains(file) && said.contains(why), "{said}");
+        let (code, _, said) = run(&["select", &at(file)]);
+        assert!(code == Some(2) && said.contains(file) && said.contains(why), "{said}");
+    }
+}
+
+/// docs/results/metrics.md is made of that file.
+#[test]
+fn the_scores_that_are_published_come_out_again() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let profiles = root.join("metrics/profiles/h200.parquet").display().to_string();
+    let scored = printed(&["score", &profiles, "--seeds", "1", "--json"]);
+    let scored: Vec<serde_json::Value> = serde_json::from_str(&scored).unwrap();
+    let published = fs::read_to_string(root.join("docs/results/data/metrics.jsonl")).unwrap();
+    let published: Vec<serde_json::Value> = published.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(scored.len(), published.len());
+    for (now, then) in scored.iter().zip(&published).filter(|(now, _)| !now["set"].to_string().contains("random")) {
+        assert_eq!(now["set"], then["set"]);
+        for at in ["/spearman/mean", "/kendall", "/ridge", "/metrics"] {
+            let [now, then] = [now, then].map(|line| line.pointer(at).and_then(serde_json::Value::as_f64));
+            let near = now.zip(then).is_none_or(|(now, then)| (now - then).abs() < 1e-9);
+            assert!(near && now.is_some() == then.is_some(), "{at}: {now:?}, published {then:?}");
+        }
     }
 }
