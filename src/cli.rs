@@ -81,6 +81,9 @@ pub enum Command {
     /// Go on with a run that was interrupted, waits for replies, or broke off.
     #[command(after_help = RESUME_EXAMPLES)]
     Resume(ResumeArgs),
+    /// End a run that was interrupted or waits for replies, and certify the best that it has.
+    #[command(after_help = "Examples:\n  warpsmith finish RUN")]
+    Finish(FinishArgs),
     /// Make a whole run again from its record alone, without a model and a compiler, and say whether it agrees.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
@@ -214,7 +217,7 @@ pub struct StatusArgs {
 }
 
 /// `resume`
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ResumeArgs {
     /// The run's folder.
     pub run: PathBuf,
@@ -231,6 +234,16 @@ pub struct ResumeArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub limits: LimitArgs,
+    /// Print every event as a line of JSON, and a last line with the outcome.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `finish`
+#[derive(Debug, Args)]
+pub struct FinishArgs {
+    /// The run's folder. Nobody may be working on it: a process that is can be interrupted with Ctrl-C, and loses nothing.
+    pub run: PathBuf,
     /// Print every event as a line of JSON, and a last line with the outcome.
     #[arg(long)]
     pub json: bool,

@@ -48,6 +48,7 @@ pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Troub
         Command::Run(arguments) => run::run(&arguments, layers, environment),
         Command::Batch(arguments) => batch::batch(&arguments, layers, environment),
         Command::Status(arguments) => status::status(&arguments),
+        Command::Finish(arguments) => resume::finish(&arguments, layers, environment),
         Command::Resume(arguments) => resume::resume(&arguments, &layers, environment),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Show(arguments) => show::show(&arguments),

@@ -82,6 +82,9 @@ pub struct Limits {
     pub seconds: f64,
     /// Time that devices are held, in seconds.
     pub gpu_seconds: f64,
+    /// Whether to end at once and certify what there is: `warpsmith finish`, and no setting.
+    #[serde(skip)]
+    pub finish: bool,
 }
 
 /// `[model]`: what answers.
@@ -215,6 +218,7 @@ impl Limits {
             task_tokens: if self.task_tokens > 0 { self.task_tokens } else { self.tokens },
             task_seconds: or(self.task_seconds, self.seconds),
             task_gpu_seconds: or(self.task_gpu_seconds, self.gpu_seconds),
+            finish: self.finish,
             ..Self::default()
         }
     }

@@ -106,14 +106,18 @@ struct Loop {
 impl Loop {
     /// The loop.
     async fn run(&mut self) -> Result<(), BrokeOff> {
-        self.open().await?;
-        let end = match self.rounds().await {
+        let end = match self.open_and_go_round().await {
             Err(BrokeOff::RecordEnds(_)) => End::RecordEnds,
             Err(BrokeOff::Limit(end)) => end,
             end => end?,
         };
         self.certify().await?;
         self.note(Event::Ended { end })
+    }
+
+    async fn open_and_go_round(&mut self) -> Result<End, BrokeOff> {
+        self.open().await?;
+        self.rounds().await
     }
 
     /// Round after round, until there is none to do.
@@ -130,6 +134,9 @@ impl Loop {
     async fn open(&mut self) -> Result<(), BrokeOff> {
         if self.book.so_far().task.is_none() {
             self.note_opened()?;
+        }
+        if self.book.so_far().baseline.is_none() {
+            self.within_limits()?;
         }
         if self.book.so_far().suite.is_none() {
             let proposed = self.propose_shapes().await?;

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use kernelbench::{ReferenceMode, torch::ProfilerKind};
 
 /// Which model, and how to wait for it.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ModelArgs {
     /// What answers: openai:NAME, openai-batch:NAME, replay:RUN, mailbox:DIR or scripted:FILE [default: the task's recorded run].
     #[arg(long, value_name = "SPEC")]
@@ -126,7 +126,7 @@ impl TimingArgs {
 }
 
 /// How much at once.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct WidthArgs {
     /// Questions to the model under way at the same time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -153,7 +153,7 @@ impl WidthArgs {
 }
 
 /// When to end, whatever is left to do. What is under way is finished, and the best candidates are certified.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct LimitArgs {
     /// End when models have cost so many dollars.
     #[arg(long, value_name = "N", help_heading = "Limits")]

@@ -10,7 +10,7 @@ use crate::{
 };
 use agents::{
     crew::Crew,
-    event::Event,
+    event::{End, Event},
     llm::replay::Replay,
     log::MemoryLog,
     planner::{Job, Limit, work},
@@ -80,8 +80,8 @@ async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Tro
 /// A limit ends the replay where one ended the record: after as many rounds and answers.
 fn as_recorded(record: &Record) -> Limit {
     let whole: Trajectory = record.events().collect();
-    let counts = |story: &Trajectory| (story.rounds.len(), story.answers().count());
-    let (end, last) = (whole.end.filter(|end| end.limit().is_some()), counts(&whole));
+    let counts = |story: &Trajectory| (story.baseline.is_some(), story.rounds.len(), story.answers().count());
+    let (end, last) = (whole.end.filter(|end| end.limit().is_some() || *end == End::Finished), counts(&whole));
     Arc::new(move |so_far| end.filter(|_| counts(so_far) >= last))
 }
 
