@@ -297,3 +297,21 @@ fn a_bad_template_is_refused_at_the_start_with_its_place() {
     assert_order(&error_of("machine", loops), &["template machine, line 2"]);
     assert_order(&error_of("seed", &page("a", "b\nc\n{% include \"nothing\" %}")), &["template seed, line 6"]);
 }
+
+#[test]
+fn tuning_parameters_are_told_with_their_braces_and_values_where_a_task_has_some() {
+    let mut task = example::task();
+    let page = |task: &kernelbench::Task| {
+        let prompt = Prompts::embedded().seed(task, &example::machine());
+        prompt.turns.last().unwrap().text.clone()
+    };
+    assert!(!page(&task).contains("Tuning parameters") && !page(&task).contains("WS_INVALID"));
+    let kernelbench::Source::Context(kernel) = &mut task.source else { panic!("a context") };
+    kernel.returns = kernelbench::Returns::Status;
+    kernel.tuning.grid.insert("TILE".into(), ["64", "128"].map(kernelbench::Parameter::from).into());
+    kernel.tuning.constraints.push("TILE <= 64".into());
+    let told = page(&task);
+    assert!(told.contains("extern \"C\" int "), "{told}");
+    assert!(told.contains("- `{{TILE}}`: 64, 128\n- always: `TILE <= 64`"), "{told}");
+    assert!(told.contains("It returns 0, or `WS_INVALID`"), "{told}");
+}

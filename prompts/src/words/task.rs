@@ -2,8 +2,8 @@
 
 use super::text::{clean, one_line};
 use kernelbench::{
-    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, ModuleValue, Number, Precision, Problem,
-    Source, Task, TensorLayout, Transfer,
+    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, ModuleValue, Number, Parameter, Precision,
+    Problem, Returns, Source, Task, TensorLayout, Transfer,
 };
 use minijinja::{Value, context};
 
@@ -32,6 +32,9 @@ pub(crate) fn task(task: &Task) -> Value {
         reference => kernel.reference.as_str(),
         binding => kernel.binding.as_deref(),
         headers => headers(kernel),
+        tuning => tuning(kernel),
+        constraints => kernel.tuning.constraints.iter().map(|text| one_line(text)).collect::<Vec<_>>(),
+        returns_status => kernel.returns == Returns::Status,
         scalars => kernel.arguments.iter().filter(|a| is_scalar(a)).map(|a| scalar(task, a)).collect::<Vec<_>>(),
         shapes => if one_shape(task, kernel).is_some() { EXACTLY } else { "shapes in general" },
         one_shape => one_shape(task, kernel),
@@ -159,7 +162,7 @@ fn prototype(kernel: &KernelContext) -> String {
     if kernel.language == Language::Cuda {
         arguments.push("cudaStream_t stream".to_owned());
     }
-    format!("{linkage}void {}({});", kernel.entry, arguments.join(", "))
+    format!("{linkage}{} {}({});", kernel.returns.name(), kernel.entry, arguments.join(", "))
 }
 
 fn parameter(argument: &Argument, language: Language) -> String {
@@ -268,11 +271,19 @@ fn number(number: Number) -> String {
     }
 }
 
+/// The parameters that a candidate may leave open, each with its values.
+fn tuning(kernel: &KernelContext) -> Vec<Value> {
+    let values = |values: &[Parameter]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    kernel.tuning.grid.iter().map(|(name, all)| context! { name, values => one_line(&values(all)) }).collect()
+}
+
 fn is_scalar(argument: &Argument) -> bool {
     matches!(argument.kind, ArgumentKind::Scalar)
 }
 
-/// The values that templates name under `candidate`.
+/// The values that templates name under `candidate`: its source as it was written, and at its end what a search bound.
 pub(crate) fn candidate(candidate: &kernelbench::Candidate) -> Value {
-    context! { source => candidate.source() }
+    let bound = candidate.bindings_in_words();
+    let bound = bound.map(|words| format!("\n// The search bound {}.\n", one_line(&words))).unwrap_or_default();
+    context! { source => format!("{}{bound}", candidate.source()) }
 }
