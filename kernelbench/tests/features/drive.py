@@ -258,6 +258,8 @@ def holds(built, cell, evidence, called):
             return f"{evidence['instruction']}: no cuobjdump", None
         counts = [len(re.findall(rf"\b{re.escape(evidence['instruction'])}", code)) for code in codes]
         return f"{evidence['instruction']}: {counts[0]} -> {counts[1]} in the code", counts[0] == 0 and counts[1] > 0
+    if (cell, "naive") not in called:
+        return f"{evidence.get('counter', 'launches')}: not read", None
     rounds = {kind: called[cell, kind] for kind in KINDS}
     if "launches" in evidence:
         naive, optimized = (len(rounds[kind][0]) for kind in KINDS)
@@ -303,8 +305,9 @@ def table(built, cells):
         medians = [statistics.median(us[kind]) if us[kind] else math.nan for kind in KINDS]
         reference = next((line["us"] for line in lines if line["kind"] == "reference"), math.nan)
         config = read(cell, "config.toml")
-        evidence = [holds(built, cell, e, called) for e in config["evidence"]] if (cell, "naive") in called else []
-        fired = "?" if not evidence else "yes" if all(h for _, h in evidence) else "NO"
+        evidence = [holds(built, cell, e, called) for e in config["evidence"]]
+        known = [held for _, held in evidence]
+        fired = "NO" if False in known else "?" if None in known else "yes"
         ratio = medians[0] / medians[1]
         paper = config["paper"]["time_gain"]
         print(f"{name_of(cell):14} {'yes' if equal else 'NO':6} {reference:10.1f} {medians[0]:10.1f} {medians[1]:10.1f} {ratio:7.2f} {paper:7.2f}  {fired}")
