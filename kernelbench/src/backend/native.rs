@@ -3,6 +3,7 @@
 pub(crate) mod child;
 mod contents;
 mod pair;
+mod placement;
 mod segment;
 mod standalone;
 

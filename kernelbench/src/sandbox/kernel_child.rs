@@ -74,6 +74,9 @@ pub(crate) struct Ready {
     /// Its address space then, in bytes, where it is limited.
     #[serde(default)]
     pub(crate) address_space: Option<u64>,
+    /// Where its arguments begin, where it shares their memory with us.
+    #[serde(default)]
+    pub(crate) arguments: Option<u64>,
 }
 
 /// A message with the number that its answer repeats.

@@ -132,6 +132,10 @@ pub(crate) struct Peer {
     /// What it held when it was ready, in MiB.
     own_mib: u64,
     address_space: Option<u64>,
+    /// Where its arguments begin, as it said before anybody's code was in it.
+    arguments: Option<u64>,
+    /// The address whose use ended it.
+    touched: Option<u64>,
     pub(crate) layers: Vec<Layer>,
     /// Whether it, and all that it started, was ended.
     ended: bool,
@@ -154,6 +158,8 @@ impl Peer {
             allowed,
             own_mib: 0,
             address_space: None,
+            arguments: None,
+            touched: None,
             layers: vec![],
             ended: false,
         }
@@ -168,7 +174,8 @@ impl Peer {
         }
         self.send(setup, &[])?;
         let length = self.hear(start, deadline, spin(SPIN), &mut ())?;
-        self.address_space = self.read::<Ready>(length)?.address_space;
+        let ready: Ready = self.read(length)?;
+        (self.address_space, self.arguments) = (ready.address_space, ready.arguments);
         self.own_mib = tree::held_mib(self.id()).unwrap_or(0);
         self.stop()
     }
@@ -260,6 +267,19 @@ impl Peer {
     /// Its number.
     pub(crate) fn id(&self) -> i32 {
         self.tree.leader
+    }
+
+    /// How far from the start of its arguments it touched what it is not to touch, where that ended it.
+    pub(crate) fn touched(&self) -> Option<usize> {
+        usize::try_from(self.touched?.checked_sub(self.arguments?)?).ok()
+    }
+
+    /// Pages of its address space, and those of its memory that no file backs; `None` once it is gone.
+    pub(crate) fn pages(&self) -> Option<[u64; 2]> {
+        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.id())).ok()?;
+        let pages: Vec<u64> = statm.split(' ').map_while(|field| field.parse().ok()).take(3).collect();
+        let [all, resident, shared] = pages[..] else { return None };
+        Some([all, resident.saturating_sub(shared)])
     }
 
     /// Whether it has not ended.
@@ -405,6 +425,7 @@ impl Peer {
     fn blame_report(&mut self, length: usize) -> EvalError {
         let Some(Report { signal, detail }) = Report::read(&self.packet[..length]) else { return self.tampered() };
         let space = self.process.address_space().unwrap_or(0);
+        self.touched = (signal == libc::SIGSEGV).then_some(detail);
         self.end();
         if let Err(flood) = self.drain() {
             return flood;

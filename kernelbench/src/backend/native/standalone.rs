@@ -7,7 +7,7 @@
 use super::{
     Cpu,
     child::{Host, Once},
-    contents::{Contents, Draw},
+    contents::Contents,
     pair::confinement,
     segment::Segment,
 };
@@ -45,11 +45,11 @@ impl Standalone {
     /// Draws the inputs of one case and lays them in a folder.
     pub(super) fn lay_out(cpu: &Cpu, layout: &Layout, rng: &mut StdRng) -> Result<Self, Fault> {
         let folder = cc::private_folder(&std::env::temp_dir())?;
-        let mut segment = Segment::new(layout, 1, 0).map_err(fault("cannot share memory"))?;
-        let draws = [Draw::new(layout, rng)];
-        let contents = Contents { draw: 0, turns: vec![0; layout.arrays.len()] };
+        let mut segment = Segment::new(layout.slot_bytes, 1, 0).map_err(fault("cannot share memory"))?;
+        let mut contents = Contents::default();
+        contents.draw(layout, rng);
         for (at, array) in layout.arrays.iter().enumerate().filter(|(_, array)| array.is_input()) {
-            contents.write(&draws, at, segment.array_mut(0, array));
+            segment.array_mut(0, array).copy_from_slice(contents.of(at));
         }
         let place = folder.path().join("segment");
         fs::write(place, segment.all()).map_err(fault("cannot write the profiled arguments"))?;
