@@ -1,12 +1,17 @@
 //! The hidden sub-command: which child a process of this program is to become.
+#![expect(unsafe_code, reason = "takes over descriptors")]
 
 use super::{confine::Confinement, socket};
 use crate::backend::{cuda::child as cuda, native::child as native};
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,
+    fs::File,
     io::Write,
-    os::{fd::RawFd, unix::process::CommandExt},
+    os::{
+        fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        unix::process::CommandExt,
+    },
     process::Command,
 };
 
@@ -33,6 +38,9 @@ pub(crate) struct Program {
     pub(crate) confinement: Confinement,
     /// The line to its parent, on which it is first said how the confinement came out; none where nobody listens.
     pub(crate) control: Option<RawFd>,
+    /// Closed once it runs; where it could not be started, it is first said here why.
+    #[serde(default)]
+    pub(crate) unstarted: Option<RawFd>,
     /// Its command line; what follows this child's own argument is appended.
     pub(crate) line: Vec<String>,
 }
@@ -57,8 +65,11 @@ pub fn child_main() -> ! {
     std::process::exit(if ran.is_ok() { 0 } else { 127 })
 }
 
-/// How the message begins of a child that cannot become its program.
-pub(crate) const NOT_STARTED: &str = "cannot start ";
+fn close_at_exec(fd: RawFd) {
+    // SAFETY: the parent left it open for us.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let _ = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC));
+}
 
 impl Program {
     fn become_it(self, more: impl Iterator<Item = OsString>) -> Result<(), String> {
@@ -68,7 +79,15 @@ impl Program {
             let _ = socket::send(&control, &said, &[]);
         }
         let [program, arguments @ ..] = &self.line[..] else { return Err("expected a program to start".to_owned()) };
+        if let Some(fd) = self.unstarted {
+            close_at_exec(fd);
+        }
         let error = Command::new(program).args(arguments).args(more).exec();
-        Err(format!("{NOT_STARTED}{program}: {error}"))
+        let why = format!("cannot start {program}: {error}");
+        if let Some(fd) = self.unstarted {
+            // SAFETY: the parent left it open for us, and nothing else in this process owns it.
+            let _ = File::from(unsafe { OwnedFd::from_raw_fd(fd) }).write_all(why.as_bytes());
+        }
+        Err(why)
     }
 }

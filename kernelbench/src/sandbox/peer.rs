@@ -132,6 +132,8 @@ pub(crate) struct Peer {
     /// What it held when it was ready, in MiB.
     own_mib: u64,
     address_space: Option<u64>,
+    /// Whether it was ready once: what it does to its line from then on is its own doing, and no word about the machine.
+    greeted: bool,
     /// Where its arguments begin, as it said before anybody's code was in it.
     arguments: Option<u64>,
     /// The address whose use ended it.
@@ -158,6 +160,7 @@ impl Peer {
             allowed,
             own_mib: 0,
             address_space: None,
+            greeted: false,
             arguments: None,
             touched: None,
             layers: vec![],
@@ -177,6 +180,7 @@ impl Peer {
         let ready: Ready = self.read(length)?;
         (self.address_space, self.arguments) = (ready.address_space, ready.arguments);
         self.own_mib = tree::held_mib(self.id()).unwrap_or(0);
+        self.greeted = true;
         self.stop()
     }
 
@@ -212,7 +216,8 @@ impl Peer {
     ) -> Attempt<Went<A>> {
         let nonce = rand::rng().random::<u64>() >> 12;
         let spin = spin(SPIN_TIMED);
-        socket::send(&self.control, &nonce.to_le_bytes(), &[]).map_err(fault("cannot reach a child process"))?;
+        let sent = socket::send(&self.control, &nonce.to_le_bytes(), &[]);
+        sent.map_err(|error| self.unreachable(&error))?;
         let (length, outside) = self.answered(deadline, spin, hider)?;
         if self.packet[0] != DONE || length < 17 {
             return self.said(length, nonce).map(Went::Said);
@@ -313,13 +318,23 @@ impl Peer {
         self.forbidden("tamper with the line between its process and the workshop")
     }
 
-    fn send(&self, message: &impl Serialize, files: &[&OwnedFd]) -> Result<(), Fault> {
+    fn send(&mut self, message: &impl Serialize, files: &[&OwnedFd]) -> Attempt<()> {
         let text = serde_json::to_vec(message).map_err(|e| Fault::Machine(e.to_string()))?;
         if text.len() > LONGEST {
             let length = text.len();
-            return Err(Fault::Machine(format!("a message to a child has {length} bytes, the limit is {LONGEST}")));
+            let why = format!("a message to a child has {length} bytes, the limit is {LONGEST}");
+            return Err(Fault::Machine(why).into());
         }
-        socket::send(&self.control, &text, files).map_err(fault("cannot reach a child process"))
+        socket::send(&self.control, &text, files).map_err(|error| self.unreachable(&error))
+    }
+
+    /// Its line takes no message, or gives none.
+    fn unreachable(&mut self, error: &std::io::Error) -> EvalError {
+        if self.greeted && self.trust == Trust::Candidate {
+            // It stands still: what has closed its line does not end by itself.
+            return if self.is_alive() { self.tampered() } else { self.blame_end() };
+        }
+        Fault::Machine(format!("cannot reach a child process: {error}")).into()
     }
 
     /// Stops it; from here on until the next request it does nothing.
@@ -353,7 +368,8 @@ impl Peer {
     ) -> Attempt<usize> {
         let mut looked = start;
         loop {
-            match socket::receive(&self.control, &mut self.packet).map_err(fault("cannot hear a child process"))? {
+            let heard = socket::receive(&self.control, &mut self.packet);
+            match heard.map_err(|error| self.unreachable(&error))? {
                 Some(0) => return Err(self.blame_end()),
                 Some(length) if self.packet[0] == SIGNAL => return Err(self.blame_report(length)),
                 Some(length) => return Ok(length),

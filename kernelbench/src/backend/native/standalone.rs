@@ -92,7 +92,9 @@ impl Standalone {
         let parent = std::process::id().cast_signed();
         let confinement = Confinement { parent, user: User::Same, limits, files, shares_ipc: false };
         let line = vec![tool.to_string_lossy().into_owned()];
-        let mut command = cpu.sandbox.command(&Child::Program(Program { confinement, control: None, line }), vec![])?;
+        let mut command = cpu
+            .sandbox
+            .command(&Child::Program(Program { confinement, control: None, unstarted: None, line }), vec![])?;
         command.envs([variable("PATH", search_path()), variable("TMPDIR", run.folder)]);
         Ok(command)
     }
