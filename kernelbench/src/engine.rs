@@ -347,7 +347,9 @@ impl<B: Backend> Inner<B> {
         self.profiled(task, candidate, suite, |session, loaded, case, rng| {
             self.backend.survey(task, session, loaded, case, rng)
         })
-        .map(|surveyed| surveyed.unwrap_or_else(|failure| Err(format!("the candidate failed under a profiler: {failure}"))))
+        .map(|surveyed| {
+            surveyed.unwrap_or_else(|failure| Err(format!("the candidate failed under a profiler: {failure}")))
+        })
     }
 }
 

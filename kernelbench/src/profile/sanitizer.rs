@@ -192,7 +192,13 @@ impl Sanitized<'_> {
         let confinement = Confinement { parent, user: User::Nobody, limits, files, shares_ipc: false };
         let line = vec![format!("/proc/self/fd/{}", object.as_raw_fd())];
         let (mut unstarted, theirs) = std::io::pipe().map_err(fault("cannot make a pipe"))?;
-        let child = Child::Program(Program { confinement, control: None, unstarted: Some(theirs.as_raw_fd()), line });
+        let child = Child::Program(Program {
+            confinement,
+            control: None,
+            wraps: false,
+            unstarted: Some(theirs.as_raw_fd()),
+            line,
+        });
         let mut command = self.sandbox.command(&child, vec![object.as_raw_fd(), theirs.as_raw_fd()])?;
         let (mut output, print) = std::io::pipe().map_err(fault("cannot make a pipe"))?;
         command.current_dir("/").stdin(inputs).stdout(std::process::Stdio::null()).stderr(print);

@@ -1,7 +1,7 @@
 //! The hidden sub-command: which child a process of this program is to become.
 #![expect(unsafe_code, reason = "takes over descriptors")]
 
-use super::{confine::Confinement, socket};
+use super::{confine::Confinement, filter::tool, socket};
 use crate::backend::{cuda::child as cuda, native::child as native};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -38,6 +38,9 @@ pub(crate) struct Program {
     pub(crate) confinement: Confinement,
     /// The line to its parent, on which it is first said how the confinement came out; none where nobody listens.
     pub(crate) control: Option<RawFd>,
+    /// Whether it runs somebody's code beside its own: then it starts no process and reaches none.
+    #[serde(default)]
+    pub(crate) wraps: bool,
     /// Closed once it runs; where it could not be started, it is first said here why.
     #[serde(default)]
     pub(crate) unstarted: Option<RawFd>,
@@ -79,6 +82,9 @@ impl Program {
             let _ = socket::send(&control, &said, &[]);
         }
         let [program, arguments @ ..] = &self.line[..] else { return Err("expected a program to start".to_owned()) };
+        if self.wraps {
+            tool::apply()?;
+        }
         if let Some(fd) = self.unstarted {
             close_at_exec(fd);
         }

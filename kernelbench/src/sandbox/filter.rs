@@ -2,6 +2,7 @@
 
 pub(crate) mod driver;
 pub(crate) mod kernel;
+pub(crate) mod tool;
 
 use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 use std::collections::BTreeMap;
