@@ -409,7 +409,6 @@ fn a_candidate_that_takes_an_alignment_for_granted_is_caught() {
     assert!(matches!(&failed, Failure::Mismatch { while_timed: false, .. }), "{failed:?}");
 }
 
-/// Keeps what the largest call of before took, and is found out where sizes go down and up again.
 #[test]
 fn a_candidate_that_keeps_the_size_of_its_first_call_is_caught() {
     let body = "static int64_t first = n; n = first; RIGHT".replace("RIGHT", RIGHT);
@@ -480,7 +479,6 @@ fn a_candidate_that_refuses_to_build_sanitized_is_refused_and_one_that_forges_a_
     assert!(matches!(&verdict, CertificateVerdict::Refused(Failure::Sanitizer { .. })), "{verdict:?}");
 }
 
-/// Answers for its loader before the loader does, and closes the line.
 #[test]
 fn a_candidate_that_closes_its_line_or_says_nonsense_on_it_before_its_first_call_fails_and_not_the_machine() {
     let line = "#include <unistd.h>\n#include <stdlib.h>\n#include <string.h>\n#include <errno.h>

@@ -68,6 +68,11 @@ pub fn child_main() -> ! {
     std::process::exit(if ran.is_ok() { 0 } else { 127 })
 }
 
+fn say(fd: RawFd, why: &str) {
+    // SAFETY: the parent left it open for us, and nothing else in this process owns it.
+    let _ = File::from(unsafe { OwnedFd::from_raw_fd(fd) }).write_all(why.as_bytes());
+}
+
 fn close_at_exec(fd: RawFd) {
     // SAFETY: the parent left it open for us.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -91,8 +96,7 @@ impl Program {
         let error = Command::new(program).args(arguments).args(more).exec();
         let why = format!("cannot start {program}: {error}");
         if let Some(fd) = self.unstarted {
-            // SAFETY: the parent left it open for us, and nothing else in this process owns it.
-            let _ = File::from(unsafe { OwnedFd::from_raw_fd(fd) }).write_all(why.as_bytes());
+            say(fd, &why);
         }
         Err(why)
     }

@@ -68,6 +68,7 @@ pub(crate) enum Answer {
 
 /// The first word of a process: nobody's code is in it yet.
 #[derive(Debug, Serialize, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the word by which every child of ours says that it is ready")]
 pub(crate) struct Ready {
     /// What it is.
     pub(crate) ready: String,

@@ -34,7 +34,7 @@ impl Contents {
     }
 
     /// Puts the least and the greatest whole number that a fill may draw at about half of its places.
-    pub(crate) fn to_extremes(&mut self, layout: &Layout, rng: &mut StdRng) {
+    pub(crate) fn stretch(&mut self, layout: &Layout, rng: &mut StdRng) {
         for (array, bytes) in layout.arrays.iter().zip(&mut self.0) {
             let Fill::Integers { low, high } = array.fill else { continue };
             for place in bytes.chunks_exact_mut(array.dtype.bytes()) {
@@ -108,7 +108,7 @@ impl Maker {
 /// Whole numbers from `low` to `high`.
 fn integers(bytes: &mut [u8], dtype: Dtype, key: u64, low: i64, high: i64) {
     let span = u128::from(high.abs_diff(low)) + 1;
-    let one = |bits: u64| low.wrapping_add_unsigned((u128::from(bits) * span >> 64) as u64);
+    let one = |bits: u64| low.wrapping_add_unsigned(((u128::from(bits) * span) >> 64) as u64);
     match dtype {
         Dtype::I64 => each(bytes, key, |bits| one(bits).to_ne_bytes()),
         _ => write(bytes, dtype, key, |bits| one(bits) as f64),
@@ -209,7 +209,7 @@ mod tests {
         let layout = Layout { arrays: vec![array], ..Layout::default() };
         let (mut contents, mut rng) = (Contents::default(), StdRng::seed_from_u64(1));
         contents.draw(&layout, &mut rng);
-        contents.to_extremes(&layout, &mut rng);
+        contents.stretch(&layout, &mut rng);
         let whole: Vec<i32> =
             contents.of(0).chunks_exact(4).map(|b| i32::from_ne_bytes(b.try_into().unwrap())).collect();
         assert!(whole.contains(&-5) && whole.contains(&1_000_000), "{whole:?}");

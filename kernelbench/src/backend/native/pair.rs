@@ -336,7 +336,7 @@ impl Pair for CpuPair<'_> {
                 (true, _) => contents.make(&self.layout, maker, rng),
                 (_, true) => {
                     contents.make(&self.layout, maker, rng);
-                    contents.to_extremes(&self.layout, rng);
+                    contents.stretch(&self.layout, rng);
                 }
                 _ => contents.draw(&self.layout, rng),
             }
