@@ -179,6 +179,8 @@ pub struct Workshop {
     pub memory_mib: u64,
     /// The largest case that is run, in MiB of arguments.
     pub largest_case_mib: u64,
+    /// Whether a kernel for the processor is certified that does not build with sanitizers, where the compiler has them.
+    pub unsanitized: bool,
     /// The Python that has torch, for problems; empty for `python3`.
     pub python: String,
     /// The device of problems, `cpu` or `cuda:0`; empty for the first NVIDIA GPU, else the processor.
@@ -262,6 +264,7 @@ impl Default for Workshop {
             cache: String::new(),
             memory_mib: 512,
             largest_case_mib: 256,
+            unsanitized: false,
             python: String::new(),
             device: String::new(),
             reference: ReferenceMode::KernelBench,

@@ -25,7 +25,7 @@ use crate::{
 };
 use backend::{Backend, Processes, Toolchain};
 use check::Checking;
-use metrics::{Machine, Profile};
+use metrics::{Machine, Profile, Rung};
 use notes::Remarks;
 use rand::{SeedableRng, rngs::StdRng};
 use sessions::{Kept, is_full, lock};
@@ -124,6 +124,12 @@ impl<B: Backend> Engine<B> {
 
 fn differs(failure: &Failure) -> bool {
     matches!(failure, Failure::Mismatch { .. })
+}
+
+/// The profile of a candidate that did not run under a profiler: its own doing, and no word about the machine.
+fn unprofiled(failure: &Failure) -> Profile {
+    let notes = vec![format!("the candidate failed under a profiler: {failure}")];
+    Profile { rung: Rung::TimingOnly, case: String::new(), readings: vec![], kernels: vec![], notes }
 }
 
 /// What a trusted step came to: a failure there is the reference's.
@@ -313,7 +319,7 @@ impl<B: Backend> Inner<B> {
         candidate: &Candidate,
         suite: &Suite,
         mut step: impl FnMut(&mut B::Session, &mut B::Loaded, &Case, &mut StdRng) -> Attempt<T>,
-    ) -> Result<T, Fault> {
+    ) -> Outcome<T> {
         let timed = suite.cases.iter().filter(|case| suite.timed.contains(&case.name));
         let case = timed.max_by_key(|case| self.backend.fits(task, case).unwrap_or(0));
         let case =
@@ -326,7 +332,7 @@ impl<B: Backend> Inner<B> {
             done.and_then(|done| parked.map(|()| done))
         });
         self.backend.get_ready();
-        outcome(done)?.map_err(|failure| Fault::Machine(format!("the candidate failed under a profiler: {failure}")))
+        outcome(done)
     }
 
     fn profile(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Profile, Fault> {
@@ -336,11 +342,15 @@ impl<B: Backend> Inner<B> {
             });
             self.backend.profile(task, session, loaded, case, timing.as_ref(), rng)
         })
+        .map(|profiled| profiled.unwrap_or_else(|failure| unprofiled(&failure)))
     }
 
     fn survey(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Result<Survey, String>, Fault> {
         self.profiled(task, candidate, suite, |session, loaded, case, rng| {
             self.backend.survey(task, session, loaded, case, rng)
+        })
+        .map(|surveyed| {
+            surveyed.unwrap_or_else(|failure| Err(format!("the candidate failed under a profiler: {failure}")))
         })
     }
 }

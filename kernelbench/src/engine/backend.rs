@@ -309,6 +309,36 @@ pub(crate) trait Pair {
     /// replayed as they were recorded, so that issuing them does not hold them up; true where that makes no difference.
     fn prepare(&mut self, calls: usize, timed: bool) -> Attempt<bool>;
 
+    /// In how many ways arguments can lie in memory; how they lie after `enter` is the first.
+    fn placements(&self) -> usize {
+        1
+    }
+
+    /// Has arguments lie in another of these ways from here on, with contents at the ends of their ranges too.
+    fn place(&mut self, at: usize) -> Attempt<()> {
+        let _ = at;
+        Ok(())
+    }
+
+    /// Has the same processes hold the arguments of several cases, to be turned to; which of them fit, the smallest first.
+    /// None where cases share their processes anyway.
+    fn enter_all(&mut self, cases: &[Case]) -> Attempt<Vec<usize>> {
+        let _ = cases;
+        Ok(vec![])
+    }
+
+    /// Has both called on one of the cases that were entered, by its place among them.
+    fn turn_to(&mut self, entered: usize) -> Attempt<()> {
+        let _ = entered;
+        Ok(())
+    }
+
+    /// Calls the candidate again and again on the same arguments: what is to be known of the memory that it holds.
+    fn wear(&mut self, deadline: Duration) -> Attempt<Option<Label>> {
+        let _ = deadline;
+        Ok(None)
+    }
+
     /// Draws fresh contents for a request, the same for both sides, and poisons what outputs are written to.
     fn draw(&mut self, inputs: Inputs, rng: &mut StdRng) -> Attempt<()>;
 

@@ -22,6 +22,9 @@ const NEGLIGIBLE: f64 = 3e-6;
 /// By how much wider inputs of both signs widen the tolerance: their reference is less exact.
 const WIDER: f64 = 10.0;
 
+/// One more call of a check.
+const AGAIN: Looked = Looked::Checked { oracle: false, twice: false };
+
 /// What a check needs beside the pair.
 pub(crate) struct Checking<'a> {
     pub(crate) tolerance: &'a Tolerance,
@@ -50,7 +53,24 @@ pub(crate) fn check(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rn
         }
         pair.look_around()?;
     }
+    labels.extend(in_turn(pair, cases, how, rng)?);
     Ok(labels)
+}
+
+/// All cases by the same processes, up in size, down and up again: what a first call leaves behind is not what the next one
+/// needs. Then the smallest again and again.
+fn in_turn(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Option<Label>> {
+    let entered = pair.enter_all(cases)?;
+    if entered.is_empty() {
+        return Ok(None);
+    }
+    let last = entered.len() - 1;
+    for at in (0..last).chain((1..=last).rev()).chain(0..=last).chain([0]) {
+        pair.turn_to(at)?;
+        let look = Look { tolerance: how.tolerance, case: &cases[entered[at]].name, calls: AGAIN };
+        trial(pair, Inputs::Drawn, &look, how.slack, rng)?;
+    }
+    pair.wear(how.slack)
 }
 
 /// On inputs as the task draws them. The first of all calls has the slack of `first`.
@@ -71,6 +91,10 @@ fn drawn(
         let one = trial(pair, Inputs::Drawn, &look, first.take().unwrap_or(how.slack), rng)?;
         found.errors.extend(one.errors);
         found.no_oracle = one.no_oracle;
+    }
+    for at in 1..pair.placements() {
+        pair.place(at)?;
+        trial(pair, Inputs::Drawn, &Look { tolerance, case: &case.name, calls: AGAIN }, how.slack, rng)?;
     }
     Ok(precision(&found))
 }

@@ -26,6 +26,8 @@ pub enum Kind {
     TimedAgain,
     /// Its launches could not be recorded.
     NotRecorded,
+    /// Its memory grows from call to call.
+    GrowingMemory,
     /// A label of a record made before labels had kinds.
     Other,
 }
