@@ -64,6 +64,9 @@ pub enum Command {
     /// Make a whole run again from its record alone, without a model and a compiler, and say whether it agrees.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
+    /// Say whether a run's numbers follow from the samples and texts that it holds, or where it was changed.
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyArgs),
     /// Print the rounds of a run, one round in full, or the difference between two candidates.
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArgs),
@@ -222,6 +225,19 @@ pub struct ReplayArgs {
     pub json: bool,
 }
 
+/// `verify`
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The run's folder.
+    pub run: PathBuf,
+    /// Of a run of many tasks, this one alone.
+    #[arg(long, value_name = "NAME")]
+    pub task: Option<String>,
+    /// Print what was found as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `show`
 #[derive(Debug, Args)]
 pub struct ShowArgs {
@@ -358,6 +374,15 @@ Ends with 0 if everything agrees (times of day and waiting times aside), with 1 
 Examples:
   warpsmith replay examples/silu_and_mul/recorded
   warpsmith replay RUN --json";
+
+const VERIFY_EXAMPLES: &str = "\
+Computes every ratio and interval again from its samples, compares every text with its hash, and every step and certificate
+with what stands before it. Ends with 0 if all agrees, with 1 if something differs. Whoever makes up samples that fit each
+other is not found out: `warpsmith evaluate --certify` measures a candidate anew.
+
+Examples:
+  warpsmith verify RUN
+  warpsmith verify RUN --json";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:

@@ -18,6 +18,7 @@ pub(crate) mod scores;
 pub(crate) mod sglang;
 mod show;
 mod status;
+mod verify;
 
 pub(crate) use report::write as write_report;
 
@@ -42,6 +43,7 @@ pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Troub
         Command::Status(arguments) => status::status(&arguments),
         Command::Resume(arguments) => resume::resume(&arguments, &layers, environment),
         Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Verify(arguments) => verify::verify(&arguments),
         Command::Show(arguments) => show::show(&arguments),
         Command::Scores(arguments) => scores::scores(&arguments),
         Command::Ablate(arguments) => ablate::ablate(&arguments, &layers, environment),

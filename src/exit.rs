@@ -45,7 +45,7 @@ impl Exit {
         match self {
             Self::Done => "It did what was asked.",
             Self::NothingCorrect => {
-                "No correct candidate was found, the evaluated one failed, or a replay differs from its record."
+                "No correct candidate was found, the evaluated one failed, or a replay or a verification differs from its record."
             }
             Self::Usage => "The command line, the settings or the task file are wrong; the message says where.",
             Self::Machine => {

@@ -22,6 +22,7 @@ pub mod scores;
 pub mod session;
 pub mod show;
 pub mod store;
+pub mod verify;
 pub mod wiring;
 
 pub use metrics::quantity;

@@ -10,13 +10,15 @@ mod folder;
 mod header;
 mod lock;
 mod log;
+mod mend;
 
 pub use batch::{BatchList, Listed, Unreadable};
 pub use blobs::Blobs;
 pub use folder::RunFolder;
 pub use header::RunHeader;
 pub use lock::Lock;
-pub use log::{Record, TaskLog};
+pub use log::{Record, TaskLog, timed};
+pub use mend::Mended;
 
 use agents::log::LogError;
 use std::path::{Path, PathBuf};

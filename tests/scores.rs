@@ -95,8 +95,8 @@ fn timed(us: f64) -> Timed {
     let samples = |us: f64| Timing::of([us, us, us, us * 30.0].map(|us| us * 1000.0));
     let (reference, candidate) = (samples(100.0), samples(us));
     let speedup = Speedup::over(&[(&reference, &candidate)], Statistic::Median).unwrap();
-    let case = CaseTiming { case: "default".into(), reference, candidate, speedup, floor_ns: None };
-    Timed { cases: vec![case], speedup, statistic: Statistic::Median, labels: vec![] }
+    let case = CaseTiming { case: "default".into(), reference, candidate, speedup, floor_ns: None, uncounted: 0.0 };
+    Timed { cases: vec![case], speedup, statistic: Statistic::Median, labels: vec![], widened_by: None }
 }
 
 fn baseline() -> Baseline {
@@ -167,6 +167,7 @@ fn outcome(log: &mut dyn Log, task: &Task, fate: &Fate) -> Vec<Event> {
             build: String::new(),
             machine: String::new(),
         },
+        evidence: None,
     };
     let mut events =
         vec![Event::Wrote { candidate: id.clone() }, Event::Evaluated { candidate: id.clone(), evaluation }];

@@ -208,7 +208,8 @@ impl Loop {
             let certify = Certify { task: self.task.clone(), candidate, plan: self.policy.timing };
             let worked = asked(&self.crew.tester.certify, certify).await?;
             let certificate = self.note_spent(Work::Certify, worked)?;
-            self.note(Event::Certified { certificate })?;
+            let evidence = Some(self.book.evidence(&certificate));
+            self.note(Event::Certified { certificate, evidence })?;
         }
         Ok(())
     }

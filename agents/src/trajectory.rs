@@ -182,7 +182,7 @@ impl Trajectory {
             Event::Proposed { round, proposal, taken } => {
                 self.proposals.insert(round, (proposal, taken));
             }
-            Event::Certified { certificate } => self.certificates.push(certificate),
+            Event::Certified { certificate, .. } => self.certificates.push(certificate),
             Event::BrokeOff { why } => self.broke_off = Some(why),
             Event::Ended { end } => self.end = Some(end),
             Event::Spent { lease, .. } => self.leased_us += lease.map_or(0, |lease| lease.us()),

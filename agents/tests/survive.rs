@@ -133,7 +133,7 @@ fn recorded(log: &MemoryLog) -> Recorded {
             Event::Prepared { baseline } => findings.baseline = Some(baseline),
             Event::Evaluated { candidate, evaluation } => findings.evaluations.push((candidate, Ok(evaluation))),
             Event::Profiled { candidate, profile: Ok(profile) } => findings.profiles.push((candidate, profile)),
-            Event::Certified { certificate } => findings.certificates.push(certificate),
+            Event::Certified { certificate, .. } => findings.certificates.push(certificate),
             _ => {}
         }
     }

@@ -217,6 +217,10 @@ impl Floor {
 impl Shared {
     /// One task's turn, from where its record ends.
     async fn turn(&self, listed: &Listed, so_far: Standing, crew: &Crew) -> Result<(), BrokeOff> {
+        let mended = self.folder.mend(&listed.name, &self.lock).map_err(|error| BrokeOff::Log(error.into()))?;
+        mended.words.iter().for_each(|word| self.board.say(word));
+        let aside = recall::known_of(&mended.aside, &self.folder.blobs());
+        self.remembering.learn_where_the_prompt_is_the_same(aside);
         let (task, story) = self.take_up(listed).map_err(|error| BrokeOff::Log(error.into()))?;
         let opened = self.folder.append(&listed.name, &self.lock).map_err(|error| BrokeOff::Log(error.into()))?;
         let (log, torn) = opened;

@@ -67,7 +67,7 @@ impl Standing {
                 }
             }
             Event::NotTimed { .. } | Event::Unreadable { .. } => self.close(),
-            Event::Certified { certificate } => {
+            Event::Certified { certificate, .. } => {
                 if let CertificateVerdict::Certified(timed) = &certificate.verdict {
                     self.certified = Some(timed.speedup);
                 }

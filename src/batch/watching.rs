@@ -16,7 +16,7 @@ use agents::{
     log::{Log, LogError},
 };
 use indicatif::ProgressBar;
-use kernelbench::Hash;
+use kernelbench::{Hash, Hashing};
 use std::{
     collections::HashMap,
     sync::{
@@ -242,5 +242,9 @@ impl<L: Log> Log for Watched<L> {
 
     fn fetch(&self, hash: &Hash) -> Result<String, LogError> {
         self.log.fetch(hash)
+    }
+
+    fn digest(&self) -> Hashing {
+        self.log.digest()
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     progress::plain,
     recall,
     store::{Record, RunFolder, RunHeader},
+    verify::Verification,
 };
 use agents::{
     crew::Crew,
@@ -34,6 +35,8 @@ struct Found {
     prompts_compared: bool,
     /// The first event that does not, from 0, with what stands in the record and what came now.
     difference: Option<Difference>,
+    /// What does not follow from the samples and texts that the record holds.
+    verification: Verification,
 }
 
 #[derive(Debug, Serialize)]
@@ -53,7 +56,9 @@ pub(super) fn replay(arguments: &ReplayArgs) -> Result<Exit, Trouble> {
     let prompts = Prompts::embedded();
     let same_words = folder.header()?.templates == RunHeader::templates_of(&prompts);
     let again = on_threads(make_again(&record, prompts))?;
-    let found = compare(&comparable(record.events(), same_words), &comparable(again, same_words), same_words);
+    let mut found = compare(&comparable(record.events(), same_words), &comparable(again, same_words), same_words);
+    found.verification = Verification::of(&record);
+    found.agrees &= found.verification.differences.is_empty();
     if arguments.json {
         say(&super::json(&found));
     } else {
@@ -103,6 +108,8 @@ fn comparable(events: impl IntoIterator<Item = Event>, same_words: bool) -> Vec<
             // What was under way when the run was interrupted stands twice in its record.
             again @ (Event::Asked { .. } | Event::Misread { .. } | Event::PassedOver { .. })
                 if in_this_round(&kept, &again) => {}
+            // It rests on times of day, too.
+            Event::Certified { certificate, .. } => kept.push(Event::Certified { certificate, evidence: None }),
             other => kept.push(other),
         }
     }
@@ -119,12 +126,16 @@ fn compare(recorded: &[Event], again: &[Event], prompts_compared: bool) -> Found
     let difference =
         at.map(|event| Difference { event, recorded: recorded.get(event).cloned(), again: again.get(event).cloned() });
     let agrees = difference.is_none();
-    Found { recorded: recorded.len(), again: again.len(), agrees, prompts_compared, difference }
+    let verification = Verification::default();
+    Found { recorded: recorded.len(), again: again.len(), agrees, prompts_compared, difference, verification }
 }
 
 fn tell(found: &Found) {
     if !found.prompts_compared {
         say("the run was made with other prompt templates than this program's: its prompts are not compared");
+    }
+    for difference in &found.verification.differences {
+        say(&format!("the record does not follow from what it holds: {}", plain(difference)));
     }
     let Some(difference) = &found.difference else {
         say(&format!("the replay agrees with the record in all {} events", found.recorded));

@@ -12,7 +12,7 @@ use crate::{
     progress::{Screen, Voice},
     recall,
     session::{Ending, Session},
-    store::{Record, RunFolder, RunHeader},
+    store::{Mended, Record, RunFolder, RunHeader},
     wiring::{self, Answering, Kind},
 };
 use agents::{
@@ -98,9 +98,13 @@ fn go_on(
     let voice = if arguments.json { Voice::Json } else { Voice::Words };
     let screen = Screen::new(voice == Voice::Words);
     let (lock, taken_over) = folder.lock()?;
+    let mended = match folder.tasks()?.as_slice() {
+        [only] => folder.mend(only, &lock)?,
+        _ => Mended::default(),
+    };
     let start = Start::of(folder, header, config)?;
     let (log, torn) = folder.append(&start.task.name, &lock)?;
-    taken_over.iter().chain(&torn).for_each(|word| screen.warn(word));
+    taken_over.iter().chain(&torn).chain(&mended.words).for_each(|word| screen.warn(word));
     if start.so_far.end.is_some() {
         return Ending { folder, screen: &screen, voice }.tell(&start.so_far);
     }
@@ -120,6 +124,7 @@ fn go_on(
     };
     let port = answering.port(&plan::spec(&config.model.spec)?)?;
     let llm = Arc::new(Remembering::new(port, start.known));
+    llm.learn_where_the_prompt_is_the_same(recall::known_of(&mended.aside, &folder.blobs()));
     if voice == Voice::Words {
         let written = |round: &&Round| round.step != Step::Baseline;
         let (done, rounds) = (start.so_far.finished().filter(written).count(), start.policy.rounds);
