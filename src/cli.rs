@@ -207,6 +207,9 @@ pub struct ResumeArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub limits: LimitArgs,
+    /// How many candidates are written for a task in all: more than it has makes a run that ended go on.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Limits")]
+    pub rounds: Option<u32>,
     /// Print every event as a line of JSON, and a last line with the outcome.
     #[arg(long)]
     pub json: bool,
@@ -366,7 +369,9 @@ started in if its model is a file or a folder.
 
 Examples:
   warpsmith resume runs/20261120-151203-silu_and_mul
-  warpsmith resume RUN --model openai:NAME                                # another model goes on";
+  warpsmith resume RUN --model openai:NAME                                # another model goes on
+  warpsmith resume RUN --rounds 20                                        # a run that has ended goes on
+  warpsmith resume RUN --usd 5                                            # so does one that ended at a limit, with more";
 
 const REPLAY_EXAMPLES: &str = "\
 Ends with 0 if everything agrees (times of day and waiting times aside), with 1 and the first difference if not.

@@ -52,7 +52,8 @@ impl Exit {
                 "This machine could not do it: no compiler, no memory, a broken tool; `warpsmith doctor` says what is missing."
             }
             Self::Model => {
-                "The model could not be reached or refused; what was done is kept, `warpsmith resume` goes on."
+                "The model could not be reached, refused, or gave a batch's task nothing readable; what was done is kept, \
+                 `warpsmith resume` goes on."
             }
             Self::Record => "The run's folder could not be read or written.",
             Self::Waiting => {

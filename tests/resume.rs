@@ -377,3 +377,55 @@ fn zeros_at_the_end_of_a_record_are_what_a_cut_of_power_left() {
     std::fs::write(&events, bytes).unwrap();
     assert!(resume(&answering(), &run).ended(0).err.contains("torn"));
 }
+
+#[test]
+fn a_run_that_has_ended_goes_on_with_more_rounds_and_is_certified_anew() {
+    let (endpoint, folder) = (answering(), tempfile::tempdir().unwrap());
+    Told::of(start(&endpoint, folder.path()).args(["--rounds", "2"]).output().unwrap()).ended(0);
+    let run = folder.path().join("run");
+    let name = run.display().to_string();
+    let refused = program::run(&["resume", &name, "--rounds", "2"]).ended(2);
+    assert!(refused.err.contains("2 rounds are done"), "{refused:?}");
+    let refused = program::run(&["resume", &name, "--usd", "5"]).ended(2);
+    assert!(refused.err.contains("--rounds N gives it more"), "{refused:?}");
+    let mut more = warpsmith(&["resume", &name, "--rounds", "4"]);
+    more.env("OPENAI_BASE_URL", endpoint.url()).env("OPENAI_API_KEY", KEY);
+    let told = Told::of(more.output().unwrap()).ended(0);
+    assert!(told.out.contains("of 4"), "{told:?}");
+    let count = |name: &str| events(&run.display().to_string()).iter().filter(|e| e["event"] == name).count();
+    assert_eq!((count("evaluated"), count("certified"), count("ended"), count("extended")), (4, 2, 2, 1));
+    program::run(&["replay", &name]).ended(0);
+    program::run(&["verify", &name]).ended(0);
+    assert!(program::run(&["resume", &name]).ended(0).out.contains("certified: "));
+}
+
+#[test]
+fn a_run_that_ended_at_a_limit_goes_on_with_a_larger_one_and_not_with_the_same() {
+    let (endpoint, folder) = (answering(), tempfile::tempdir().unwrap());
+    Told::of(start(&endpoint, folder.path()).args(["--rounds", "3", "--tokens", "1"]).output().unwrap()).ended(0);
+    let run = folder.path().join("run");
+    let resumed = |tokens: &str| {
+        let mut command = warpsmith(&["resume", &run.display().to_string(), "--tokens", tokens]);
+        Told::of(command.env("OPENAI_BASE_URL", endpoint.url()).env("OPENAI_API_KEY", KEY).output().unwrap())
+    };
+    assert!(resumed("1").ended(2).err.contains("allows already"));
+    resumed("1000000").ended(0);
+    assert_eq!(events(&run.display().to_string()).iter().filter(|e| e["event"] == "evaluated").count(), 3);
+    program::run(&["replay", &run.display().to_string()]).ended(0);
+}
+
+#[test]
+fn of_a_run_that_was_killed_the_status_says_that_nobody_works_on_it() {
+    let endpoint = Endpoint::acting([Act::Hang]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = start(&endpoint, folder.path()).stdout(Stdio::null()).spawn().unwrap();
+    while endpoint.requests().is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let run = folder.path().join("run").display().to_string();
+    assert!(program::run(&["status", &run]).ended(0).out.contains(" works on it"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let told = program::run(&["status", &run]).ended(0);
+    assert!(told.out.contains("nobody works on it") && told.out.contains("warpsmith resume"), "{told:?}");
+}

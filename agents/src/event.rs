@@ -285,10 +285,15 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         evidence: Option<Hash>,
     },
-    /// The run ended. Comes last, once.
+    /// The run ended. Comes last, but where the run is given more afterwards.
     Ended {
         /// Why.
         end: End,
+    },
+    /// The run was given more than it had: what ended it, if it had ended, does so no longer, and the best is certified anew.
+    Extended {
+        /// How many candidates models may write in all; `None` where another limit was raised.
+        rounds: Option<u32>,
     },
 }
 

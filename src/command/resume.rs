@@ -3,6 +3,7 @@
 use super::{batch, on_threads};
 use crate::{
     ablation::AblationFolder,
+    batch::{extension::More, limits::Meter},
     cli::ResumeArgs,
     config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
@@ -12,12 +13,13 @@ use crate::{
     progress::{Screen, Voice},
     recall,
     session::{Ending, Session},
-    store::{Mended, Record, RunFolder, RunHeader},
+    store::{Mended, Record, RunFolder, RunHeader, TaskLog},
     wiring::{self, Answering, Kind},
 };
 use agents::{
     event::{Event, Step},
     llm::remembering::Remembering,
+    log::Log,
     policy::{Policy, Profiling},
     trajectory::{Round, Trajectory},
 };
@@ -33,6 +35,7 @@ pub(super) struct Given<'a> {
     pub(super) absent: Option<metrics::Machine>,
     pub(super) exit_when_waiting: bool,
     pub(super) json: bool,
+    pub(super) more: More,
 }
 
 /// Goes on.
@@ -47,10 +50,16 @@ pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Envi
         let (simulated, exit_when_waiting) = (header.simulated, arguments.model.exit_when_waiting);
         let absent = arguments.without_device.then(|| header.machine.clone());
         let json = arguments.json;
-        let given = Given { config: &config, environment, simulated, absent, exit_when_waiting, json };
+        let given =
+            Given { config: &config, environment, simulated, absent, exit_when_waiting, json, more: more(arguments) };
         return batch::go_on(folder, list, &given);
     }
     go_on(arguments, &folder, &header, &config, environment)
+}
+
+/// What the run is given now.
+fn more(arguments: &ResumeArgs) -> More {
+    More { rounds: arguments.rounds, limit: arguments.limits.is_some(), model: arguments.model.model.is_some() }
 }
 
 /// The settings that the run began with, with the flags given now. A run folder may come from elsewhere: which key goes
@@ -102,11 +111,18 @@ fn go_on(
         [only] => folder.mend(only, &lock)?,
         _ => Mended::default(),
     };
-    let start = Start::of(folder, header, config)?;
-    let (log, torn) = folder.append(&start.task.name, &lock)?;
+    let mut start = Start::of(folder, header, config)?;
+    let limits = config.limits.of_one();
+    let limit = Arc::new(Meter::new(limits, &[])).for_task();
+    let extended = more(arguments).for_task(&start.so_far, start.policy.rounds, &limit);
+    let extended = extended.map_err(|why| Trouble::usage(format!("{}: {why}", folder.path().display())))?;
+    let (mut log, torn) = folder.append(&start.task.name, &lock)?;
     taken_over.iter().chain(&torn).chain(&mended.words).for_each(|word| screen.warn(word));
-    if start.so_far.end.is_some() {
+    if start.so_far.end.is_some() && extended.is_none() {
         return Ending { folder, screen: &screen, voice }.tell(&start.so_far);
+    }
+    if let Some(event) = extended {
+        start.extend(event, &mut log)?;
     }
     let kind = Kind::of(&start.task, header.simulated);
     let workshop = wiring::workshop(kind, config, start.policy.profile != Profiling::Never)?;
@@ -132,7 +148,6 @@ fn go_on(
     }
     let prompts = Arc::new(super::prompts::library(config)?);
     let Start { task, policy, so_far, .. } = start;
-    let limits = config.limits.of_one();
     let session = Session { folder: folder.clone(), log, task, policy, so_far, llm, prompts, screen, voice, limits };
     let exit = on_threads(session.drive(workshop));
     drop(lock);
@@ -161,9 +176,24 @@ impl Start {
 
     /// The record says it all.
     fn from_record(record: &Record) -> Result<Self, Trouble> {
-        let (task, policy) = opened(record)?;
+        let (task, mut policy) = opened(record)?;
         let known = recall::known(record)?;
-        Ok(Self { task, policy, so_far: record.events().collect(), known })
+        let so_far: Trajectory = record.events().collect();
+        policy.rounds = so_far.extended_to.unwrap_or(policy.rounds);
+        Ok(Self { task, policy, so_far, known })
+    }
+
+    /// It is given more, which its record is to say before it goes on.
+    fn extend(&mut self, event: Event, log: &mut TaskLog) -> Result<(), Trouble> {
+        // What has not begun yet has no record that could say it, and opens with what it is given.
+        if self.so_far.task.is_some() {
+            log.note(&event)?;
+            self.so_far.apply(event.clone());
+        }
+        if let Event::Extended { rounds: Some(rounds) } = event {
+            self.policy.rounds = rounds;
+        }
+        Ok(())
     }
 
     /// The program was killed before the first event.

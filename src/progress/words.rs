@@ -36,6 +36,8 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         }
         Event::BrokeOff { why } => vec![String::new(), format!("broke off: {}", plain(why))],
         Event::Ended { end } => vec![String::new(), ended(*end)],
+        Event::Extended { rounds: Some(rounds) } => vec![format!("given more: up to {rounds} rounds in all")],
+        Event::Extended { rounds: None } => vec!["given more: another limit".to_owned()],
         Event::Opened { .. }
         | Event::Asked { .. }
         | Event::Answered { .. }
