@@ -61,6 +61,9 @@ pub enum Command {
     /// Go on with a run that was interrupted, waits for replies, or broke off.
     #[command(after_help = RESUME_EXAMPLES)]
     Resume(ResumeArgs),
+    /// List the runs of this folder, the newest last, and how far each has come.
+    #[command(after_help = RUNS_EXAMPLES)]
+    Runs(RunsArgs),
     /// Make a whole run again from its record alone, without a model and a compiler, and say whether it agrees.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
@@ -189,6 +192,16 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
+/// `runs`
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// Where the folders of runs are [default: run.folder, which is runs].
+    pub folder: Option<PathBuf>,
+    /// Print as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `resume`
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
@@ -254,8 +267,11 @@ pub struct ShowArgs {
     /// The difference between two candidates, each named by its round, by the first digits of its hash, or `reference`.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "round")]
     pub diff: Option<Vec<String>>,
+    /// The source of a candidate as it is compiled, named in the same way, or the best one's.
+    #[arg(long, num_args = 0..=1, default_missing_value = "best", value_name = "best|N", conflicts_with_all = ["round", "diff"])]
+    pub source: Option<String>,
     /// Print the rounds as another system logs them.
-    #[arg(long, value_enum, conflicts_with_all = ["round", "diff", "json"])]
+    #[arg(long, value_enum, conflicts_with_all = ["round", "diff", "source", "json"])]
     pub format: Option<LogFormat>,
     /// Print as JSON.
     #[arg(long)]
@@ -363,6 +379,14 @@ Examples:
   warpsmith batch examples --match silu --model openai:NAME --task-usd 0.50
   warpsmith batch kb250 --problems KernelBench --shard 2/5 --gpus 0,1 --model openai:NAME";
 
+const RUNS_EXAMPLES: &str = "\
+Wherever a command takes a run's folder, `latest` names the newest of these, and a part of a name the one run that has it.
+
+Examples:
+  warpsmith runs
+  warpsmith show latest
+  warpsmith status silu";
+
 const RESUME_EXAMPLES: &str = "\
 No finished round is made again and no answered question is asked again. Start it in the directory that the run was
 started in if its model is a file or a folder.
@@ -393,7 +417,9 @@ const SHOW_EXAMPLES: &str = "\
 Examples:
   warpsmith show RUN
   warpsmith show RUN 3
-  warpsmith show RUN --diff 2 3
+  warpsmith show RUN --diff 2 3 | patch mine.cpp                          # mine.cpp holds the candidate of round 2
+  warpsmith show RUN --source > best.cpp
+  warpsmith show BATCH                                                    # its tasks; then --task NAME
   warpsmith show RUN --format astra";
 
 const REPORT_EXAMPLES: &str = "\

@@ -14,6 +14,7 @@ mod replay;
 mod report;
 mod resume;
 mod run;
+mod runs;
 pub(crate) mod scores;
 pub(crate) mod sglang;
 mod show;
@@ -23,23 +24,28 @@ mod verify;
 pub(crate) use report::write as write_report;
 
 use crate::{
-    cli::{Cli, Command},
+    cli::{Cli, Command, ReplayArgs, ReportArgs, ResumeArgs, ShowArgs, StatusArgs, VerifyArgs},
     config::Layers,
     exit::{Exit, Trouble},
     key::Environment,
+    store,
 };
-use std::future::Future;
+use std::{future::Future, path::PathBuf};
 
 /// Does it, and says how to end.
 ///
 /// # Errors
 ///
 /// Why not.
-pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Trouble> {
+pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, Trouble> {
     let layers = Layers::load(cli.config.as_deref())?;
+    for run in named_runs(&mut cli.command) {
+        *run = store::find(&layers.config.run.folder, run)?;
+    }
     match cli.command {
         Command::Run(arguments) => run::run(&arguments, layers, environment),
         Command::Batch(arguments) => batch::batch(&arguments, layers, environment),
+        Command::Runs(arguments) => runs::runs(&arguments, &layers),
         Command::Status(arguments) => status::status(&arguments),
         Command::Resume(arguments) => resume::resume(&arguments, &layers, environment),
         Command::Replay(arguments) => replay::replay(&arguments),
@@ -57,6 +63,22 @@ pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Troub
         Command::Metrics(what) => metrics::metrics(&what, layers),
         Command::Sglang(what) => sglang::sglang(&what, &layers),
         Command::Config(arguments) => config::config(&arguments, &layers),
+    }
+}
+
+/// The runs that a command names, which need not be whole paths.
+fn named_runs(command: &mut Command) -> Vec<&mut PathBuf> {
+    match command {
+        Command::Status(StatusArgs { run, .. })
+        | Command::Resume(ResumeArgs { run, .. })
+        | Command::Replay(ReplayArgs { run, .. })
+        | Command::Verify(VerifyArgs { run, .. })
+        | Command::Show(ShowArgs { run, .. })
+        | Command::Scores(scores::ScoresArgs { run, .. })
+        | Command::Export(export::ExportArgs { run, .. })
+        | Command::Report(ReportArgs { run, .. }) => vec![run],
+        Command::Compare(arguments) => arguments.runs.iter_mut().collect(),
+        _ => vec![],
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod ablation;
 pub mod batch;
+pub mod best;
 pub mod cli;
 mod command;
 pub mod compare;

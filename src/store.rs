@@ -11,6 +11,7 @@ mod header;
 mod lock;
 mod log;
 mod mend;
+mod names;
 
 pub use batch::{BatchList, Listed, Unreadable};
 pub use blobs::Blobs;
@@ -19,6 +20,7 @@ pub use header::RunHeader;
 pub use lock::Lock;
 pub use log::{Record, TaskLog, timed};
 pub use mend::Mended;
+pub use names::{find, runs};
 
 use agents::log::LogError;
 use std::path::{Path, PathBuf};

@@ -5,6 +5,7 @@
 
 use super::{extension::More, limits::Meter, standing::Standing, watching::Board};
 use crate::{
+    best,
     exit::{Exit, Trouble},
     recall,
     store::{BatchList, Listed, Lock, RunFolder, StoreError},
@@ -239,7 +240,9 @@ impl Shared {
         }
         policy.rounds = story.extended_to.unwrap_or(policy.rounds);
         let job = Job { task, policy, so_far: story, log: Box::new(log), limit: self.meter.for_task() };
-        work(job, crew).await.map(drop)
+        let story = work(job, crew).await?;
+        best::write(&self.folder, &listed.name, &story).map_err(|error| BrokeOff::Log(error.into()))?;
+        Ok(())
     }
 
     /// How a task is worked on: as its record opened, for the batch may have been given more rounds since.

@@ -2,6 +2,7 @@
 
 use super::say;
 use crate::{
+    ablation::AblationFolder,
     batch::{
         limits::Used,
         standing::Standing,
@@ -12,11 +13,14 @@ use crate::{
     plan,
     progress::plain,
     quantity,
-    store::RunFolder,
+    store::{self, RunFolder},
 };
 
 /// Prints a line for each task that has begun, and one in all. Reading needs no lock.
 pub(super) fn status(arguments: &StatusArgs) -> Result<Exit, Trouble> {
+    if let Some(ablation) = AblationFolder::at(&arguments.run) {
+        return of_ablation(&ablation, arguments.json);
+    }
     let folder = RunFolder::open(&arguments.run)?;
     let (names, rounds) = match folder.batch()? {
         Some(list) => {
@@ -55,6 +59,17 @@ pub(super) fn status(arguments: &StatusArgs) -> Result<Exit, Trouble> {
         spent(&total),
         quantity::wait(total.leased_us / 1000),
     ));
+    Ok(Exit::Done)
+}
+
+/// The same for each variant that has begun.
+fn of_ablation(ablation: &AblationFolder, json: bool) -> Result<Exit, Trouble> {
+    for run in store::runs(&ablation.path().join("runs"))? {
+        if !json {
+            say(&format!("variant {}", plain(&run.file_name().unwrap_or_default().to_string_lossy())));
+        }
+        status(&StatusArgs { run, json })?;
+    }
     Ok(Exit::Done)
 }
 
