@@ -325,7 +325,9 @@ fn a_run_that_has_ended_is_told_again_and_not_made_again() {
 fn damage(run: &Path, begins: &str, to: &str) -> usize {
     let texts = program::files(&run.join("blobs"));
     let hit: Vec<_> = texts.iter().filter(|t| std::fs::read_to_string(t).unwrap().starts_with(begins)).collect();
-    hit.iter().for_each(|text| std::fs::write(text, to).unwrap());
+    for text in &hit {
+        std::fs::write(text, to).unwrap();
+    }
     hit.len()
 }
 
@@ -336,7 +338,7 @@ fn broken_off(endpoint: &Endpoint, folder: &Path) -> std::path::PathBuf {
     let events = program::only_events(&run);
     let text = std::fs::read_to_string(&events).unwrap();
     let last = text.rfind("\"event\":\"evaluated\"").unwrap();
-    std::fs::write(&events, &text[..text[..last].rfind('\n').unwrap() + 1]).unwrap();
+    std::fs::write(&events, &text[..=text[..last].rfind('\n').unwrap()]).unwrap();
     run
 }
 

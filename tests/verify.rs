@@ -10,7 +10,7 @@ use std::{fs, path::Path};
 fn edit(run: &str, event: &str, change: impl Fn(&mut serde_json::Value)) {
     let mut lines = events(run);
     change(lines.iter_mut().rfind(|line| line["event"] == event).unwrap());
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let text: String = lines.iter().flat_map(|line| [line.to_string(), "\n".into()]).collect();
     fs::write(only_events(Path::new(run)), text).unwrap();
 }
 

@@ -1,6 +1,7 @@
 //! The main loop. The Planner asks; nobody asks the Planner but for its status.
 
 mod round;
+mod same_code;
 mod talk;
 
 use crate::crew::Crew;

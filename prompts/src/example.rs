@@ -203,7 +203,7 @@ pub(crate) fn timed() -> Timed {
         uncounted: 0.0,
     };
     let cases = vec![case("16x4096", 61_250.0, 43_130.0), case("63x1003", 59_800.0, 42_115.0)];
-    Timed { cases, speedup, statistic: Statistic::Median, labels: vec![], widened_by: None }
+    Timed { cases, speedup, statistic: Statistic::Median, labels: vec![], widened_by: None, object: None }
 }
 
 pub(crate) fn profile() -> Profile {

@@ -185,14 +185,13 @@ impl Start {
 
     /// It is given more, which its record is to say before it goes on.
     fn extend(&mut self, event: Event, log: &mut TaskLog) -> Result<(), Trouble> {
+        let more = if let Event::Extended { rounds } = &event { *rounds } else { None };
         // What has not begun yet has no record that could say it, and opens with what it is given.
         if self.so_far.task.is_some() {
             log.note(&event)?;
-            self.so_far.apply(event.clone());
+            self.so_far.apply(event);
         }
-        if let Event::Extended { rounds: Some(rounds) } = event {
-            self.policy.rounds = rounds;
-        }
+        self.policy.rounds = more.unwrap_or(self.policy.rounds);
         Ok(())
     }
 

@@ -35,7 +35,7 @@ pub(super) fn status(arguments: &StatusArgs) -> Result<Exit, Trouble> {
     }
     let total = total(&standings);
     if arguments.json {
-        say(&json(&standings, names.len(), &total, folder.writer()).to_string());
+        say(&json(&standings, names.len(), &total, folder.writer().as_deref()).to_string());
         return Ok(Exit::Done);
     }
     for (name, standing) in &standings {
@@ -94,7 +94,7 @@ fn line(name: &str, standing: &Standing, rounds: u32) -> String {
     }
 }
 
-fn json(standings: &[(String, Standing)], all: usize, total: &Used, writer: Option<String>) -> serde_json::Value {
+fn json(standings: &[(String, Standing)], all: usize, total: &Used, writer: Option<&str>) -> serde_json::Value {
     let task = |(name, standing): &(String, Standing)| {
         serde_json::json!({
             "task": name, "rounds": standing.rounds, "doing": standing.doing, "best": standing.best,

@@ -278,7 +278,7 @@ impl Sample {
             }
         };
         let cases = vec![case("prefill", 1_900_000.0, seed), case("decode", 240_000.0, seed + 2)];
-        Timed { cases, speedup, statistic: Statistic::Median, labels: vec![], widened_by: None }
+        Timed { cases, speedup, statistic: Statistic::Median, labels: vec![], widened_by: None, object: None }
     }
 }
 

@@ -80,24 +80,24 @@ mod tests {
     #[test]
     fn a_build_that_a_cut_of_power_left_empty_or_short_is_made_again() {
         let folder = tempfile::tempdir().unwrap();
-        let (cache, made) = (Cache::new(folder.path().join("builds")), Cell::new(0));
+        let (cache, count) = (Cache::new(folder.path().join("builds")), Cell::new(0));
         let get = || {
             let make = |folder: &Path| {
-                made.set(made.get() + 1);
+                count.set(count.get() + 1);
                 let path = folder.join("kernel.so");
                 fs::write(&path, "machine code").unwrap();
                 Ok(path)
             };
             cache.get_or_make(&["source"], "so", make).map_err(|_| "it was not made").unwrap()
         };
-        assert_eq!((fs::read_to_string(get()).unwrap().as_str(), made.get()), ("machine code", 1));
+        assert_eq!((fs::read_to_string(get()).unwrap().as_str(), count.get()), ("machine code", 1));
         get();
-        assert_eq!(made.get(), 1, "it was made twice");
+        assert_eq!(count.get(), 1, "it was made twice");
         for damage in ["", "machine"] {
-            let before = made.get();
+            let before = count.get();
             fs::write(get(), damage).unwrap();
             assert_eq!(fs::read_to_string(get()).unwrap(), "machine code");
-            assert_eq!(made.get(), before + 1);
+            assert_eq!(count.get(), before + 1);
         }
     }
 }

@@ -154,7 +154,7 @@ fn judged<B: Backend>(backend: &B, what: &What<'_>, blocks: &Blocks<'_>) -> Atte
         .lowered_by(hidden)
         .widened_by(what.self_difference);
     let cases = cases.into_iter().map(|(case, _)| case).collect();
-    Ok(Timed { cases, speedup, statistic, labels: vec![], widened_by: Some(what.self_difference) })
+    Ok(Timed { cases, speedup, statistic, labels: vec![], widened_by: Some(what.self_difference), object: None })
 }
 
 /// The times of one case that count, and what the candidate's clock may have hidden of them, as a part.

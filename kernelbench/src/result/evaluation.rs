@@ -1,6 +1,9 @@
 //! Evaluations: what came of a candidate.
 
-use crate::result::{failure::Failure, label::Label};
+use crate::{
+    hash::Hash,
+    result::{failure::Failure, label::Label},
+};
 use metrics::{Interval, Speedup, Statistic, Timing};
 use serde::{Deserialize, Serialize};
 
@@ -41,9 +44,41 @@ pub struct Timed {
     /// written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub widened_by: Option<f64>,
+    /// The hash of what was built and timed: two sources that differ in a comment have one. None where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<Hash>,
 }
 
 impl Timed {
+    /// This with the samples of an earlier timing of the same code on the same cases before its own: where the machine has
+    /// changed since, the intervals hold that. `None` where the two are not alike.
+    #[must_use]
+    pub fn joined(&self, earlier: &Self) -> Option<Self> {
+        let widened_by = Some(self.widened_by?.max(earlier.widened_by?));
+        if self.statistic != earlier.statistic || self.cases.len() != earlier.cases.len() {
+            return None;
+        }
+        let mut joined = Self { widened_by, ..self.clone() };
+        for (case, before) in joined.cases.iter_mut().zip(&earlier.cases) {
+            if case.case != before.case {
+                return None;
+            }
+            case.reference = before.reference.followed_by(&case.reference);
+            case.candidate = before.candidate.followed_by(&case.candidate);
+            case.uncounted = case.uncounted.max(before.uncounted);
+        }
+        joined.speedup = joined.speedup_of(&joined.cases.iter().collect::<Vec<_>>())?;
+        let each = joined.cases.iter().map(|case| joined.speedup_of(&[case])).collect::<Option<Vec<_>>>()?;
+        joined.cases.iter_mut().zip(each).for_each(|(case, speedup)| case.speedup = speedup);
+        Some(joined)
+    }
+
+    fn speedup_of(&self, cases: &[&CaseTiming]) -> Option<Speedup> {
+        let lowered = cases.iter().map(|case| case.uncounted).sum::<f64>() / cases.len().max(1) as f64;
+        let speedup = Speedup::over(&pairs(cases), self.statistic)?;
+        Some(speedup.lowered_by(lowered).widened_by(self.widened_by.unwrap_or(0.0)))
+    }
+
     /// What the samples come to, beside what is said of them: the first difference in words.
     ///
     /// # Errors
@@ -159,7 +194,7 @@ mod tests {
         let speedup = Speedup::over(&[(&reference, &candidate)], Statistic::Median).unwrap();
         let speedup = speedup.lowered_by(0.02).widened_by(widened_by.unwrap_or(0.01));
         let case = CaseTiming { case: "a".into(), reference, candidate, speedup, floor_ns: None, uncounted: 0.02 };
-        Timed { cases: vec![case], speedup, statistic: Statistic::Median, labels: vec![], widened_by }
+        Timed { cases: vec![case], speedup, statistic: Statistic::Median, labels: vec![], widened_by, object: None }
     }
 
     #[test]
@@ -168,6 +203,18 @@ mod tests {
         assert_eq!(timed(None).recompute(), Ok(()));
         let text = serde_json::to_string(&timed(Some(0.01))).unwrap();
         assert_eq!(serde_json::from_str::<Timed>(&text).unwrap().recompute(), Ok(()));
+    }
+
+    #[test]
+    fn samples_of_the_same_code_join_and_what_changed_in_between_is_part_of_the_doubt() {
+        let (one, mut other) = (timed(Some(0.0)), timed(Some(0.0)));
+        other.cases[0].candidate = Timing::of((0..50).map(|i| 150.0 + f64::from(i % 5)));
+        let joined = other.joined(&one).unwrap();
+        assert_eq!(joined.recompute(), Ok(()));
+        assert_eq!(joined.cases[0].candidate.samples_ns().len(), 100);
+        let Interval { low, high } = joined.speedup.interval;
+        assert!(low < 2.8 && high > 3.8, "{}", joined.speedup);
+        assert_eq!(other.joined(&timed(None)), None);
     }
 
     #[test]

@@ -58,6 +58,7 @@ impl Tried {
                     statistic: Statistic::Median,
                     labels: vec![],
                     widened_by: None,
+                    object: None,
                 })
             }
         }
