@@ -2,14 +2,13 @@
 
 mod flags;
 mod metrics;
+mod prompts;
 
 pub use self::flags::{
     ChoiceArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
 };
-pub use self::metrics::{
-    Metrics, MetricsReportArgs, MetricsSampleArgs, MetricsScoreArgs, MetricsSelectArgs, MetricsShowArgs, ProfilesArgs,
-    RuleArg,
-};
+pub use self::metrics::{HandedOver, Metrics, MetricsArgs, MetricsSampleArgs, MetricsShowArgs};
+pub use self::prompts::{PromptsArgs, PromptsCommand, RenderArgs, RenderRole};
 
 use crate::{
     command::{
@@ -21,8 +20,9 @@ use crate::{
     },
     exit::Exit,
 };
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
+use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::{ffi::OsString, path::PathBuf};
 
 /// Makes kernels faster with language models, and believes nothing it has not measured.
 #[derive(Debug, Parser)]
@@ -31,9 +31,26 @@ pub struct Cli {
     /// Settings; without this, `warpsmith.toml` in the working directory, if there is one.
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// When to colour: `auto` where it is a terminal and the variable `NO_COLOR` is not set.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    pub color: ColorChoice,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// Reads the command line. `--color` counts for what the reading itself has to say, too.
+///
+/// # Errors
+///
+/// What is wrong with it, or what was asked for instead: help, the version.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let words = || arguments.iter().filter_map(|word| word.to_str());
+    let after = words().skip_while(|word| *word != "--color").nth(1);
+    let choice = words().find_map(|word| word.strip_prefix("--color=")).or(after);
+    let choice = choice.and_then(|choice| ColorChoice::from_str(choice, true).ok()).unwrap_or_default();
+    Cli::from_arg_matches(&Cli::command().color(choice).try_get_matches_from(&arguments)?)
 }
 
 const LONG_ABOUT: &str = "\
@@ -49,6 +66,9 @@ Example, without a key and without a network:
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Make a task of a source: a C++ or CUDA function, or a PyTorch module. It runs as it is, and says what to look over.
+    #[command(after_help = INIT_EXAMPLES)]
+    Init(InitArgs),
     /// Work on a task: ask a model for candidates, examine them, certify the best.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArgs>),
@@ -64,6 +84,9 @@ pub enum Command {
     /// List the runs of this folder, the newest last, and how far each has come.
     #[command(after_help = RUNS_EXAMPLES)]
     Runs(RunsArgs),
+    /// End a run that was interrupted or waits for replies, and certify the best that it has.
+    #[command(after_help = "Examples:\n  warpsmith finish RUN")]
+    Finish(FinishArgs),
     /// Make a whole run again from its record alone, without a model and a compiler, and say whether it agrees.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
@@ -99,15 +122,21 @@ pub enum Command {
         after_help = "Examples:\n  warpsmith policies\n  warpsmith policies cudaforge > mine.toml   # to change it: run TASK --policy mine.toml"
     )]
     Policies(NameArgs),
-    /// List the prompt templates, or print one.
-    #[command(after_help = "Examples:\n  warpsmith prompts\n  warpsmith prompts seed")]
-    Prompts(NameArgs),
+    /// List the prompt templates, print one, or render what a role would be sent.
+    #[command(after_help = prompts::EXAMPLES)]
+    Prompts(PromptsArgs),
     /// Which metrics tell a fast kernel from a slow one: choose a set from profiles, score it, show it.
-    #[command(subcommand, after_help = "Example:\n  warpsmith metrics show cudaforge24")]
-    Metrics(Metrics),
+    #[command(after_help = METRICS_EXAMPLES)]
+    Metrics(MetricsArgs),
     /// Take operators out of SGLang as tasks, and put faster kernels back.
     #[command(subcommand, after_help = sglang::EXAMPLES)]
     Sglang(Box<Sglang>),
+    /// Print what a shell needs to complete commands and flags.
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArgs),
+    /// Write a man page for each command.
+    #[command(after_help = "Example:\n  warpsmith man ~/.local/share/man/man1")]
+    Man(ManArgs),
     /// Print the settings in force and where each comes from.
     #[command(after_help = "Examples:\n  warpsmith config\n  warpsmith config --defaults > warpsmith.toml")]
     Config(ConfigArgs),
@@ -116,8 +145,9 @@ pub enum Command {
 /// `run`
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The task: a folder that holds a task.toml, or a problem in KernelBench's format (a Python file).
-    pub task: PathBuf,
+    /// The task: a folder that holds a task.toml, or a problem in KernelBench's format (a Python file). Without one, those
+    /// that are here are listed.
+    pub task: Option<PathBuf>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub model: ModelArgs,
@@ -203,7 +233,7 @@ pub struct RunsArgs {
 }
 
 /// `resume`
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ResumeArgs {
     /// The run's folder.
     pub run: PathBuf,
@@ -223,6 +253,16 @@ pub struct ResumeArgs {
     /// How many candidates are written for a task in all: more than it has makes a run that ended go on.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Limits")]
     pub rounds: Option<u32>,
+    /// Print every event as a line of JSON, and a last line with the outcome.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `finish`
+#[derive(Debug, Args)]
+pub struct FinishArgs {
+    /// The run's folder. Nobody may be working on it: a process that is can be interrupted with Ctrl-C, and loses nothing.
+    pub run: PathBuf,
     /// Print every event as a line of JSON, and a last line with the outcome.
     #[arg(long)]
     pub json: bool,
@@ -293,6 +333,39 @@ pub struct ReportArgs {
     /// Where to write it [default: report.html in the run's folder].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Write a picture instead (SVG), of the rounds of a run of one task: speedups and what the Judge said.
+    #[arg(long, value_name = "FILE.svg", conflicts_with = "out")]
+    pub picture: Option<PathBuf>,
+    /// Open it, in what the desktop opens such files with.
+    #[arg(long)]
+    pub open: bool,
+}
+
+/// `init`
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// A plain, correct source: C, C++ or CUDA with one `extern "C"` function (.c, .cpp, .cu), or a PyTorch module (.py).
+    pub source: PathBuf,
+    /// The folder to make, for a module the file [default: the function's name].
+    #[arg(long, short, value_name = "PATH")]
+    pub out: Option<PathBuf>,
+    /// The function, or the class of the module, where the source has several.
+    #[arg(long, value_name = "NAME")]
+    pub entry: Option<String>,
+}
+
+/// `completions`
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell.
+    pub shell: Shell,
+}
+
+/// `man`
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Where to write them.
+    pub folder: PathBuf,
 }
 
 /// `evaluate`
@@ -363,6 +436,29 @@ pub struct ConfigArgs {
     pub defaults: bool,
 }
 
+const METRICS_EXAMPLES: &str = "\
+select, score and report, and the table that sample writes, are made by warpsmith-metrics, a program of its own:
+`cargo install --locked --path metrics/selection` installs it from a checkout.
+
+Examples:
+  warpsmith metrics show cudaforge24
+  warpsmith metrics --build select profiles.parquet --out mine.toml";
+
+const INIT_EXAMPLES: &str = "\
+Arrays are taken for inputs where they are const and for outputs where they are not, and their length for the product of
+the function's whole numbers: the file says where to look. `warpsmith evaluate TASK TASK/reference.cpp` tries it.
+
+Examples:
+  warpsmith init scale.cpp                  # makes scale/ with a task.toml and the reference
+  warpsmith init rmsnorm.cu -o tasks/rmsnorm
+  warpsmith init module.py --entry Attention -o attention.py";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  warpsmith completions bash > ~/.local/share/bash-completion/completions/warpsmith
+  warpsmith completions zsh > ~/.zfunc/_warpsmith
+  warpsmith completions fish > ~/.config/fish/completions/warpsmith.fish";
+
 const RUN_EXAMPLES: &str = "\
 Examples:
   warpsmith run examples/silu_and_mul                                     # replies from the recorded run beside it
@@ -425,7 +521,8 @@ Examples:
 const REPORT_EXAMPLES: &str = "\
 Examples:
   warpsmith report RUN
-  warpsmith report RUN --out silu.html";
+  warpsmith report RUN --out silu.html --open
+  warpsmith report RUN --picture silu.svg";
 
 const EVALUATE_EXAMPLES: &str = "\
 Ends with 0 if the candidate is correct, with 1 if it is not.

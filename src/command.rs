@@ -3,10 +3,13 @@
 pub(crate) mod ablate;
 mod batch;
 pub(crate) mod compare;
+mod completions;
 mod config;
 mod doctor;
 mod evaluate;
+mod examples;
 pub(crate) mod export;
+mod init;
 mod metrics;
 mod policies;
 mod prompts;
@@ -24,11 +27,14 @@ mod verify;
 pub(crate) use report::write as write_report;
 
 use crate::{
-    cli::{Cli, Command, ReplayArgs, ReportArgs, ResumeArgs, ShowArgs, StatusArgs, VerifyArgs},
+    cli::{
+        Cli, Command, FinishArgs, PromptsArgs, PromptsCommand, ReplayArgs, ReportArgs, ResumeArgs, ShowArgs,
+        StatusArgs, VerifyArgs,
+    },
     config::Layers,
     exit::{Exit, Trouble},
     key::Environment,
-    store,
+    logging, store,
 };
 use std::{future::Future, path::PathBuf};
 
@@ -38,15 +44,20 @@ use std::{future::Future, path::PathBuf};
 ///
 /// Why not.
 pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, Trouble> {
+    logging::colour(cli.color);
     let layers = Layers::load(cli.config.as_deref())?;
     for run in named_runs(&mut cli.command) {
         *run = store::find(&layers.config.run.folder, run)?;
     }
     match cli.command {
+        Command::Init(arguments) => init::init(&arguments),
+        Command::Completions(arguments) => completions::completions(&arguments),
+        Command::Man(arguments) => completions::man(&arguments),
         Command::Run(arguments) => run::run(&arguments, layers, environment),
         Command::Batch(arguments) => batch::batch(&arguments, layers, environment),
         Command::Runs(arguments) => runs::runs(&arguments, &layers),
         Command::Status(arguments) => status::status(&arguments),
+        Command::Finish(arguments) => resume::finish(&arguments, layers, environment),
         Command::Resume(arguments) => resume::resume(&arguments, &layers, environment),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
@@ -70,6 +81,7 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
 fn named_runs(command: &mut Command) -> Vec<&mut PathBuf> {
     match command {
         Command::Status(StatusArgs { run, .. })
+        | Command::Finish(FinishArgs { run, .. })
         | Command::Resume(ResumeArgs { run, .. })
         | Command::Replay(ReplayArgs { run, .. })
         | Command::Verify(VerifyArgs { run, .. })
@@ -78,6 +90,9 @@ fn named_runs(command: &mut Command) -> Vec<&mut PathBuf> {
         | Command::Export(export::ExportArgs { run, .. })
         | Command::Report(ReportArgs { run, .. }) => vec![run],
         Command::Compare(arguments) => arguments.runs.iter_mut().collect(),
+        Command::Prompts(PromptsArgs { render: Some(PromptsCommand::Render(arguments)), .. }) => {
+            arguments.run.iter_mut().collect()
+        }
         _ => vec![],
     }
 }

@@ -17,7 +17,10 @@ use agents::{
     llm::Role,
     policy::{Decider, Shapes},
 };
-use kernelbench::torch::{Headers, ProfilerKind};
+use kernelbench::{
+    ReferenceMode,
+    torch::{Headers, ProfilerKind},
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -79,6 +82,9 @@ pub struct Limits {
     pub seconds: f64,
     /// Time that devices are held, in seconds.
     pub gpu_seconds: f64,
+    /// Whether to end at once and certify what there is: `warpsmith finish`, and no setting.
+    #[serde(skip)]
+    pub finish: bool,
 }
 
 /// `[model]`: what answers.
@@ -176,11 +182,16 @@ pub struct Workshop {
     pub memory_mib: u64,
     /// The largest case that is run, in MiB of arguments.
     pub largest_case_mib: u64,
+    /// Whether a kernel for the processor is certified that does not build with sanitizers, where the compiler has them.
+    pub unsanitized: bool,
     /// The Python that has torch, for problems; empty for `python3`.
     pub python: String,
     /// The device of problems, `cpu` or `cuda:0`; empty for the first NVIDIA GPU, else the processor.
     #[serde(deserialize_with = "words::read_device")]
     pub device: String,
+    /// With which arithmetic a problem's reference runs: `kernelbench` or `ieee`.
+    #[serde(with = "words::one")]
+    pub reference: ReferenceMode,
     /// What a problem's reference is timed as: `eager`, and after commas `compile` and `max-autotune`.
     pub baselines: Baselines,
     /// What C++ and CUDA in candidates for problems is built with: `slim` or `stock` headers.
@@ -212,6 +223,7 @@ impl Limits {
             task_tokens: if self.task_tokens > 0 { self.task_tokens } else { self.tokens },
             task_seconds: or(self.task_seconds, self.seconds),
             task_gpu_seconds: or(self.task_gpu_seconds, self.gpu_seconds),
+            finish: self.finish,
             ..Self::default()
         }
     }
@@ -256,8 +268,10 @@ impl Default for Workshop {
             cache: String::new(),
             memory_mib: 512,
             largest_case_mib: 256,
+            unsanitized: false,
             python: String::new(),
             device: String::new(),
+            reference: ReferenceMode::KernelBench,
             baselines: Baselines::default(),
             headers: Headers::Slim,
             profiler: None,

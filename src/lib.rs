@@ -12,6 +12,8 @@ pub mod config;
 pub mod diff;
 pub mod exit;
 pub mod export;
+pub mod handover;
+pub mod init;
 pub mod key;
 mod logging;
 pub mod plan;
@@ -28,7 +30,6 @@ pub mod wiring;
 
 pub use metrics::quantity;
 
-use clap::Parser;
 use exit::{Exit, Trouble};
 use std::process::ExitCode;
 
@@ -39,7 +40,7 @@ pub fn main() -> ExitCode {
         kernelbench::native::child_main()
     }
     let environment = key::Environment::take();
-    let cli = match cli::Cli::try_parse() {
+    let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(told) => {
             let _ = told.print();

@@ -7,7 +7,10 @@ use crate::{
     store::{Record, RunFolder},
 };
 use agents::{event::Event, policy::Policy};
-use kernelbench::{Task, load};
+use kernelbench::{
+    ReferenceMode, Source, Task,
+    load::{self, TaskError},
+};
 use std::path::{Path, PathBuf};
 
 /// The policy where nobody names one.
@@ -34,7 +37,7 @@ impl Plan {
     ///
     /// If the task or the policy cannot be read, or nothing says what answers.
     pub fn make(task_path: &Path, config: &Config) -> Result<Self, Trouble> {
-        let task = load::task(task_path)?;
+        let task = self::task(task_path, config)?;
         let named = if config.model.spec.is_empty() { None } else { Some(spec(&config.model.spec)?) };
         let recorded = match &named {
             None => Some(load::recorded_run(task_path).ok_or_else(|| nothing_answers(&task))?),
@@ -50,6 +53,24 @@ impl Plan {
         let spec = named.or(recorded.map(Spec::Replay)).ok_or_else(|| nothing_answers(&task))?;
         Ok(Self { task, policy, spec, demonstration })
     }
+}
+
+/// The task at this path, as the settings have it evaluated.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub fn task(path: &Path, config: &Config) -> Result<Task, TaskError> {
+    load::task(path).map(|task| with_reference(task, config.workshop.reference))
+}
+
+/// A task whose reference runs with this arithmetic, where it is a problem.
+#[must_use]
+pub fn with_reference(mut task: Task, reference: ReferenceMode) -> Task {
+    if let Source::Problem(problem) = &mut task.source {
+        problem.reference = reference;
+    }
+    task
 }
 
 /// What the settings name as the model.

@@ -8,7 +8,7 @@ mod chart;
 mod claim;
 mod curve;
 mod page;
-pub mod profiles;
+mod picture;
 mod round;
 mod samples;
 mod spent;
@@ -47,6 +47,18 @@ pub fn html(input: &ReportInput) -> String {
     render("report.html", context! { page => Value::from(Serde(page::Page::of(input, ""))) })
 }
 
+/// The rounds of a run as a picture (SVG), light or dark as its reader's desktop is: speedups with their intervals, and what
+/// the Judge said before each. `None` before the first round has ended.
+///
+/// # Panics
+///
+/// If a template of the program itself is broken: ours.
+#[must_use]
+pub fn picture(input: &ReportInput) -> Option<String> {
+    let picture = picture::Picture::of(input)?;
+    Some(render("picture.svg", context! { picture => Value::from(Serde(picture)) }))
+}
+
 /// A template of the program, rendered.
 fn render(name: &str, values: Value) -> String {
     let mut pages = Environment::new();
@@ -56,6 +68,7 @@ fn render(name: &str, values: Value) -> String {
         ("batch.html", include_str!("report/batch.html")),
         ("member.html", include_str!("report/member.html")),
         ("task.html", include_str!("report/task.html")),
+        ("picture.svg", include_str!("report/picture.svg")),
         ("charts.html", include_str!("report/charts.html")),
         ("round.html", include_str!("report/round.html")),
         ("report.css", include_str!("report/report.css")),

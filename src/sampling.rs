@@ -15,6 +15,7 @@ pub use pool::{Entry, Pool};
 
 use crate::{
     exit::Trouble,
+    handover::Companion,
     progress::{Screen, plain},
     quantity,
 };
@@ -37,6 +38,8 @@ pub struct Sampling<'a> {
     pub screen: &'a Screen,
     /// What was found out.
     pub notebook: Notebook,
+    /// What writes the table.
+    pub table: Companion,
 }
 
 /// What came of it, over all tasks.
@@ -74,7 +77,7 @@ impl Sampling<'_> {
             let profiles = rows::profiles(&self.notebook, pools, self.workshop.machine(), self.keep);
             sampled.surveyed = profiles.len();
             if !profiles.is_empty() {
-                selection::table::write(out, &profiles).map_err(|e| Trouble::record(e.to_string()))?;
+                self.table.write("table", out, &rows::lines(&profiles))?;
             }
             let times = self.notebook.times(pool);
             sampled.kernels += pool.entries.len();

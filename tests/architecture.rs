@@ -1,4 +1,4 @@
-//! Is the program built as ARCHITECTURE.md says?
+//! Is the program built as ARCHITECTURE.md and docs/FILES.md say?
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,34 +64,51 @@ fn opening(source: &str) -> Option<String> {
     (!text.is_empty()).then(|| text[..end].trim_end_matches('.').to_owned())
 }
 
-/// What stands in ARCHITECTURE.md, and what should: the part after its last heading is the list.
+/// What stands in docs/FILES.md, and what should.
 fn listed() -> (String, String) {
-    let text = read("ARCHITECTURE.md");
-    let at = text.rfind("\n## Every source file\n").expect("ARCHITECTURE.md ends with the list of sources");
-    let head = &text[..at];
-    let mut list = String::new();
+    let mut should = "# Every source file\n\nEach with the sentence that it opens with.\n\n".to_owned();
     for name in sources() {
         let opening = opening(&read(&name)).unwrap_or_else(|| panic!("{name} does not open with `//!` and a sentence"));
-        list += &["- `", &name, "`: ", &opening, "\n"].concat();
+        should += &["- `", &name, "`: ", &opening, "\n"].concat();
     }
-    let should = format!("{head}\n## Every source file\n\nEach with the sentence that it opens with.\n\n{list}");
-    (text, should)
+    (fs::read_to_string(root().join("docs/FILES.md")).unwrap_or_default(), should)
 }
 
 #[test]
-fn architecture_md_lists_every_source_file_and_no_other() {
+fn files_md_lists_every_source_file_and_no_other() {
     let (is, should) = listed();
     if std::env::var_os("WRITE_ARCHITECTURE").is_some() {
-        fs::write(root().join("ARCHITECTURE.md"), &should).unwrap();
+        fs::write(root().join("docs/FILES.md"), &should).unwrap();
         return;
     }
     let missing: Vec<&str> = should.lines().filter(|line| !is.contains(line)).collect();
     let gone: Vec<&str> = is.lines().filter(|line| !should.contains(line)).collect();
     assert!(
         is == should,
-        "ARCHITECTURE.md differs from the tree: missing {missing:#?}, no longer so {gone:#?}; \
+        "docs/FILES.md differs from the tree: missing {missing:#?}, no longer so {gone:#?}; \
          to set it right: WRITE_ARCHITECTURE=1 cargo test --test architecture"
     );
+}
+
+/// The folders that a row of the map names, `a/b`, `c` and `d` of one row lying in one folder.
+#[test]
+fn the_map_in_architecture_md_names_folders_that_are_there() {
+    let page = read("ARCHITECTURE.md");
+    let map = page.split("| Folder | What is in it |").nth(1).expect("ARCHITECTURE.md has a map of the folders");
+    let rows = map.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let cells: Vec<&str> = rows.filter_map(|row| row.split('|').nth(1)).collect();
+    assert!(cells.len() > 12, "{cells:?}");
+    for cell in cells {
+        let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+        let parent = Path::new(names[0]).parent().expect("it is relative");
+        for name in &names {
+            let there = |at: &Path| root().join(at).is_dir() || root().join(at).with_extension("rs").is_file();
+            let of_its_room = Path::new(names[0]).ancestors().nth(1).expect("it is relative").parent();
+            let places =
+                [Some(Path::new(name).to_owned()), Some(parent.join(name)), of_its_room.map(|room| room.join(name))];
+            assert!(places.iter().flatten().any(|place| there(place)), "{name} of {cell}");
+        }
+    }
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn tool(place: &Path, name: &str, says: &str) {
 
 fn warpsmith(arguments: &[&str]) -> Command {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pretend");
-    let mut command = program::warpsmith(arguments);
+    let mut command = program::with_metrics(arguments);
     command.current_dir(&*PLACE).env("LD_LIBRARY_PATH", &*PLACE).env("NVCC", tests.join("nvcc"));
     command.env("XDG_CACHE_HOME", PLACE.join("cache"));
     let path = std::env::var_os("PATH").unwrap_or_default();

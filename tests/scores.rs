@@ -284,7 +284,8 @@ fn csv_parquet_and_json_have_a_line_a_task() {
     assert_eq!(csv.lines().count(), 11);
     assert!(csv.lines().next().unwrap().contains(",speedup,\"speedup, low\","), "{csv}");
     let parquet = folder.path().join("scores.parquet");
-    program::run(&["scores", &path, "--format", "parquet", "-o", &parquet.display().to_string()]).ended(0);
+    let arguments = ["scores", &path, "--format", "parquet", "-o", &parquet.display().to_string()];
+    program::with_metrics(&arguments).output().map(program::Told::of).unwrap().ended(0);
     assert_eq!(&fs::read(&parquet).unwrap()[..4], b"PAR1");
     let json: Value = serde_json::from_str(&program::run(&["scores", &path, "--format", "json"]).ended(0).out).unwrap();
     assert_eq!(json["run"]["tasks"].as_array().unwrap().len(), 10);

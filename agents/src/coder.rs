@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub enum Assignment {
     /// Write the first candidate.
     Seed,
-    /// Mend a candidate.
+    /// Fix a candidate.
     Fix {
         /// Which.
         candidate: Candidate,
@@ -84,6 +84,8 @@ pub struct Write {
     pub machine: Machine,
     /// What to do.
     pub assignment: Assignment,
+    /// Whether a first candidate is asked for with a worked example.
+    pub worked_example: bool,
     /// What was said before, where the policy lets the Coder remember.
     pub conversation: Vec<Turn>,
     /// The first try, when this is the second.
@@ -103,8 +105,9 @@ impl Coder {
     fn prompt(&self, write: &Write) -> Prompt {
         let (task, machine, words) = (&write.task, &write.machine, &self.prompts);
         match &write.assignment {
+            Assignment::Seed if write.worked_example => words.seed_with_example(task, machine),
             Assignment::Seed => words.seed(task, machine),
-            Assignment::Fix { candidate, failure, fix } => words.fix(task, candidate, failure, fix.as_ref()),
+            Assignment::Fix { candidate, failure, fix } => words.fix(task, machine, candidate, failure, fix.as_ref()),
             Assignment::Optimize { candidate, optimization } => {
                 words.optimize(task, machine, candidate, optimization.as_ref())
             }

@@ -83,6 +83,8 @@ pub enum End {
     RecordEnds,
     /// The Planner proposed to stop, and the policy let it.
     Stopped,
+    /// Whoever runs it had it ended, whatever it waited for.
+    Finished,
     /// The task's limit on tokens was reached.
     TaskTokens,
     /// The task's limit on dollars.
@@ -106,7 +108,7 @@ impl End {
     #[must_use]
     pub fn limit(self) -> Option<&'static str> {
         Some(match self {
-            Self::OutOfRounds | Self::RecordEnds | Self::Stopped => return None,
+            Self::OutOfRounds | Self::RecordEnds | Self::Stopped | Self::Finished => return None,
             Self::TaskTokens => "task_tokens",
             Self::TaskUsd => "task_usd",
             Self::TaskSeconds => "task_seconds",

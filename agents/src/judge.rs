@@ -55,7 +55,7 @@ impl Judge {
         let Consider { call, task, machine, candidate, evidence, earlier } = consider;
         let prompt = match (&earlier, &evidence) {
             (Some(first), _) => self.prompts.again(&first.prompt, &first.reply, &first.why),
-            (None, Evidence::Failed(failure)) => self.prompts.diagnose(&task, &candidate, failure),
+            (None, Evidence::Failed(failure)) => self.prompts.diagnose(&task, &machine, &candidate, failure),
             (None, Evidence::Passed { timed, profile }) => {
                 self.prompts.advise(&task, &machine, &candidate, timed, profile.as_ref())
             }

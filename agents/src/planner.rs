@@ -107,14 +107,18 @@ struct Loop {
 impl Loop {
     /// The loop.
     async fn run(&mut self) -> Result<(), BrokeOff> {
-        self.open().await?;
-        let end = match self.rounds().await {
+        let end = match self.open_and_go_round().await {
             Err(BrokeOff::RecordEnds(_)) => End::RecordEnds,
             Err(BrokeOff::Limit(end)) => end,
             end => end?,
         };
         self.certify().await?;
         self.note(Event::Ended { end })
+    }
+
+    async fn open_and_go_round(&mut self) -> Result<End, BrokeOff> {
+        self.open().await?;
+        self.rounds().await
     }
 
     /// Round after round, until there is none to do.
@@ -132,6 +136,9 @@ impl Loop {
         if self.book.so_far().task.is_none() {
             self.note_opened()?;
         }
+        if self.book.so_far().baseline.is_none() {
+            self.within_limits()?;
+        }
         if self.book.so_far().suite.is_none() {
             let proposed = self.propose_shapes().await?;
             let timed = self.timed_cases();
@@ -145,7 +152,15 @@ impl Loop {
             let baseline = self.note_spent(Work::Prepare, worked)?;
             self.note(Event::Prepared { baseline })?;
         }
+        self.take_signature();
         Ok(())
+    }
+
+    /// What preparing the reference found out about a problem's module stands in every prompt from here on.
+    fn take_signature(&mut self) {
+        if let Some(baseline) = &self.book.so_far().baseline {
+            self.task = Arc::new((*self.task).clone().with_signature(&baseline.signature));
+        }
     }
 
     fn note_opened(&mut self) -> Result<(), BrokeOff> {

@@ -31,6 +31,9 @@ pub struct Policy {
     /// Whether the Judge is told what bounds a kernel by rule, beside the numbers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bottleneck_facts: bool,
+    /// Whether the first prompt shows a worked example of another task in the same language (CudaForge, Appendix D.1).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub worked_example: bool,
     /// What a role remembers of earlier rounds.
     pub memory: Memory,
     /// Who decides on the next step.

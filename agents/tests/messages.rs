@@ -112,6 +112,7 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
             machine: machine.clone(),
             assignment,
             conversation: vec![],
+            worked_example: false,
             earlier: None,
         }),
         there_and_back(&Consider {

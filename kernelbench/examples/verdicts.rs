@@ -2,7 +2,8 @@
 //! whether that is what the file's heading says. Ends with status 1 where one is not.
 //!
 //! `verdicts PYTHON DEVICE FOLDER-OF-PROBLEMS... -- CANDIDATE.py|FOLDER...`, with these variables: `TRIALS`, `WARMUP`,
-//! `REPETITIONS`, `FLOOR_S` (what deadlines have beside the reference's time), `BUILD_S` (what a build may take), `AHEAD`
+//! `REPETITIONS`, `FLOOR_S` (what deadlines have beside the reference's time), `FIRST_S` (that of a first call),
+//! `BUILD_S` (what a build may take), `AHEAD`
 //! (how many builds are begun ahead; those that run a compiler are begun at once), `GATE` (a file that is waited for before
 //! the first candidate that is right), `PROFILE`, `KEEP` (candidates and problems stay open, as in a batch, until others
 //! need their memory).
@@ -38,6 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut options = Options::new(python.into(), device, std::env::current_exe()?, vec!["child".into()]);
     options.trials = setting("TRIALS", 5)?;
     options.deadline_floor = Duration::from_secs(setting("FLOOR_S", 5)?.into());
+    options.first_call = Duration::from_secs(setting("FIRST_S", setting("FLOOR_S", 60)?)?.into());
     options.build_deadline = Duration::from_secs(setting("BUILD_S", 300)?.into());
     options.profile_ahead = std::env::var_os("PROFILE").is_some();
     let workshop = Torch::new(options)?;

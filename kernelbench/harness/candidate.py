@@ -67,6 +67,7 @@ class Runner:
         return {"extensions": built}
 
     def construct(self, message):
+        torch.backends.cudnn.allow_tf32 = message["tf32"]  # torch's own default, which KernelBench leaves as it is
         init = wire.decode(message["init"], lambda spec: self.arena.tensor(spec).clone())
         self.seed_everything()
         with torch.no_grad():

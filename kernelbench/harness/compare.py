@@ -65,13 +65,15 @@ def slot(ours, theirs, atol, rtol):
     """The first output that is wrong, with how wrong it is."""
     for (path, right), (_, got) in zip(ours, theirs):
         if isinstance(right, torch.Tensor):
-            found = elements(right, got, atol, rtol)
+            found = elements(right, got, atol, rtol, located=True)
             if found["wrong"]:
                 return {"output": path, **found}
     return None
 
 
-def elements(right, got, atol, rtol):
+def elements(right, got, atol, rtol, located=False):
+    """How many elements are wrong, and which most; where they lie too, if that is asked for."""
+    spread = Spread(right.shape)
     right, got = right.reshape(-1), got.reshape(-1)
     if tolerance.clearly_right([(right, got)], atol, rtol):
         return {"wrong": 0}
@@ -88,12 +90,45 @@ def elements(right, got, atol, rtol):
         wrong += count
         distance = (widened(r) - widened(g)).abs().nan_to_num(nan=float("inf"))
         distance = torch.where(bad, distance, -1.0)
+        if located:
+            spread.take(bad, start, distance, r)
         nan += 0 if exact else int(g.isnan().sum())
         most = int(distance.argmax())
         if float(distance[most]) > worst:
             worst, worst_at = float(distance[most]), start + most
     text = lambda side: str(side[worst_at].item()) if wrong else ""  # noqa: E731
-    return {"wrong": wrong, "total": right.numel(), "worst_at": worst_at, "nan": nan, "expected": text(right), "got": text(got)}
+    found = {"wrong": wrong, "total": right.numel(), "worst_at": worst_at, "nan": nan, "expected": text(right), "got": text(got)}
+    return {**found, "spread": spread.said()} if located else found
+
+
+class Spread:
+    """Where the wrong elements of a tensor lie, axis by axis, and how wrong they are at most."""
+
+    def __init__(self, shape):
+        self.shape, self.ranges = list(shape), None
+        self.absolute, self.relative = None, None
+
+    def take(self, bad, start, distance, right):
+        places = bad.nonzero().flatten() + start
+        below, found = 1, []
+        for length in reversed(self.shape):
+            along = torch.div(places, below, rounding_mode="floor") % length
+            found.insert(0, [int(along.min()), int(along.max())])
+            below *= length
+        known = self.ranges or found
+        self.ranges = [[min(a[0], b[0]), max(a[1], b[1])] for a, b in zip(known, found)]
+        finite = bad & distance.isfinite()
+        self.absolute = largest(self.absolute, distance[finite])
+        ratios = distance[finite] / widened(right)[finite].abs()
+        self.relative = largest(self.relative, ratios[ratios.isfinite()])
+
+    def said(self):
+        return {"shape": self.shape, "ranges": self.ranges or [], "max_absolute": self.absolute, "max_relative": self.relative}
+
+
+def largest(known, values):
+    most = float(values.max()) if values.numel() else None
+    return most if known is None else known if most is None else max(known, most)
 
 
 def all_clearly_same(right, got, atol, rtol):

@@ -19,6 +19,7 @@ import time
 
 import torch
 
+import facts
 import nvcc as compiler
 
 HEADERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "slim")
@@ -67,7 +68,7 @@ def watch(message, device):
     built = []
     if "cpp_extension" in read(message["path"]):
         if device.type == "cuda" and "TORCH_CUDA_ARCH_LIST" not in os.environ:
-            os.environ["TORCH_CUDA_ARCH_LIST"] = "{}.{}".format(*torch.cuda.get_device_capability(device))
+            os.environ["TORCH_CUDA_ARCH_LIST"] = facts.architecture(*torch.cuda.get_device_capability(device))
         if message.get("headers") == "slim":
             install(built)
     return built

@@ -1,6 +1,11 @@
-"""Which Python, which torch, which device?"""
+"""Which Python, which torch, which compilers, which device?"""
 
+import importlib.metadata
+import os
 import platform
+import re
+import shutil
+import subprocess
 
 import torch
 
@@ -16,6 +21,9 @@ def facts(device):
         "multiprocessors": None,
         "l2_bytes": None,
         "copy_bytes_per_second": None,
+        "nvcc": None,
+        "triton": None,
+        "extensions_for": None,
         "folders": [],
     }
     if device.type == "cuda":
@@ -25,6 +33,8 @@ def facts(device):
         found["memory_bytes"] = properties.total_memory
         found["multiprocessors"] = properties.multi_processor_count
         found["l2_bytes"] = getattr(properties, "L2_cache_size", None)
+        found["nvcc"], found["triton"] = nvcc_version(), triton_version()
+        found["extensions_for"] = built_for(properties.major, properties.minor)
         best = 0.0
         for mebibytes in (16, 64, 2048):
             source = torch.empty(mebibytes << 20, dtype=torch.uint8, device=device)
@@ -38,3 +48,31 @@ def facts(device):
                 best = max(best, 2 * source.numel() / (first.elapsed_time(last) / 1e3))
         found["copy_bytes_per_second"] = best
     return found
+
+
+def nvcc_version():
+    """The version of the nvcc that extensions are built with."""
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    program = os.path.join(home, "bin", "nvcc")
+    program = program if os.path.exists(program) else shutil.which("nvcc")
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20).stdout
+        return re.search(r"release ([\d.]+)", said)[1]
+    except Exception:  # no compiler is a fact too
+        return None
+
+
+def triton_version():
+    try:
+        return importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def architecture(major, minor):
+    """As TORCH_CUDA_ARCH_LIST names the device's architecture, with the instructions that only it has: wgmma and the like."""
+    return f"{major}.{minor}" + ("a" if (major, minor) == (9, 0) else "")
+
+
+def built_for(major, minor):
+    return os.environ.get("TORCH_CUDA_ARCH_LIST") or "sm_" + architecture(major, minor).replace(".", "")

@@ -166,7 +166,7 @@ class Cuda:
             raise kind(f"{call}: {(text.value or b'unknown error').decode()} ({status})")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def cuda():
     return Cuda()
 

@@ -20,6 +20,7 @@ import compare  # noqa: E402
 import facts  # noqa: E402
 import memory  # noqa: E402
 import outputs  # noqa: E402
+import signature  # noqa: E402
 import wire  # noqa: E402
 from draw import mapped_tensors, padded, signed, tensors  # noqa: E402
 
@@ -45,6 +46,7 @@ class Verifier(outputs.Outputs):
     def open(self, message):
         """Loads the problem in a namespace of its own, and lays out an arena for each side."""
         self.dtype, self.seed = wire.dtype_of(message["dtype"]), message["seed"]
+        self.casts_all, self.kept_whole = message["casts_all"], None
         *self.descriptors, self.outputs = message["descriptors"]
         self.names = load(message["path"])
         if missing := [name for name in CONTRACT if name not in self.names]:
@@ -55,6 +57,8 @@ class Verifier(outputs.Outputs):
         with torch.no_grad():
             self.seed_everything(self.seed)
             model = self.names["Model"](*self.init)
+        if self.casts_all:
+            model = self.try_casts(model)
         parameters = sum(p.numel() * self.cast(p).element_size() for p in model.parameters())
         try:
             self.oracle = model.double().to(self.device)
@@ -77,7 +81,18 @@ class Verifier(outputs.Outputs):
             "input_bytes": sum(t.numel() * t.element_size() for t in tensors(drawn)),
             "slots": self.slots,
             "no_oracle": self.no_oracle,
+            "kept_whole": self.kept_whole,
             "arenas": [spec for _, spec in self.arenas],
+            "signature": self.signature(init, drawn),
+        }
+
+    def signature(self, init, drawn):
+        """What the module is constructed with and called with, as both sides get it, and what a call computes."""
+        model = self.names["Model"]
+        return {
+            "init": signature.describe(model.__init__, init, skip=1),
+            "inputs": signature.describe(model.forward, drawn, skip=1),
+            "flops": signature.flops(model, init, drawn),
         }
 
     def new_arena(self, at):
@@ -140,7 +155,22 @@ class Verifier(outputs.Outputs):
         return mapped_tensors(list(drawn), lambda t: self.cast(t).to(self.device).contiguous())
 
     def cast(self, tensor):
-        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+        return tensor.to(self.dtype) if self.casts_all or tensor.is_floating_point() else tensor
+
+    def try_casts(self, model):
+        """KernelBench casts every input, indices and masks too. A reference that cannot compute with them so gets them as
+        they were drawn, and that is said."""
+        self.casts_all = False
+        if all(t.is_floating_point() for t in tensors(self.generate(0))):
+            return model
+        self.casts_all = True
+        model = model.to(device=self.device, dtype=self.dtype)
+        try:
+            with torch.no_grad():
+                model(*self.generate(0))
+        except Exception as error:
+            self.casts_all, self.kept_whole = False, f"{type(error).__name__}: {error}"[:300]
+        return model
 
     def compare_in_place(self, message):
         """Form, elements, and what changed late, where the outputs need not be copied first."""

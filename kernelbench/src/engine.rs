@@ -25,7 +25,7 @@ use crate::{
 };
 use backend::{Backend, Processes, Toolchain};
 use check::Checking;
-use metrics::{Machine, Profile};
+use metrics::{Machine, Profile, Rung};
 use notes::Remarks;
 use rand::{SeedableRng, rngs::StdRng};
 use sessions::{Kept, is_full, lock};
@@ -126,6 +126,12 @@ fn differs(failure: &Failure) -> bool {
     matches!(failure, Failure::Mismatch { .. })
 }
 
+/// The profile of a candidate that did not run under a profiler: its own doing, and no word about the machine.
+fn unprofiled(failure: &Failure) -> Profile {
+    let notes = vec![format!("the candidate failed under a profiler: {failure}")];
+    Profile { rung: Rung::TimingOnly, case: String::new(), readings: vec![], kernels: vec![], notes }
+}
+
 /// What a trusted step came to: a failure there is the reference's.
 fn settled<T>(attempt: Attempt<T>) -> Result<T, Fault> {
     match trusted(attempt) {
@@ -144,8 +150,8 @@ impl<B: Backend> Inner<B> {
 
     fn checking<'a>(&'a self, task: &'a Task) -> Checking<'a> {
         let numbers = self.backend.numbers();
-        let (tolerance, slack) = (&task.tolerance, self.backend.slack());
-        Checking { tolerance, draws: numbers.draws, signed: numbers.signed, oracle: true, slack }
+        let (tolerance, slack, first_slack) = (&task.tolerance, self.backend.slack(), self.backend.first_slack());
+        Checking { tolerance, draws: numbers.draws, signed: numbers.signed, oracle: true, slack, first_slack }
     }
 
     /// The task's session, opened where it was not yet.
@@ -200,13 +206,15 @@ impl<B: Backend> Inner<B> {
             self.backend.tidy(session)?;
             let variants = self.backend.variants(task, session, plan)?;
             let labels = self.backend.labels(session);
-            Ok((timed, variants, labels.into_iter().chain(differs).collect()))
+            let signature = self.backend.signature(session);
+            Ok((timed, variants, labels.into_iter().chain(differs).collect(), signature))
         });
-        let (timed, variants, labels) = settled(prepared)?;
+        let (timed, variants, labels, signature) = settled(prepared)?;
         self.backend.get_ready();
         let timings = timed.cases.into_iter().map(|case| (case.case, case.reference)).collect();
         let build = self.backend.describe_build(task)?;
-        Ok(Baseline { over_itself: Some(timed.speedup), variants, labels, ..Baseline::new(timings, build) })
+        let over_itself = Some(timed.speedup);
+        Ok(Baseline { over_itself, variants, labels, signature, ..Baseline::new(timings, build) })
     }
 
     fn build(&self, task: &Task, candidate: &Candidate) -> Attempt<Built> {
@@ -311,7 +319,7 @@ impl<B: Backend> Inner<B> {
         candidate: &Candidate,
         suite: &Suite,
         mut step: impl FnMut(&mut B::Session, &mut B::Loaded, &Case, &mut StdRng) -> Attempt<T>,
-    ) -> Result<T, Fault> {
+    ) -> Outcome<T> {
         let timed = suite.cases.iter().filter(|case| suite.timed.contains(&case.name));
         let case = timed.max_by_key(|case| self.backend.fits(task, case).unwrap_or(0));
         let case =
@@ -324,7 +332,7 @@ impl<B: Backend> Inner<B> {
             done.and_then(|done| parked.map(|()| done))
         });
         self.backend.get_ready();
-        outcome(done)?.map_err(|failure| Fault::Machine(format!("the candidate failed under a profiler: {failure}")))
+        outcome(done)
     }
 
     fn profile(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Profile, Fault> {
@@ -334,11 +342,15 @@ impl<B: Backend> Inner<B> {
             });
             self.backend.profile(task, session, loaded, case, timing.as_ref(), rng)
         })
+        .map(|profiled| profiled.unwrap_or_else(|failure| unprofiled(&failure)))
     }
 
     fn survey(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Result<Survey, String>, Fault> {
         self.profiled(task, candidate, suite, |session, loaded, case, rng| {
             self.backend.survey(task, session, loaded, case, rng)
+        })
+        .map(|surveyed| {
+            surveyed.unwrap_or_else(|failure| Err(format!("the candidate failed under a profiler: {failure}")))
         })
     }
 }

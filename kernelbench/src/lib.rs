@@ -25,19 +25,20 @@ pub use profile::{cpu as profiler, ncu};
 pub use result::candidate::{Built, Candidate, CandidateId, NotBound, Part, Verified};
 pub use result::certificate::{Certificate, Checked, Verdict as CertificateVerdict};
 pub use result::evaluation::{CaseTiming, Evaluation, Timed};
-pub use result::failure::{Failure, Fault, Outcome};
+pub use result::failure::{Failure, Fault, Outcome, Spread};
 pub use result::label::{Kind as LabelKind, Label};
 pub use result::survey::Survey;
 pub use sandbox::layer::Layer;
 pub use task::family::{Design, Family, Member};
 pub use task::fill::fill;
 pub use task::load;
+pub use task::signature::{ModuleValue, Signature, TensorLayout};
 pub use task::size::SizeError;
 pub use task::space::{Bindings, Parameter, Space, in_words};
 pub use task::suite::{Provenance, Suite};
 pub use task::{
     Argument, ArgumentKind, Case, Dtype, Fill, Gate, KernelContext, Language, Number, Origin, Precision, Problem,
-    Returns, Size, Source, Task, TimedCases, Tolerance, Transfer,
+    ReferenceMode, Returns, Size, Source, Task, TimedCases, Tolerance, Transfer,
 };
 pub use workshop::absent::Absent;
 pub use workshop::recorded::{Findings, Recorded};

@@ -6,12 +6,13 @@ pub(crate) mod family;
 pub(crate) mod fill;
 pub(crate) mod layout;
 pub mod load;
+pub(crate) mod signature;
 pub(crate) mod size;
 pub(crate) mod space;
 pub(crate) mod suite;
 mod tuning;
 
-use crate::task::{size::SizeError, space::Space};
+use crate::task::{signature::Signature, size::SizeError, space::Space};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -61,6 +62,40 @@ pub struct Problem {
     pub precision: Precision,
     /// Known defects: what makes a result on it worth less than it looks.
     pub labels: Vec<String>,
+    /// With which arithmetic its reference runs.
+    #[serde(default, skip_serializing_if = "ReferenceMode::is_ieee")]
+    pub reference: ReferenceMode,
+    /// What its module is constructed with, called with, and gives back; empty until its reference has been opened.
+    #[serde(default, skip_serializing_if = "Signature::is_empty")]
+    pub signature: Signature,
+}
+
+/// With which arithmetic a problem's reference runs, and so what candidates are compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReferenceMode {
+    /// As KernelBench's own evaluation: torch's defaults, with TF32 in cuDNN's convolutions, and its casts of inputs.
+    KernelBench,
+    /// Without TF32 anywhere, and with every input as it was drawn but for its floating-point type. Of records that do not
+    /// say.
+    #[default]
+    Ieee,
+}
+
+impl ReferenceMode {
+    /// As settings and templates say it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KernelBench => "kernelbench",
+            Self::Ieee => "ieee",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+    fn is_ieee(&self) -> bool {
+        *self == Self::Ieee
+    }
 }
 
 /// What floating-point weights and inputs are cast to.
@@ -138,6 +173,17 @@ impl Task {
     #[must_use]
     pub fn is_cuda(&self) -> bool {
         self.context().is_some_and(|context| context.language == Language::Cuda)
+    }
+
+    /// The same task, with what opening its reference found out about a problem's module.
+    #[must_use]
+    pub fn with_signature(mut self, signature: &Signature) -> Self {
+        if let Source::Problem(problem) = &mut self.source
+            && !signature.is_empty()
+        {
+            problem.signature = signature.clone();
+        }
+        self
     }
 
     /// The problem, where the task is one.

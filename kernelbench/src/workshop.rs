@@ -16,7 +16,7 @@ use crate::{
         label::Label,
         survey::Survey,
     },
-    task::{Case, Task, suite::Suite},
+    task::{Case, Task, signature::Signature, suite::Suite},
 };
 use metrics::{Interval, Machine, Profile, Speedup, Statistic, Timing};
 use serde::{Deserialize, Serialize};
@@ -61,13 +61,16 @@ pub struct Baseline {
     /// What is known against the task: what would pass for its output and is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<Label>,
+    /// What a problem's module is constructed with, called with, and gives back.
+    #[serde(default, skip_serializing_if = "Signature::is_empty")]
+    pub signature: Signature,
 }
 
 impl Baseline {
     /// The reference's times and how it was built, and nothing else.
     #[must_use]
     pub fn new(timings: Vec<(String, Timing)>, build: String) -> Self {
-        Self { timings, build, over_itself: None, variants: vec![], labels: vec![] }
+        Self { timings, build, over_itself: None, variants: vec![], labels: vec![], signature: Signature::default() }
     }
 
     /// By what part the reference differed from itself in another process, beyond its own interval: what is settled when a

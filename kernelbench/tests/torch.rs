@@ -5,7 +5,7 @@ mod python;
 
 use python::{PLAN, problem, workshop, workshop_with};
 use warpsmith_kernelbench::{
-    Candidate, Failure, Outcome, Suite, Task, Timed, Variant, Workshop, load,
+    Candidate, Failure, Outcome, ReferenceMode, Source, Suite, Task, TensorLayout, Timed, Variant, Workshop, load,
     torch::{Mode, Torch},
 };
 
@@ -54,8 +54,10 @@ fn a_wrong_candidate_is_shown_where_it_is_wrong() {
     let workshop = workshop();
     let source = with_forward("y = nn.functional.softplus(x)\ny[7, 3] += 0.01\nreturn y");
     match evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().unwrap_err() {
-        Failure::Mismatch { wrong: 1, worst_at, argument, .. } => {
+        Failure::Mismatch { wrong: 1, worst_at, argument, spread, .. } => {
             assert_eq!((worst_at, argument.as_str()), (7 * 1024 + 3, "output"));
+            assert_eq!((spread.index(worst_at), spread.ranges.clone()), (vec![7, 3], vec![[7, 7], [3, 3]]));
+            assert!(spread.max_absolute.is_some_and(|error| (error - 0.01).abs() < 1e-5), "{spread:?}");
         }
         other => panic!("{other:?}"),
     }
@@ -92,6 +94,26 @@ fn a_candidate_that_holds_more_of_the_hosts_memory_than_it_may_is_ended_before_i
     let source = with_forward("held = torch.ones(1 << 28)\ntime.sleep(600)\nreturn x");
     let failure = evaluate(&workshop, &problem("1_Softplus"), &source).unwrap().unwrap_err();
     assert!(matches!(failure, Failure::Memory { limit_mib: 200, .. }), "{failure:?}");
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn preparing_a_reference_finds_out_what_its_module_takes_gives_and_computes() {
+    let task = problem("2_Matmul");
+    let (workshop, suite) = (workshop(), Suite::of_task(&task));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let baseline = runtime.block_on(workshop.prepare(&task, &suite, &PLAN)).unwrap();
+    let signature = &baseline.signature;
+    let tensors = signature.inputs.iter().chain(&signature.outputs);
+    let layouts: Vec<_> = tensors.map(|v| (v.name.as_str(), v.tensor.as_ref().unwrap())).collect();
+    let layout =
+        |shape: [u64; 2]| TensorLayout { dtype: "float32".into(), shape: shape.into(), stride: vec![shape[1], 1] };
+    let expected = [("a", layout([192, 256])), ("b", layout([256, 160])), ("output", layout([192, 160]))];
+    assert_eq!(layouts, expected.each_ref().map(|(name, layout)| (*name, layout)));
+    // Torch counts operations from its version 2.1 on.
+    assert!([None, Some(2 * 192 * 256 * 160)].contains(&signature.flops), "{:?}", signature.flops);
+    let shown = task.with_signature(signature);
+    assert_eq!(shown.problem().unwrap().signature, *signature);
 }
 
 #[test]
@@ -289,4 +311,73 @@ fn a_candidate_takes_a_process_that_is_ready_and_nothing_outlives_the_workshop()
     drop(workshop);
     let there = |id: &i32| std::path::Path::new(&format!("/proc/{id}")).exists();
     assert_eq!(ours.into_iter().find(there), None);
+}
+
+/// A problem written for a test, with this forward of `x` and a second input.
+fn with_second_input(folder: &std::path::Path, second: &str, forward: &str) -> Task {
+    let text = format!(
+        "import torch\nimport torch.nn as nn\n\nclass Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n\n    \
+         def forward(self, x, second):\n        return {forward}\n\ndef get_inputs():\n    return [torch.rand(64, 32), \
+         {second}]\n\ndef get_init_inputs():\n    return []\n"
+    );
+    let file = folder.join("1_Second.py");
+    std::fs::write(&file, text).unwrap();
+    load::task(&file).unwrap()
+}
+
+fn ieee(mut task: Task) -> Task {
+    let Source::Problem(problem) = &mut task.source else { panic!("a problem") };
+    problem.reference = ReferenceMode::Ieee;
+    task
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn a_mask_comes_as_kernelbench_hands_it_over_unless_the_task_says_otherwise() {
+    let (folder, workshop) = (tempfile::tempdir().unwrap(), workshop());
+    let task = with_second_input(folder.path(), "torch.rand(64, 32) > 0.5", "x * second");
+    let needs = |dtype: &str| {
+        format!(
+            "import torch\nimport torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x, second):\n        \
+             assert second.dtype == torch.{dtype}, second.dtype\n        return x * second\n"
+        )
+    };
+    assert!(evaluate(&workshop, &task, &needs("float32")).unwrap().is_ok());
+    assert!(evaluate(&workshop, &ieee(task.clone()), &needs("bool")).unwrap().is_ok());
+    let failure = evaluate(&workshop, &task, &needs("bool")).unwrap().unwrap_err();
+    assert!(failure.to_string().contains("torch.float32"), "{failure}");
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn indices_stay_whole_where_the_reference_needs_them_so_and_that_is_said() {
+    let (folder, workshop) = (tempfile::tempdir().unwrap(), workshop());
+    let task = with_second_input(folder.path(), "torch.randint(0, 32, (64,))", "x.gather(1, second[:, None])");
+    let own = "import torch\nimport torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x, second):\n        \
+               return torch.stack([x[i, j] for i, j in enumerate(second.tolist())])[:, None]\n";
+    assert!(evaluate(&workshop, &task, own).unwrap().is_ok());
+    let labels = workshop.audit(&task).unwrap();
+    assert!(
+        labels.iter().any(|label| label.text.starts_with("KernelBench's own evaluation cannot run it")),
+        "{labels:?}"
+    );
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn a_first_call_has_time_to_compile_and_a_later_one_has_not() {
+    use std::time::Duration;
+    let slow = |when: &str| {
+        with_forward(&format!(
+            "torch.calls = getattr(torch, 'calls', 0) + 1\nif torch.calls {when}: time.sleep(3)\nreturn nn.functional.softplus(x)"
+        ))
+    };
+    let workshop = workshop_with(|options| {
+        (options.deadline_floor, options.first_call) = (Duration::from_secs(1), Duration::from_secs(30));
+    });
+    let task = problem("1_Softplus");
+    let at_first = python::evaluate(&workshop, &task, &slow("== 1"), &PLAN).unwrap();
+    assert!(!matches!(at_first, Err(Failure::Hang { .. })), "{at_first:?}");
+    let later = python::evaluate(&workshop, &task, &slow("== 2"), &PLAN).unwrap().unwrap_err();
+    assert!(matches!(later, Failure::Hang { deadline_ms, .. } if deadline_ms < 3000), "{later:?}");
 }

@@ -57,6 +57,12 @@ pub struct Capability {
     pub threads_sm: u32,
     /// Threads of a block.
     pub threads_block: u32,
+    /// 32-bit registers that one thread may have.
+    pub registers_thread: u32,
+    /// Warps resident on a multiprocessor.
+    pub warps_sm: u32,
+    /// Blocks resident on a multiprocessor.
+    pub blocks_sm: u32,
 }
 
 #[derive(Deserialize)]
@@ -97,6 +103,19 @@ impl Gpu {
     #[must_use]
     pub fn arch(&self) -> Arch {
         Arch::of_capability(&self.capability.0).unwrap_or(Arch::Cuda { major: 0, minor: 0 })
+    }
+
+    /// Its dense peaks by the precision of the operands, in operations a second, the slowest first: `FP32` on its CUDA
+    /// cores, the others on its tensor cores.
+    #[must_use]
+    pub fn peaks(&self) -> Vec<(&'static str, f64)> {
+        let tensor = [
+            ("TF32", &self.tf32_tensor_tflops),
+            ("FP16 or BF16", &self.fp16_tensor_tflops),
+            ("FP8", &self.fp8_tensor_tflops),
+        ];
+        let tensor = tensor.into_iter().filter_map(|(name, figure)| Some((name, figure.as_ref()?.0 * 1e12)));
+        std::iter::once(("FP32", self.fp32_tflops.0 * 1e12)).chain(tensor).collect()
     }
 
     /// It as a machine, every line with its source: what the papers promise, nothing measured.
@@ -162,8 +181,16 @@ impl Capability {
                 "shared memory",
                 format!("{} KiB a multiprocessor, {} a block", self.shared_kib_sm, self.shared_kib_block),
             ),
-            fact("registers", format!("{} a multiprocessor", self.registers_sm)),
+            fact(
+                "registers",
+                format!(
+                    "{} of 32 bits a multiprocessor, {} a thread at most",
+                    self.registers_sm, self.registers_thread
+                ),
+            ),
             fact("threads", format!("{} a multiprocessor, {} a block", self.threads_sm, self.threads_block)),
+            fact("warps", format!("{} a multiprocessor", self.warps_sm)),
+            fact("blocks", format!("{} a multiprocessor", self.blocks_sm)),
         ]
     }
 }
@@ -211,6 +238,13 @@ mod tests {
         let [sxm, pcie] =
             ["NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe"].map(|n| Gpu::named(n).unwrap().bandwidth_gb_s.0);
         assert!(sxm > pcie);
+    }
+
+    #[test]
+    fn the_peaks_of_a_gpu_grow_as_its_operands_shrink() {
+        let peaks = Gpu::named("NVIDIA H200").unwrap().peaks();
+        assert_eq!(peaks.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["FP32", "TF32", "FP16 or BF16", "FP8"]);
+        assert!(peaks.windows(2).all(|pair| pair[0].1 < pair[1].1), "{peaks:?}");
     }
 
     #[test]

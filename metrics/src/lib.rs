@@ -5,10 +5,12 @@
 mod arch;
 mod bootstrap;
 pub mod catalog;
+pub mod columns;
 pub mod facts;
 pub mod gpu;
 mod machine;
 mod profile;
+pub mod profiled;
 pub mod quantity;
 pub mod scores;
 pub mod set;

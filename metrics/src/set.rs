@@ -43,6 +43,9 @@ pub struct Metric {
     /// What an architecture (a compute capability) has in its place.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nearest: BTreeMap<String, String>,
+    /// What is read in its place on an architecture where it exists and misleads.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub instead: BTreeMap<String, String>,
     /// Pearson's correlation with the runtime within each task; positive where more of it takes longer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub r: BTreeMap<String, f64>,
@@ -132,6 +135,20 @@ impl MetricSet {
         self.metric.is_empty()
     }
 
+    /// The set of this name, or of the file of this name, which `read` reads.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such file, or what it holds is no set.
+    pub fn of_name_or_file(name: &str, read: impl FnOnce(&str) -> std::io::Result<String>) -> Result<Self, String> {
+        if let Some(set) = Self::known(name).filter(|set| !set.is_full()) {
+            return Ok(set);
+        }
+        let text =
+            read(name).map_err(|e| format!("{name}: {e}; expected a file of a set, or cudaforge24, hopper24"))?;
+        Self::parse(&text).map_err(|why| format!("{name}: {why}"))
+    }
+
     /// The set that has this name and no file.
     #[must_use]
     pub fn known(name: &str) -> Option<Self> {
@@ -191,7 +208,8 @@ impl Metric {
 
     /// Its name and those of what stands for it elsewhere.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.name.as_str()).chain(self.nearest.values().map(String::as_str))
+        let others = self.nearest.values().chain(self.instead.values());
+        std::iter::once(self.name.as_str()).chain(others.map(String::as_str))
     }
 }
 

@@ -48,7 +48,8 @@ pub(crate) fn values(
         machine => words::machine(machine),
         candidate => words::candidate(candidate),
         timed => words::timed(timed),
-        profile => profile.map(words::profile),
+        profile => profile.map(|profile| words::profile(profile, machine)),
+        products => words::products(task, machine),
     }
 }
 

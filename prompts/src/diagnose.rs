@@ -6,6 +6,7 @@ use crate::{
     words,
 };
 use kernelbench::{Candidate, Failure, Task};
+use metrics::Machine;
 use minijinja::{Value, context};
 
 /// What the reply must hold.
@@ -18,14 +19,15 @@ pub(crate) const FIELDS: [Field; 3] = [
 impl Prompts {
     /// Judge: the one problem that explains why this candidate failed.
     #[must_use]
-    pub fn diagnose(&self, task: &Task, candidate: &Candidate, failure: &Failure) -> Prompt {
-        self.page("diagnose", &values(task, candidate, failure))
+    pub fn diagnose(&self, task: &Task, machine: &Machine, candidate: &Candidate, failure: &Failure) -> Prompt {
+        self.page("diagnose", &values(task, machine, candidate, failure))
     }
 }
 
-pub(crate) fn values(task: &Task, candidate: &Candidate, failure: &Failure) -> Value {
+pub(crate) fn values(task: &Task, machine: &Machine, candidate: &Candidate, failure: &Failure) -> Value {
     context! {
         task => words::task(task),
+        machine => words::machine(machine),
         candidate => words::candidate(candidate),
         failure => words::failure(failure),
     }

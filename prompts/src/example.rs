@@ -1,12 +1,19 @@
 //! On what is a template tried before a run? One small task, and each situation that a page must cope with.
 
+#[cfg(test)]
+mod faces;
+
+#[cfg(test)]
+pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
+
 use crate::{
     Fix, Optimization, PlanLine, Suggestions, Unreadable, advise, again, apply, diagnose, fix, optimize, plan, refine,
     retry, seed, shapes,
 };
 use kernelbench::{
     Argument, ArgumentKind, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext, Language,
-    Number, Precision, Problem, Size, Source, Task, Timed, TimedCases, Tolerance, Transfer,
+    ModuleValue, Number, Precision, Problem, ReferenceMode, Signature, Size, Source, Spread, Task, TensorLayout, Timed,
+    TimedCases, Tolerance, Transfer,
 };
 use metrics::{
     Arch, Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
@@ -42,10 +49,10 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
     let (passed, failed) = (Evaluation::Passed(timed.clone()), Evaluation::Failed(mismatch.clone()));
     let bare = Machine { facts: vec![], bandwidths: vec![], peak_flops: None, ..machine.clone() };
     vec![
-        ("seed", seed::values(task, machine)),
-        ("seed", seed::values(task, &bare)),
-        ("fix", fix::values(task, candidate, &mismatch, Some(&one_fix()))),
-        ("fix", fix::values(task, candidate, &build, None)),
+        ("seed", seed::values(task, machine, false)),
+        ("seed", seed::values(task, &bare, false)),
+        ("fix", fix::values(task, machine, candidate, &mismatch, Some(&one_fix()))),
+        ("fix", fix::values(task, machine, candidate, &build, None)),
         ("optimize", optimize::values(task, machine, candidate, Some(&one_optimization()))),
         ("optimize", optimize::values(task, machine, candidate, None)),
         ("refine", refine::values(task, machine, candidate, &failed, None)),
@@ -54,8 +61,8 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("retry", retry::values(task, machine, candidate, false)),
         ("apply", apply::values(task, machine, candidate, true, Some(&suggestions()))),
         ("apply", apply::values(task, machine, candidate, false, None)),
-        ("diagnose", diagnose::values(task, candidate, &mismatch)),
-        ("diagnose", diagnose::values(task, candidate, &build)),
+        ("diagnose", diagnose::values(task, machine, candidate, &mismatch)),
+        ("diagnose", diagnose::values(task, machine, candidate, &build)),
         ("advise", advise::values(task, machine, candidate, &timed, profile)),
         ("advise", advise::values(task, machine, candidate, &timed, None)),
         ("suggest", refine::values(task, machine, candidate, &failed, None)),
@@ -63,14 +70,18 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("plan", plan::values(task, &history(), &["current".into(), "best".into(), "stop".into()])),
         ("plan", plan::values(task, &[], &["restart".into()])),
         ("shapes", shapes::values(task, 10, 1 << 30)),
-        ("seed", seed::values(&problem(), machine)),
-        ("seed", seed::values(&bound(), machine)),
-        ("fix", fix::values(&problem(), candidate, &raised(), None)),
+        ("seed", seed::values(&problem(), machine, false)),
+        ("seed", seed::values(&bound(), machine, false)),
+        ("seed", seed::values(&problem(), machine, true)),
+        ("seed", seed::values(task, machine, true)),
+        ("optimize", optimize::values(&problem(), machine, candidate, Some(&one_optimization()))),
+        ("optimize", optimize::values(&unopened(), machine, candidate, None)),
+        ("fix", fix::values(&problem(), machine, candidate, &raised(), None)),
     ]
 }
 
 /// A kernel in CUDA whose entry is defined by a binding.
-fn bound() -> Task {
+pub(crate) fn bound() -> Task {
     let Source::Context(kernel) = task().source else { return task() };
     let kernel = KernelContext {
         language: Language::Cuda,
@@ -90,8 +101,10 @@ fn bound() -> Task {
 
 /// A problem in KernelBench's format.
 pub(crate) fn problem() -> Task {
-    let source = "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n        \
-                  return 2 * x\n\n\ndef get_inputs():\n    return [torch.rand(8)]\n\n\ndef get_init_inputs():\n    return []\n";
+    let source = "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def __init__(self, factor):\n        \
+                  super().__init__()\n        self.factor = factor\n\n    def forward(self, x, dim):\n        \
+                  return torch.cumsum(self.factor * x, dim)\n\n\ndef get_inputs():\n    \
+                  return [torch.rand(16, 4096), 1]\n\n\ndef get_init_inputs():\n    return [2.0]\n";
     let (level, number, precision) = (Some(1), Some(7), Precision::Fp32);
     Task {
         name: "level1-7_Twice".into(),
@@ -103,9 +116,36 @@ pub(crate) fn problem() -> Task {
             number,
             precision,
             labels: vec![],
+            reference: ReferenceMode::default(),
+            signature: signature(),
         }),
         tolerance: Tolerance { atol: 1e-4, rtol: 1e-4, share: 1.0 },
         ..task()
+    }
+}
+
+/// A problem whose reference has not been opened.
+fn unopened() -> Task {
+    let mut task = problem();
+    if let Source::Problem(problem) = &mut task.source {
+        problem.signature = Signature::default();
+    }
+    task
+}
+
+/// What opening the reference finds out of the problem.
+fn signature() -> Signature {
+    let tensor = |name: &str| ModuleValue {
+        name: name.into(),
+        tensor: Some(TensorLayout { dtype: "float32".into(), shape: vec![16, 4096], stride: vec![4096, 1] }),
+        value: String::new(),
+    };
+    let value = |name: &str, value: &str| ModuleValue { name: name.into(), tensor: None, value: value.into() };
+    Signature {
+        init: vec![value("factor", "2.0")],
+        inputs: vec![tensor("x"), value("dim", "1")],
+        outputs: vec![tensor("output")],
+        flops: None,
     }
 }
 
@@ -244,6 +284,12 @@ pub(crate) fn mismatch() -> Failure {
         unwritten: 5,
         nan: 5,
         while_timed: false,
+        spread: Box::new(Spread {
+            shape: vec![63, 1003],
+            ranges: vec![[62, 62], [998, 1002]],
+            max_absolute: Some(0.25),
+            max_relative: Some(1.0),
+        }),
     }
 }
 

@@ -1,18 +1,32 @@
-//! How is a candidate's mending asked for? (CudaForge, Appendix D.3.)
+//! The page that asks for a failed candidate to be fixed (CudaForge, Appendix D.3).
 
 use crate::{Fix, Prompt, Prompts, words};
 use kernelbench::{Candidate, Failure, Task};
+use metrics::Machine;
 use minijinja::{Value, context};
 
 impl Prompts {
-    /// Coder: mend this candidate, with the error log and the Judge's one fix; `None` where there is no readable one.
+    /// Coder: fix this candidate, with the error log and the Judge's one fix; `None` where there is no readable one.
     #[must_use]
-    pub fn fix(&self, task: &Task, candidate: &Candidate, failure: &Failure, fix: Option<&Fix>) -> Prompt {
-        self.page("fix", &values(task, candidate, failure, fix))
+    pub fn fix(
+        &self,
+        task: &Task,
+        machine: &Machine,
+        candidate: &Candidate,
+        failure: &Failure,
+        fix: Option<&Fix>,
+    ) -> Prompt {
+        self.page("fix", &values(task, machine, candidate, failure, fix))
     }
 }
 
-pub(crate) fn values(task: &Task, candidate: &Candidate, failure: &Failure, fix: Option<&Fix>) -> Value {
+pub(crate) fn values(
+    task: &Task,
+    machine: &Machine,
+    candidate: &Candidate,
+    failure: &Failure,
+    fix: Option<&Fix>,
+) -> Value {
     let fix = fix.map(|fix| {
         context! {
             critical_issue => words::one_line(&fix.critical_issue),
@@ -22,6 +36,7 @@ pub(crate) fn values(task: &Task, candidate: &Candidate, failure: &Failure, fix:
     });
     context! {
         task => words::task(task),
+        machine => words::machine(machine),
         candidate => words::candidate(candidate),
         failure => words::failure(failure),
         fix => fix,

@@ -19,7 +19,7 @@ pub(crate) const PAGES: [(&str, &str); 11] = [
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 19] = [
+pub(crate) const BLOCKS: [(&str, &str); 26] = [
     ("again", include_str!("../templates/again.md")),
     ("bound/kernel", include_str!("../templates/bound/kernel.md")),
     ("bound/reference", include_str!("../templates/context/reference.md")),
@@ -32,9 +32,16 @@ pub(crate) const BLOCKS: [(&str, &str); 19] = [
     ("cuda/kernel", include_str!("../templates/context/kernel.md")),
     ("cuda/reference", include_str!("../templates/context/reference.md")),
     ("cuda/rules", include_str!("../templates/cuda/rules.md")),
+    ("example/c", include_str!("../templates/example/c.md")),
+    ("example/cpp", include_str!("../templates/example/cpp.md")),
+    ("example/cuda", include_str!("../templates/example/cuda.md")),
+    ("example/python", include_str!("../templates/example/python.md")),
     ("failure", include_str!("../templates/failure.md")),
+    ("guide/cpu", include_str!("../templates/guide/cpu.md")),
+    ("guide/gpu", include_str!("../templates/guide/gpu.md")),
     ("machine", include_str!("../templates/machine.md")),
     ("problem/kernel", include_str!("../templates/problem/kernel.md")),
+    ("problem/precision", include_str!("../templates/problem/precision.md")),
     ("problem/reference", include_str!("../templates/problem/reference.md")),
     ("problem/rules", include_str!("../templates/problem/rules.md")),
     ("profile", include_str!("../templates/profile.md")),

@@ -38,6 +38,7 @@ pub(crate) fn values(
         candidate => words::candidate(candidate),
         failure => failure,
         timed => timed,
-        profile => profile.map(words::profile),
+        products => words::products(task, machine),
+        profile => profile.map(|profile| words::profile(profile, machine)),
     }
 }

@@ -9,10 +9,18 @@ impl Prompts {
     /// Coder: the first candidate, from the task and the machine alone.
     #[must_use]
     pub fn seed(&self, task: &Task, machine: &Machine) -> Prompt {
-        self.page("seed", &values(task, machine))
+        self.page("seed", &values(task, machine, false))
+    }
+
+    /// The same, with a worked example of another task in the same language (CudaForge, Appendix D.1: one shot). A task whose
+    /// entry a binding defines has none.
+    #[must_use]
+    pub fn seed_with_example(&self, task: &Task, machine: &Machine) -> Prompt {
+        let is_bound = task.context().is_some_and(|context| context.binding.is_some());
+        self.page("seed", &values(task, machine, !is_bound))
     }
 }
 
-pub(crate) fn values(task: &Task, machine: &Machine) -> Value {
-    context! { task => words::task(task), machine => words::machine(machine) }
+pub(crate) fn values(task: &Task, machine: &Machine, example: bool) -> Value {
+    context! { task => words::task(task), machine => words::machine(machine), example => example }
 }

@@ -27,8 +27,9 @@ fn each_page_reads_like_this() {
         for (page, faces) in &faces {
             insta::assert_snapshot!(*page, shown(page, &faces[0]));
         }
-        insta::assert_snapshot!("seed_of_a_problem", shown("seed", &faces["seed"][2]));
-        insta::assert_snapshot!("seed_with_a_binding", shown("seed", &faces["seed"][3]));
+        for (name, page, values) in example::more_faces() {
+            insta::assert_snapshot!(name, shown(page, &values));
+        }
     });
 }
 

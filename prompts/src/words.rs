@@ -5,11 +5,12 @@
 mod failure;
 mod machine;
 mod measurement;
+mod roofs;
 mod task;
 mod text;
 
 pub(crate) use failure::failure;
 pub(crate) use machine::{bytes, machine};
-pub(crate) use measurement::{profile, timed};
+pub(crate) use measurement::{products, profile, timed};
 pub(crate) use task::{candidate, scalars_that_vary, task};
 pub(crate) use text::{clean, fenced, one_line};

@@ -4,8 +4,8 @@ use super::{
     numbers::{Numbers, Shard},
     suite::Suite,
 };
-use crate::{exit::Trouble, store::Unreadable};
-use kernelbench::{Task, load};
+use crate::{exit::Trouble, plan, store::Unreadable};
+use kernelbench::{ReferenceMode, Task, load};
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -135,6 +135,15 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     paths
+}
+
+impl Chosen {
+    /// The same, with this arithmetic of problems' references.
+    #[must_use]
+    pub fn with_reference(mut self, reference: ReferenceMode) -> Self {
+        self.tasks = self.tasks.into_iter().map(|(path, task)| (path, plan::with_reference(task, reference))).collect();
+        self
+    }
 }
 
 impl Choice {

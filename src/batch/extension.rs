@@ -43,7 +43,7 @@ impl More {
             return Ok(going_on.then_some(Event::Extended { rounds: changed }));
         };
         let helps = match end {
-            End::OutOfRounds | End::Stopped => self.rounds.is_some(),
+            End::OutOfRounds | End::Stopped | End::Finished => self.rounds.is_some(),
             End::RecordEnds => self.model,
             _ => self.limit,
         };
@@ -63,6 +63,7 @@ fn needs(end: End, written: usize) -> String {
     match end {
         End::OutOfRounds => format!("it ended because its {written} rounds were done: --rounds N gives it more"),
         End::Stopped => format!("it was stopped by its planner after {written} rounds: --rounds N makes it go on"),
+        End::Finished => format!("it was told to finish after {written} rounds: --rounds N makes it go on"),
         End::RecordEnds => {
             "it ended where the record that answered holds no further reply: --model names another".to_owned()
         }

@@ -99,6 +99,9 @@ impl Meter {
     /// The limit of the whole run that is reached, if one is.
     #[must_use]
     pub fn run_limit(&self) -> Option<End> {
+        if self.limits.finish {
+            return Some(End::Finished);
+        }
         let (limits, used) = (&self.limits, self.used());
         first_reached([
             (End::Usd, limits.usd, used.usd),
@@ -106,6 +109,12 @@ impl Meter {
             (End::Seconds, limits.seconds, self.began.elapsed().as_secs_f64()),
             (End::GpuSeconds, limits.gpu_seconds, used.leased_us as f64 / 1e6),
         ])
+    }
+
+    /// Whether what has begun is to be ended, and nothing else begun.
+    #[must_use]
+    pub fn finishes(&self) -> bool {
+        self.limits.finish
     }
 
     /// The limits of a task whose turn begins now.

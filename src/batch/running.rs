@@ -136,13 +136,15 @@ impl Floor {
     /// Begins the next tasks' turns, while there is room and nothing speaks against it.
     fn fill(&mut self, queue: &mut VecDeque<Listed>, at_once: usize) {
         while self.turns.len() < at_once && self.outcome.halted.is_none() && !queue.is_empty() {
-            self.outcome.limit = self.shared.meter.run_limit();
+            let finishes = self.shared.meter.finishes();
+            self.outcome.limit = self.shared.meter.run_limit().filter(|_| !finishes);
             if self.outcome.limit.is_some() {
                 return;
             }
             let Some(listed) = queue.pop_front() else { return };
             match Standing::read(&self.shared.folder, &listed.name) {
                 Ok(Some(standing)) if standing.end.is_some() && !self.shared.goes_on(&listed) => {}
+                Ok(None) if finishes => {}
                 Ok(standing) => self.begin(listed, standing.unwrap_or_default()),
                 Err(trouble) => self.outcome.broke_off.push((listed.name, trouble.message)),
             }

@@ -6,10 +6,10 @@ use crate::{
 };
 use agents::policy::{Decider, Shapes};
 use clap::{Args, ValueEnum};
-use kernelbench::torch::ProfilerKind;
+use kernelbench::{ReferenceMode, torch::ProfilerKind};
 
 /// Which model, and how to wait for it.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ModelArgs {
     /// What answers: openai:NAME, openai-batch:NAME, replay:RUN, mailbox:DIR or scripted:FILE [default: the task's recorded run].
     #[arg(long, value_name = "SPEC")]
@@ -37,6 +37,10 @@ pub struct ProblemArgs {
     /// For a problem: the device, `cpu` or `cuda:0` [default: the first NVIDIA GPU, else the processor].
     #[arg(long, value_name = "DEVICE", value_parser = device)]
     pub device: Option<String>,
+    /// For a problem: with which arithmetic its reference runs, `kernelbench` (torch's defaults, with TF32 in cuDNN's
+    /// convolutions) or `ieee` (without TF32) [default: kernelbench].
+    #[arg(long, value_name = "MODE", value_parser = ReferenceMode::read)]
+    pub reference: Option<ReferenceMode>,
     /// For a problem: what its reference is timed as, of eager, compile and max-autotune (torch.compile's; slow the first
     /// time) [default: eager].
     #[arg(long, value_name = "LIST")]
@@ -59,6 +63,7 @@ impl ProblemArgs {
     pub(crate) fn apply(&self, layers: &mut Layers) {
         layers.flag("workshop.device", self.device.clone(), |config, device| config.workshop.device = device);
         layers.flag("workshop.python", self.python.clone(), |config, python| config.workshop.python = python);
+        layers.flag("workshop.reference", self.reference, |config, mode| config.workshop.reference = mode);
         let baselines = self.baselines.clone();
         layers.flag("workshop.baselines", baselines, |config, baselines| config.workshop.baselines = baselines);
         layers.flag("workshop.profiler", self.profiler, |config, kind| config.workshop.profiler = Some(kind));
@@ -121,7 +126,7 @@ impl TimingArgs {
 }
 
 /// How much at once.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct WidthArgs {
     /// Questions to the model under way at the same time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -148,7 +153,7 @@ impl WidthArgs {
 }
 
 /// When to end, whatever is left to do. What is under way is finished, and the best candidates are certified.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct LimitArgs {
     /// End when models have cost so many dollars.
     #[arg(long, value_name = "N", help_heading = "Limits")]

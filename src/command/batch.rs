@@ -80,7 +80,7 @@ fn choose_tasks(arguments: &BatchArgs, config: &Config) -> Result<Chosen, Troubl
     let (path, name) = (&arguments.tasks, arguments.tasks.to_string_lossy());
     let is_suite = !path.is_dir() && (Suite::names().any(|known| known == name) || name.ends_with(".toml"));
     if !is_suite || path.file_name().is_some_and(|file| file == "task.toml") {
-        return choose(path, &choice);
+        return choose(path, &choice).map(|chosen| chosen.with_reference(config.workshop.reference));
     }
     choice.suite = Some(Suite::named(&name)?);
     if config.batch.problems.is_empty() {
@@ -88,7 +88,8 @@ fn choose_tasks(arguments: &BatchArgs, config: &Config) -> Result<Chosen, Troubl
             "{name} is a suite of KernelBench: name its folder with --problems DIR, or as batch.problems in warpsmith.toml"
         )));
     }
-    choose(Path::new(&config.batch.problems), &choice)
+    let chosen = choose(Path::new(&config.batch.problems), &choice)?;
+    Ok(chosen.with_reference(config.workshop.reference))
 }
 
 fn spec(config: &Config) -> Result<Spec, Trouble> {

@@ -13,7 +13,7 @@ use crate::{
 use agents::policy::Policy;
 use kernelbench::{
     Baseline, Bindings, Built, Candidate, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault,
-    Label, Outcome, Parameter, Suite, Task, TimingPlan, Tried, Tuned, Variant, Verified, Workshop, load,
+    Label, Outcome, Parameter, Suite, Task, TimingPlan, Tried, Tuned, Variant, Verified, Workshop,
 };
 use metrics::{
     Machine, Profile, Speedup,
@@ -63,7 +63,7 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     arguments.timing.apply(&mut layers);
     arguments.problem.apply(&mut layers);
     let (start, config) = (Instant::now(), &layers.config);
-    let task = load::task(&arguments.task)?;
+    let task = plan::task(&arguments.task, config)?;
     let workshop = wiring::workshop(Kind::of(&task, arguments.simulate), config, arguments.profile)?;
     workshop.open_ahead(&task);
     let policy = plan::policy(config, None)?;

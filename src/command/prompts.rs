@@ -1,20 +1,26 @@
 //! `warpsmith prompts`: what is said to models.
 
+mod render;
+
 use super::say;
 use crate::{
-    cli::NameArgs,
+    cli::{PromptsArgs, PromptsCommand, RenderArgs},
     config::Config,
     exit::{Exit, Trouble},
 };
-use prompts::Prompts;
-use std::{fs, path::Path};
+use prompts::{Prompt, Prompts};
+use std::{fs, io::Write, path::Path};
 
 /// The largest template that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// Lists the templates with their hashes, or prints one.
-pub(super) fn prompts(arguments: &NameArgs, config: &Config) -> Result<Exit, Trouble> {
+/// Lists the templates with their hashes, prints one, or renders a prompt.
+pub(super) fn prompts(arguments: &PromptsArgs, config: &Config) -> Result<Exit, Trouble> {
     let library = library(config)?;
+    if let Some(PromptsCommand::Render(arguments)) = &arguments.render {
+        return rendered(arguments, &library);
+    }
+    let arguments = &arguments.name;
     match &arguments.name {
         None if arguments.json => say(&super::json(&library.hashes())),
         None => library.hashes().iter().for_each(|(name, hash)| say(&format!("{name:<20}  {}", hash.short()))),
@@ -27,6 +33,23 @@ pub(super) fn prompts(arguments: &NameArgs, config: &Config) -> Result<Exit, Tro
         }
     }
     Ok(Exit::Done)
+}
+
+/// Prints the prompt; what was missing for it goes to the error stream.
+fn rendered(arguments: &RenderArgs, library: &Prompts) -> Result<Exit, Trouble> {
+    let (prompt, missing) = render::render(arguments, library)?;
+    for missing in &missing {
+        let _ = writeln!(std::io::stderr().lock(), "note: {missing}");
+    }
+    say(&if arguments.json { super::json(&prompt) } else { text(&prompt) });
+    Ok(Exit::Done)
+}
+
+/// A prompt as a person reads it.
+fn text(prompt: &Prompt) -> String {
+    let turns: Vec<String> =
+        prompt.turns.iter().map(|turn| format!("<<< {:?} >>>\n{}", turn.speaker, turn.text)).collect();
+    format!("<<< System >>>\n{}\n{}", prompt.system, turns.join("\n"))
 }
 
 /// The templates in force: the embedded ones, with those of the settings' folder in their place.

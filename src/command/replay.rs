@@ -11,7 +11,7 @@ use crate::{
 };
 use agents::{
     crew::Crew,
-    event::Event,
+    event::{End, Event},
     llm::replay::Replay,
     log::{Log, MemoryLog},
     planner::{Job, Limit, work},
@@ -110,8 +110,8 @@ fn parts(record: &Record) -> Vec<Vec<Event>> {
 
 /// A limit ends the replay where one ended the record: after as many rounds and answers.
 fn as_recorded(whole: &Trajectory) -> Limit {
-    let counts = |story: &Trajectory| (story.rounds.len(), story.answers().count());
-    let (end, last) = (whole.end.filter(|end| end.limit().is_some()), counts(whole));
+    let counts = |story: &Trajectory| (story.baseline.is_some(), story.rounds.len(), story.answers().count());
+    let (end, last) = (whole.end.filter(|end| end.limit().is_some() || *end == End::Finished), counts(whole));
     Arc::new(move |so_far| end.filter(|_| counts(so_far) >= last))
 }
 

@@ -15,6 +15,7 @@ use std::{
     fs,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 /// Writes the report and says where.
@@ -26,9 +27,32 @@ pub(super) fn report(arguments: &ReportArgs) -> Result<Exit, Trouble> {
         return Ok(Exit::Done);
     }
     let folder = RunFolder::open(&arguments.run)?;
-    let path = write(&folder, arguments.out.as_deref())?;
+    let path = match &arguments.picture {
+        Some(path) => picture(&folder, path)?,
+        None => write(&folder, arguments.out.as_deref())?,
+    };
     say(&path.display().to_string());
+    if arguments.open {
+        open(&path)?;
+    }
     Ok(Exit::Done)
+}
+
+/// Draws the rounds of a run of one task.
+fn picture(folder: &RunFolder, path: &Path) -> Result<PathBuf, Trouble> {
+    let drawn = record(&folder.only_record()?, &facts(folder)?, report::picture);
+    let drawn = drawn.ok_or_else(|| Trouble::usage("no round of this run has ended: there is nothing to draw"))?;
+    fs::write(path, drawn).map_err(|e| Trouble::record(format!("{}: cannot write it: {e}", path.display())))?;
+    Ok(path.to_owned())
+}
+
+/// Opens a file as the desktop does, and does not wait for that to end.
+fn open(path: &Path) -> Result<(), Trouble> {
+    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut command = Command::new(opener);
+    command.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let why = |e: io::Error| format!("--open: {opener}: {e}; open {} in a browser", path.display());
+    command.spawn().map(drop).map_err(|e| Trouble::machine(why(e)))
 }
 
 /// Writes the report of a run, by default into its folder.

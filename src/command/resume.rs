@@ -4,7 +4,7 @@ use super::{batch, on_threads};
 use crate::{
     ablation::AblationFolder,
     batch::{extension::More, limits::Meter},
-    cli::ResumeArgs,
+    cli::{FinishArgs, ResumeArgs},
     config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
     key::Environment,
@@ -62,6 +62,13 @@ fn more(arguments: &ResumeArgs) -> More {
     More { rounds: arguments.rounds, limit: arguments.limits.is_some(), model: arguments.model.model.is_some() }
 }
 
+/// Ends a run with what it has: no model is asked any more, and the best candidate of each task that has begun is certified.
+pub(super) fn finish(arguments: &FinishArgs, mut layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    layers.config.limits.finish = true;
+    let arguments = ResumeArgs { run: arguments.run.clone(), json: arguments.json, ..ResumeArgs::default() };
+    resume(&arguments, &layers, environment)
+}
+
 /// The settings that the run began with, with the flags given now. A run folder may come from elsewhere: which key goes
 /// to which address, and where builds are kept, is said here and now.
 fn settings(
@@ -75,6 +82,7 @@ fn settings(
     arguments.width.apply(&mut recorded);
     arguments.limits.apply(&mut recorded);
     let mut config = recorded.config;
+    config.limits.finish = layers.config.limits.finish;
     config.model.api_key.clone_from(&layers.config.model.api_key);
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);
     config.workshop.cache.clone_from(&layers.config.workshop.cache);

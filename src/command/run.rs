@@ -1,6 +1,6 @@
 //! `warpsmith run`: a new run.
 
-use super::on_threads;
+use super::{examples, on_threads};
 use crate::{
     cli::RunArgs,
     config::{Config, Layers, Spec},
@@ -23,13 +23,14 @@ use std::{path::Path, sync::Arc};
 
 /// Makes the run and works on it.
 pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    let Some(task) = &arguments.task else { return Err(examples::none_named()) };
     let RunArgs { model, problem, limits, way, timing, .. } = arguments;
     model.apply(&mut layers);
     problem.apply(&mut layers);
     limits.apply(&mut layers);
     way.apply(&mut layers);
     timing.apply(&mut layers);
-    let mut plan = Plan::make(&arguments.task, &layers.config)?;
+    let mut plan = Plan::make(task, &layers.config)?;
     if plan.task.problem().is_some() {
         plan.policy.shapes = Shapes::Task;
     }
@@ -95,7 +96,7 @@ fn header(
         format: agents::event::FORMAT,
         warpsmith: env!("CARGO_PKG_VERSION").to_owned(),
         began: jiff::Timestamp::now().to_string(),
-        task: arguments.task.display().to_string(),
+        task: arguments.task.as_deref().unwrap_or(Path::new("")).display().to_string(),
         model: model.to_owned(),
         policy: plan.policy.name.clone(),
         simulated: arguments.simulate,

@@ -3,6 +3,7 @@
 use super::{json, say};
 use crate::{
     exit::{Exit, Trouble},
+    handover::Companion,
     scores::{RunScores, Sheet},
     store::RunFolder,
 };
@@ -23,6 +24,9 @@ pub struct ScoresArgs {
     /// Where to write it [default: standard output; parquet: scores.parquet in the run's folder].
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// `parquet`: build `warpsmith-metrics`, which writes it, if it is not installed: in a checkout, with cargo.
+    #[arg(long)]
+    pub build: bool,
 }
 
 /// How numbers are written.
@@ -55,7 +59,7 @@ pub(super) fn scores(arguments: &ScoresArgs) -> Result<Exit, Trouble> {
         Format::Text => run.text(),
         Format::Json => json(&run.json()),
         Format::Csv => run.sheet().csv().map_err(|e| Trouble::record(format!("the table cannot be written: {e}")))?,
-        Format::Parquet => return parquet(&run.sheet(), arguments.out.clone(), &folder),
+        Format::Parquet => return parquet(&run.sheet(), arguments, &folder),
     };
     match &arguments.out {
         Some(path) => write(path, text.as_bytes())?,
@@ -64,10 +68,10 @@ pub(super) fn scores(arguments: &ScoresArgs) -> Result<Exit, Trouble> {
     Ok(Exit::Done)
 }
 
-fn parquet(sheet: &Sheet, out: Option<PathBuf>, folder: &RunFolder) -> Result<Exit, Trouble> {
-    let path = out.unwrap_or_else(|| folder.path().join("scores.parquet"));
-    let bytes = sheet.parquet().map_err(|why| Trouble::record(format!("{}: {why}", path.display())))?;
-    write(&path, &bytes)?;
+fn parquet(sheet: &Sheet, arguments: &ScoresArgs, folder: &RunFolder) -> Result<Exit, Trouble> {
+    let path = arguments.out.clone().unwrap_or_else(|| folder.path().join("scores.parquet"));
+    let columns = serde_json::to_vec(&sheet.values()).unwrap_or_default();
+    Companion::metrics(arguments.build)?.write("columns", &path, &columns)?;
     say(&path.display().to_string());
     Ok(Exit::Done)
 }

@@ -3,7 +3,7 @@
 use super::Spec;
 use agents::policy::{Decider, Shapes};
 use kernelbench::{
-    gpu,
+    ReferenceMode, gpu,
     torch::{Headers, Mode, ProfilerKind},
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -45,6 +45,10 @@ impl Word for Headers {
 impl Word for ProfilerKind {
     const WORDS: &'static [(&'static str, Self)] =
         &[("ncu", Self::Ncu), ("torch", Self::Torch), ("static", Self::Static), ("none", Self::None)];
+}
+
+impl Word for ReferenceMode {
+    const WORDS: &'static [(&'static str, Self)] = &[("kernelbench", Self::KernelBench), ("ieee", Self::Ieee)];
 }
 
 impl Word for Mode {

@@ -229,6 +229,7 @@ fn ended(end: End) -> String {
     let words = match end {
         End::OutOfRounds => "ended: no rounds left",
         End::RecordEnds => "ended: the record that answers in the model's place holds no further reply",
+        End::Finished => "ended: told to finish",
         End::Stopped => "ended: the Planner proposed to stop",
         limit => return format!("ended: the limit {} is reached", limit.limit().unwrap_or_default()),
     };

@@ -122,6 +122,7 @@ fn describe(end: End) -> String {
     let words = match end {
         End::OutOfRounds => "after all rounds that the policy allows",
         End::RecordEnds => "where the record that answered ends",
+        End::Finished => "when it was told to finish",
         End::Stopped => "when the Planner proposed to stop",
         limit => return format!("at the limit {}", limit.limit().unwrap_or_default()),
     };

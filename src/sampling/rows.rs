@@ -6,8 +6,10 @@ use super::{
     pool::Pool,
 };
 use kernelbench::{Hash, Survey, ncu};
-use metrics::Machine;
-use selection::table::{Launch, Measured, Profiled, Setup};
+use metrics::{
+    Machine,
+    profiled::{Launch, Measured, Profiled, Setup},
+};
 use std::collections::HashSet;
 
 /// What is noted of a survey: all numbers of the launch that stands for the call, and what read nothing. Words are left out.
@@ -32,6 +34,14 @@ pub(super) fn profiles(notebook: &Notebook, pools: &[Pool], machine: &Machine, k
         extremes(&notebook.times(pool), keep).into_iter().filter_map(profiled).collect::<Vec<_>>()
     };
     pools.iter().flat_map(of_pool).collect()
+}
+
+/// A line of JSON each.
+pub(super) fn lines(profiles: &[Profiled]) -> Vec<u8> {
+    profiles
+        .iter()
+        .flat_map(|profiled| [serde_json::to_vec(profiled).unwrap_or_default(), b"\n".to_vec()].concat())
+        .collect()
 }
 
 fn profiled(pool: &Pool, kernel: &str, timed: &Timed, survey: &Surveyed, machine: &Machine) -> Option<Profiled> {

@@ -1,8 +1,10 @@
 //! How do numbers leave for other programs: a column a quantity, a line a task?
 
 use super::{RunScores, TaskScore};
-use metrics::Speedup;
-use selection::columns::{Values, parquet};
+use metrics::{
+    Speedup,
+    columns::{Columns, Values},
+};
 
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,13 +57,10 @@ impl Sheet {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// As the bytes of a Parquet file; what is missing is null.
-    ///
-    /// # Errors
-    ///
-    /// If the columns have no common length, or two share a name.
-    pub fn parquet(&self) -> Result<Vec<u8>, String> {
-        parquet(self.columns.iter().map(|(name, cells)| (name.clone(), values(cells))).collect())
+    /// Column by column, for a file whose columns each have one kind; what is missing stays missing.
+    #[must_use]
+    pub fn values(&self) -> Columns {
+        self.columns.iter().map(|(name, cells)| (name.clone(), values(cells))).collect()
     }
 }
 

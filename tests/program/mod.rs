@@ -19,6 +19,21 @@ pub(crate) fn warpsmith(arguments: &[&str]) -> Command {
     command
 }
 
+/// The program with `warpsmith-metrics` beside it, which `cargo test --workspace` has built and `cargo test -p warpsmith` not.
+pub(crate) fn with_metrics(arguments: &[&str]) -> Command {
+    let beside = Path::new(env!("CARGO_BIN_EXE_warpsmith")).with_file_name("warpsmith-metrics");
+    BUILT.call_once(|| {
+        if !beside.is_file() {
+            let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+            let build = ["build", "--quiet", "--profile", profile, "-p", "warpsmith-selection"];
+            assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+        }
+    });
+    warpsmith(arguments)
+}
+
+static BUILT: std::sync::Once = std::sync::Once::new();
+
 /// Runs it to its end.
 pub(crate) fn run(arguments: &[&str]) -> Told {
     warpsmith(arguments).output().map(Told::of).unwrap()

@@ -202,10 +202,11 @@ impl Loop {
         }
         let conversation = self.conversation()?;
         let (task, machine, coder) = (self.task.clone(), self.crew.machine.clone(), self.crew.coder.clone());
+        let worked_example = self.policy.worked_example;
         let told = self.ask_twice(round, Role::Coder, assignment.purpose(), |call, earlier| {
             let (task, machine, assignment) = (task.clone(), machine.clone(), assignment.clone());
             let conversation = conversation.clone();
-            asked(&coder, Write { call, task, machine, assignment, conversation, earlier })
+            asked(&coder, Write { call, task, machine, assignment, worked_example, conversation, earlier })
         });
         match told.await? {
             Told::Read(candidate) => {

@@ -67,7 +67,8 @@ TensorAccessor<T, N> Tensor::accessor() const {
 template <class T, size_t N, template <class> class Traits>
 PackedTensorAccessor<T, N, Traits, int> Tensor::packed_accessor32() const {
   TORCH_CHECK(dim() == N, "TensorAccessor expected ", N, " dims but tensor has ", dim());
-  TORCH_CHECK(numel() <= 0x7fffffff, "numel needs to be smaller than int32_t max; otherwise, please use packed_accessor64");
+  TORCH_CHECK(numel() <= 0x7fffffff,
+              "numel needs to be smaller than int32_t max; otherwise, please use packed_accessor64");
   return {data_ptr<T>(), facts().sizes.data(), facts().strides.data()};
 }
 template <class T, size_t N, template <class> class Traits>

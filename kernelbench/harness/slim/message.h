@@ -58,9 +58,13 @@ class ArrayRef {
   size_t size_ = 0;
 };
 template <class T>
-bool operator==(ArrayRef<T> a, ArrayRef<T> b) { return a.equals(b); }
+bool operator==(ArrayRef<T> a, ArrayRef<T> b) {
+  return a.equals(b);
+}
 template <class T>
-bool operator!=(ArrayRef<T> a, ArrayRef<T> b) { return !a.equals(b); }
+bool operator!=(ArrayRef<T> a, ArrayRef<T> b) {
+  return !a.equals(b);
+}
 inline bool operator==(const std::vector<int64_t>& a, ArrayRef<int64_t> b) { return ArrayRef<int64_t>(a).equals(b); }
 inline bool operator==(ArrayRef<int64_t> a, const std::vector<int64_t>& b) { return a.equals(b); }
 using IntArrayRef = ArrayRef<int64_t>;
@@ -88,7 +92,9 @@ inline void append_to(std::string& text, double more) {
 }
 inline void append_to(std::string& text, float more) { append_to(text, static_cast<double>(more)); }
 template <class T, class = std::enable_if_t<std::is_integral<T>::value>>
-void append_to(std::string& text, T more) { text += std::to_string(more); }
+void append_to(std::string& text, T more) {
+  text += std::to_string(more);
+}
 template <class T>
 void append_to(std::string& text, c10::ArrayRef<T> more) {
   text += '[';
@@ -99,7 +105,9 @@ void append_to(std::string& text, c10::ArrayRef<T> more) {
   text += ']';
 }
 template <class T>
-void append_to(std::string& text, const std::vector<T>& more) { append_to(text, c10::ArrayRef<T>(more)); }
+void append_to(std::string& text, const std::vector<T>& more) {
+  append_to(text, c10::ArrayRef<T>(more));
+}
 
 template <class... Parts>
 std::string text(const Parts&... parts) {
@@ -116,13 +124,15 @@ std::string text(const Parts&... parts) {
 
 namespace c10 {
 template <class... Parts>
-std::string str(const Parts&... parts) { return slim::text(parts...); }
+std::string str(const Parts&... parts) {
+  return slim::text(parts...);
+}
 }  // namespace c10
 
-#define TORCH_CHECK(condition, ...)                                                                                \
-  do {                                                                                                             \
-    if (__builtin_expect(static_cast<bool>(!(condition)), 0))                                                      \
-      ::slim::fail("Expected " #condition " to be true, but got false.", ::slim::text(__VA_ARGS__));               \
+#define TORCH_CHECK(condition, ...)                                                                  \
+  do {                                                                                               \
+    if (__builtin_expect(static_cast<bool>(!(condition)), 0))                                        \
+      ::slim::fail("Expected " #condition " to be true, but got false.", ::slim::text(__VA_ARGS__)); \
   } while (0)
 #define TORCH_WARN(...) static_cast<void>(std::fprintf(stderr, "Warning: %s\n", ::slim::text(__VA_ARGS__).c_str()))
 #define TORCH_CHECK_VALUE(condition, ...) TORCH_CHECK(condition, __VA_ARGS__)

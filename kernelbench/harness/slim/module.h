@@ -1,7 +1,8 @@
 // How does Python see an extension's functions?
 //
-// A module is a plain Python module, which holds a built-in function for each name; the loader asks for it by one exported
-// function. What pybind11 does for an extension, of which this offers `PYBIND11_MODULE`, `m.def` and `py::arg`.
+// A module is a plain Python module, which holds a built-in function for each name; the loader asks for it by one
+// exported function. What pybind11 does for an extension, of which this offers `PYBIND11_MODULE`, `m.def` and
+// `py::arg`.
 #pragma once
 #pragma GCC visibility push(hidden)
 
@@ -140,12 +141,12 @@ namespace py = pybind11;
 #define SLIM_TEXT(name) SLIM_TEXT_OF(name)
 #define SLIM_JOIN_OF(a, b) a##b
 #define SLIM_JOIN(a, b) SLIM_JOIN_OF(a, b)
-#define PYBIND11_MODULE(name, variable)                                                                \
-  static void SLIM_JOIN(slim_fill_, name)(::pybind11::module_&);                                       \
-  extern "C" __attribute__((visibility("default"))) PyObject* SLIM_JOIN(slim_module_, name)() {        \
-    return ::slim::make_module(SLIM_TEXT(name), [](PyObject* made) {                                   \
-      ::pybind11::module_ filled(made);                                                                \
-      SLIM_JOIN(slim_fill_, name)(filled);                                                             \
-    });                                                                                                \
-  }                                                                                                    \
+#define PYBIND11_MODULE(name, variable)                                                         \
+  static void SLIM_JOIN(slim_fill_, name)(::pybind11::module_&);                                \
+  extern "C" __attribute__((visibility("default"))) PyObject* SLIM_JOIN(slim_module_, name)() { \
+    return ::slim::make_module(SLIM_TEXT(name), [](PyObject* made) {                            \
+      ::pybind11::module_ filled(made);                                                         \
+      SLIM_JOIN(slim_fill_, name)(filled);                                                      \
+    });                                                                                         \
+  }                                                                                             \
   static void SLIM_JOIN(slim_fill_, name)([[maybe_unused]] ::pybind11::module_ & variable)

@@ -13,7 +13,8 @@ class Device {
   Device(DeviceType type = kCPU, DeviceIndex index = -1) : type_(type), index_(index) {}
   Device(const std::string& name) {
     const bool on_gpu = name.compare(0, 4, "cuda") == 0;
-    if (!on_gpu && name.compare(0, 3, "cpu") != 0) throw Error("this build knows the devices cpu and cuda, not " + name);
+    if (!on_gpu && name.compare(0, 3, "cpu") != 0)
+      throw Error("this build knows the devices cpu and cuda, not " + name);
     type_ = on_gpu ? kCUDA : kCPU;
     const size_t colon = name.find(':');
     if (colon != std::string::npos) index_ = static_cast<DeviceIndex>(std::stoi(name.substr(colon + 1)));
@@ -41,7 +42,9 @@ class Scalar {
   Scalar() : Scalar(static_cast<int64_t>(0)) {}
   template <class T, class = std::enable_if_t<std::is_arithmetic<T>::value>>
   Scalar(T value)
-      : kind_(std::is_same<T, bool>::value ? kBool : std::is_floating_point<T>::value ? kDouble : kLong),
+      : kind_(std::is_same<T, bool>::value       ? kBool
+              : std::is_floating_point<T>::value ? kDouble
+                                                 : kLong),
         real_(static_cast<double>(value)),
         whole_(static_cast<int64_t>(value)) {}
   Scalar(Half value) : Scalar(static_cast<float>(value)) {}
@@ -51,7 +54,9 @@ class Scalar {
   bool isIntegral(bool with_bool) const { return kind_ == kLong || (with_bool && isBoolean()); }
   ScalarType type() const { return kind_; }
   template <class T>
-  T to() const { return isFloatingPoint() ? static_cast<T>(real_) : static_cast<T>(whole_); }
+  T to() const {
+    return isFloatingPoint() ? static_cast<T>(real_) : static_cast<T>(whole_);
+  }
   float toFloat() const { return to<float>(); }
   double toDouble() const { return to<double>(); }
   int toInt() const { return to<int>(); }
@@ -89,14 +94,28 @@ class TensorOptions {
   TensorOptions(TypeMeta type) : type_(type.toScalarType()) {}
   TensorOptions(Device device) : device_(device) {}
   TensorOptions(DeviceType device) : device_(Device(device)) {}
-  TensorOptions dtype(ScalarType type) const { TensorOptions it = *this; it.type_ = type; return it; }
+  TensorOptions dtype(ScalarType type) const {
+    TensorOptions it = *this;
+    it.type_ = type;
+    return it;
+  }
   TensorOptions dtype(TypeMeta type) const { return dtype(type.toScalarType()); }
   template <class T>
-  TensorOptions dtype() const { return dtype(CppTypeToScalarType<T>::value); }
-  TensorOptions device(Device device) const { TensorOptions it = *this; it.device_ = device; return it; }
+  TensorOptions dtype() const {
+    return dtype(CppTypeToScalarType<T>::value);
+  }
+  TensorOptions device(Device device) const {
+    TensorOptions it = *this;
+    it.device_ = device;
+    return it;
+  }
   TensorOptions device(DeviceType type, DeviceIndex index = -1) const { return device(Device(type, index)); }
   TensorOptions device_index(DeviceIndex index) const { return device(kCUDA, index); }
-  TensorOptions requires_grad(bool yes) const { TensorOptions it = *this; it.requires_grad_ = yes; return it; }
+  TensorOptions requires_grad(bool yes) const {
+    TensorOptions it = *this;
+    it.requires_grad_ = yes;
+    return it;
+  }
   TypeMeta dtype() const { return type_.value_or(kFloat); }
   Device device() const { return device_.value_or(Device()); }
   bool has_dtype() const { return type_.has_value(); }

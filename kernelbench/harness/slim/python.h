@@ -116,8 +116,8 @@ inline bool is_a(PyObject* object, struct _typeobject& type) {
 #pragma GCC visibility pop
 
 // A name that Python looks up by its address.
-#define SLIM_NAME(text)                                         \
-  ([]() -> PyObject* {                                          \
+#define SLIM_NAME(text)                                             \
+  ([]() -> PyObject* {                                              \
     static PyObject* const name = PyUnicode_InternFromString(text); \
-    return name;                                                \
+    return name;                                                    \
   }())

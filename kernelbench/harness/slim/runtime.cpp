@@ -1,4 +1,5 @@
-// What of the slim headers is no template: compiled beside every extension, with optimization whatever its own flags are.
+// What of the slim headers is no template: compiled beside every extension, with optimization whatever its own flags
+// are.
 #include "slim.h"
 
 #include "module.h"
@@ -56,14 +57,15 @@ PyObject* dtype_object(c10::ScalarType type) {
     break;
     SLIM_FORALL_TYPES(SLIM_NAME_OF)
 #undef SLIM_NAME_OF
-    default: fail("", "an element type that this build does not know");
+    default:
+      fail("", "an element type that this build does not know");
   }
   return object = owned(PyObject_GetAttrString(torch_module(), name)).release();
 }
 
 bool read_type(PyObject* object, c10::ScalarType& type) {
-  static constexpr c10::ScalarType usual[] = {c10::kFloat, c10::kHalf, c10::kBFloat16, c10::kLong, c10::kInt,
-                                              c10::kDouble, c10::kBool, c10::kByte, c10::kChar, c10::kShort};
+  static constexpr c10::ScalarType usual[] = {c10::kFloat,  c10::kHalf, c10::kBFloat16, c10::kLong, c10::kInt,
+                                              c10::kDouble, c10::kBool, c10::kByte,     c10::kChar, c10::kShort};
   for (c10::ScalarType one : usual) {
     if (dtype_object(one) == object) {
       type = one;
@@ -146,7 +148,8 @@ namespace {
 void read_list(const Ref& tuple, std::vector<int64_t>& list) {
   const ssize_t length = PyTuple_Size(tuple.get());
   list.resize(length < 0 ? 0 : static_cast<size_t>(length));
-  for (size_t i = 0; i < list.size(); i++) list[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple.get(), static_cast<ssize_t>(i)));
+  for (size_t i = 0; i < list.size(); i++)
+    list[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple.get(), static_cast<ssize_t>(i)));
 }
 
 }  // namespace
@@ -267,7 +270,8 @@ void add(PyObject* module, Function* function) {
   function->definition = {function->name.c_str(), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&enter)),
                           fast_call_with_names, function->doc.c_str()};
   const Ref self = owned(PyCapsule_New(function, nullptr, nullptr));
-  const Ref made = owned(PyCMethod_New(reinterpret_cast<PyMethodDef*>(&function->definition), self.get(), nullptr, nullptr));
+  const Ref made =
+      owned(PyCMethod_New(reinterpret_cast<PyMethodDef*>(&function->definition), self.get(), nullptr, nullptr));
   PyObject_SetAttrString(module, function->name.c_str(), made.get());
 }
 
@@ -303,7 +307,8 @@ bool Tensor::is_contiguous() const {
 size_t Tensor::wrapped(int64_t axis) const {
   const int64_t axes = dim();
   if (axis < -axes || axis >= axes)
-    throw c10::IndexError(slim::text("Dimension out of range (expected to be in range of [", -axes, ", ", axes - 1, "], but got ", axis, ")"));
+    throw c10::IndexError(slim::text("Dimension out of range (expected to be in range of [", -axes, ", ", axes - 1,
+                                     "], but got ", axis, ")"));
   return static_cast<size_t>(axis < 0 ? axis + axes : axis);
 }
 

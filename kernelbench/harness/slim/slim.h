@@ -1,7 +1,7 @@
 // The part of torch's C++ interface that kernels written for it use, over Python's stable C interface.
 //
-// It is read in a fraction of a second, where torch's own headers take half a minute. What it lacks does not compile, and
-// then the extension is built with torch's own.
+// It is read in a fraction of a second, where torch's own headers take half a minute. What it lacks does not compile,
+// and then the extension is built with torch's own.
 #pragma once
 #include <sys/types.h>
 

@@ -6,9 +6,13 @@ class Tensor;
 template <class T, size_t N, template <class> class Traits, class Index>
 class PackedTensorAccessor;
 template <class T>
-struct DefaultPtrTraits { using PtrType = T*; };
+struct DefaultPtrTraits {
+  using PtrType = T*;
+};
 template <class T>
-struct RestrictPtrTraits { using PtrType = T* __restrict__; };
+struct RestrictPtrTraits {
+  using PtrType = T* __restrict__;
+};
 template <class T, size_t N>
 class TensorAccessor;
 }  // namespace at
@@ -90,15 +94,23 @@ class Tensor {
     return static_cast<T*>(facts().data);
   }
   template <class T>
-  T* data() const { return data_ptr<T>(); }
+  T* data() const {
+    return data_ptr<T>();
+  }
   template <class T>
-  T* mutable_data_ptr() const { return data_ptr<T>(); }
+  T* mutable_data_ptr() const {
+    return data_ptr<T>();
+  }
   template <class T>
-  const std::remove_const_t<T>* const_data_ptr() const { return data_ptr<std::remove_const_t<T>>(); }
+  const std::remove_const_t<T>* const_data_ptr() const {
+    return data_ptr<std::remove_const_t<T>>();
+  }
   void* mutable_data_ptr() const { return data_ptr(); }
   const void* const_data_ptr() const { return data_ptr(); }
   template <class T>
-  T item() const { return read<T>(call(SLIM_NAME("item"))); }
+  T item() const {
+    return read<T>(call(SLIM_NAME("item")));
+  }
   Scalar item() const { return read<Scalar>(call(SLIM_NAME("item"))); }
 
   template <class T, size_t N>
@@ -143,13 +155,15 @@ struct Value<at::Tensor> {
 }  // namespace slim
 
 namespace at {
-#define SLIM_BINARY(op, name)                                                                                         \
-  inline Tensor operator op(const Tensor& a, const Tensor& b) { return Tensor(slim::owned(name(a.object(), b.object()))); } \
-  inline Tensor operator op(const Tensor& a, const Scalar& b) {                                                       \
-    return Tensor(slim::owned(name(a.object(), slim::to_python(b).get())));                                           \
-  }                                                                                                                   \
-  inline Tensor operator op(const Scalar& a, const Tensor& b) {                                                       \
-    return Tensor(slim::owned(name(slim::to_python(a).get(), b.object())));                                           \
+#define SLIM_BINARY(op, name)                                               \
+  inline Tensor operator op(const Tensor& a, const Tensor& b) {             \
+    return Tensor(slim::owned(name(a.object(), b.object())));               \
+  }                                                                         \
+  inline Tensor operator op(const Tensor& a, const Scalar& b) {             \
+    return Tensor(slim::owned(name(a.object(), slim::to_python(b).get()))); \
+  }                                                                         \
+  inline Tensor operator op(const Scalar& a, const Tensor& b) {             \
+    return Tensor(slim::owned(name(slim::to_python(a).get(), b.object()))); \
   }
 SLIM_BINARY(+, PyNumber_Add)
 SLIM_BINARY(-, PyNumber_Subtract)

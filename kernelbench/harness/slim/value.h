@@ -10,9 +10,7 @@ class Raised : public c10::Error {
  public:
   Raised(std::string message, Ref type, Ref value, Ref trace)
       : Error(std::move(message)), type_(std::move(type)), value_(std::move(value)), trace_(std::move(trace)) {}
-  void restore() const {
-    PyErr_Restore(Ref(type_).release(), Ref(value_).release(), Ref(trace_).release());
-  }
+  void restore() const { PyErr_Restore(Ref(type_).release(), Ref(value_).release(), Ref(trace_).release()); }
 
  private:
   Ref type_, value_, trace_;
@@ -36,7 +34,9 @@ template <class T, class = void>
 struct Value;
 
 template <class T>
-Ref to_python(const T& value) { return Value<std::decay_t<T>>::to(value); }
+Ref to_python(const T& value) {
+  return Value<std::decay_t<T>>::to(value);
+}
 
 // The result of `object.name(arguments...)`.
 template <class... T>

@@ -59,7 +59,7 @@ use crate::{
         pool::{Quiet, Starting, WarmPool},
         start::open_folder,
     },
-    task::{Case, Task},
+    task::{Case, Task, signature::Signature},
     workshop::{TimingPlan, Variant},
 };
 use metrics::{Machine, Profile};
@@ -193,7 +193,7 @@ impl TorchBackend {
             }
             Err(error) => python.facts(Err(error))?,
         };
-        let machine = machine::machine(&options, &facts);
+        let machine = machine::machine(&options, &facts, gpu.as_ref());
         let clock = ordinal.map(|ordinal| {
             let device =
                 CudaDevice::open(ordinal).map_err(|why| Fault::Absent(format!("no GPU can be used: {why}")))?;
@@ -259,6 +259,11 @@ impl Backend for TorchBackend {
         self.options.deadline_floor
     }
 
+    /// Triton compiles a kernel when it is first called, and a candidate may have a dozen.
+    fn first_slack(&self) -> Duration {
+        self.options.first_call
+    }
+
     fn seed(&self) -> Option<u64> {
         self.options.seed
     }
@@ -298,6 +303,10 @@ impl Backend for TorchBackend {
 
     fn labels(&self, session: &OpenProblem) -> Vec<Label> {
         session.labels.clone()
+    }
+
+    fn signature(&self, session: &OpenProblem) -> Signature {
+        session.signature.clone()
     }
 
     /// Some references put out what even they do not put out again, such as NaN: their problem is labelled.

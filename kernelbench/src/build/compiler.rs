@@ -60,7 +60,10 @@ pub(crate) fn command(
     let parent = std::process::id().cast_signed();
     let confinement = Confinement { parent, user: User::Same, limits, files, shares_ipc: false };
     let line = vec![program.to_owned()];
-    let mut command = sandbox.command(&Child::Program(Program { confinement, control: None, line }), vec![])?;
+    let mut command = sandbox.command(
+        &Child::Program(Program { confinement, control: None, wraps: false, unstarted: None, line }),
+        vec![],
+    )?;
     command.current_dir(folder).env("LC_ALL", "C").envs([variable("PATH", search_path()), variable("TMPDIR", folder)]);
     Ok(command)
 }

@@ -15,7 +15,7 @@ use crate::{
         survey::Survey,
     },
     sandbox::{layer::Layer, pool::Quiet},
-    task::{Case, Task, Tolerance},
+    task::{Case, Task, Tolerance, signature::Signature},
     workshop::{TimingPlan, Variant},
 };
 use metrics::{Machine, Profile};
@@ -135,6 +135,12 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// What every deadline has beside twenty times the reference's time.
     fn slack(&self) -> Duration;
 
+    /// What the first call of a candidate has in its place: where kernels are compiled when they are first called, room for
+    /// that.
+    fn first_slack(&self) -> Duration {
+        self.slack()
+    }
+
     /// What inputs are drawn from; secret, from the system's randomness, where it is `None`.
     fn seed(&self) -> Option<u64>;
 
@@ -161,6 +167,12 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     fn labels(&self, session: &Self::Session) -> Vec<Label> {
         let _ = session;
         vec![]
+    }
+
+    /// What a problem's module is constructed with, called with, and gives back.
+    fn signature(&self, session: &Self::Session) -> Signature {
+        let _ = session;
+        Signature::default()
     }
 
     /// Whether a reference that differs from itself in another process is labelled, and no fault of the task.
@@ -296,6 +308,36 @@ pub(crate) trait Pair {
     /// Says how many calls a request makes, each on arguments of its own, and whether it will be timed. Whether launches are
     /// replayed as they were recorded, so that issuing them does not hold them up; true where that makes no difference.
     fn prepare(&mut self, calls: usize, timed: bool) -> Attempt<bool>;
+
+    /// In how many ways arguments can lie in memory; how they lie after `enter` is the first.
+    fn placements(&self) -> usize {
+        1
+    }
+
+    /// Has arguments lie in another of these ways from here on, with contents at the ends of their ranges too.
+    fn place(&mut self, at: usize) -> Attempt<()> {
+        let _ = at;
+        Ok(())
+    }
+
+    /// Has the same processes hold the arguments of several cases, to be turned to; which of them fit, the smallest first.
+    /// None where cases share their processes anyway.
+    fn enter_all(&mut self, cases: &[Case]) -> Attempt<Vec<usize>> {
+        let _ = cases;
+        Ok(vec![])
+    }
+
+    /// Has both called on one of the cases that were entered, by its place among them.
+    fn turn_to(&mut self, entered: usize) -> Attempt<()> {
+        let _ = entered;
+        Ok(())
+    }
+
+    /// Calls the candidate again and again on the same arguments: what is to be known of the memory that it holds.
+    fn wear(&mut self, deadline: Duration) -> Attempt<Option<Label>> {
+        let _ = deadline;
+        Ok(None)
+    }
 
     /// Draws fresh contents for a request, the same for both sides, and poisons what outputs are written to.
     fn draw(&mut self, inputs: Inputs, rng: &mut StdRng) -> Attempt<()>;

@@ -22,6 +22,9 @@ const NEGLIGIBLE: f64 = 3e-6;
 /// By how much wider inputs of both signs widen the tolerance: their reference is less exact.
 const WIDER: f64 = 10.0;
 
+/// One more call of a check.
+const AGAIN: Looked = Looked::Checked { oracle: false, twice: false };
+
 /// What a check needs beside the pair.
 pub(crate) struct Checking<'a> {
     pub(crate) tolerance: &'a Tolerance,
@@ -33,25 +36,51 @@ pub(crate) struct Checking<'a> {
     pub(crate) oracle: bool,
     /// What every deadline has beside twenty times the reference's time.
     pub(crate) slack: Duration,
+    /// What that of the first call has in its place.
+    pub(crate) first_slack: Duration,
 }
 
 /// Compares with the reference on every case; what is worth a label. The process may have ended over the last.
 pub(crate) fn check(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Vec<Label>> {
     let mut labels = vec![];
+    let mut first = Some(how.first_slack);
     for case in cases {
         pair.enter(case)?;
         pair.prepare(1, false)?;
-        labels.extend(drawn(pair, case, how, rng)?);
+        labels.extend(drawn(pair, case, how, &mut first, rng)?);
         if how.signed {
             labels.extend(signed(pair, case, how, rng)?);
         }
         pair.look_around()?;
     }
+    labels.extend(in_turn(pair, cases, how, rng)?);
     Ok(labels)
 }
 
-/// On inputs as the task draws them.
-fn drawn(pair: &mut impl Pair, case: &Case, how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Vec<Label>> {
+/// All cases by the same processes, up in size, down and up again: what a first call leaves behind is not what the next one
+/// needs. Then the smallest again and again.
+fn in_turn(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Option<Label>> {
+    let entered = pair.enter_all(cases)?;
+    if entered.is_empty() {
+        return Ok(None);
+    }
+    let last = entered.len() - 1;
+    for at in (0..last).chain((1..=last).rev()).chain(0..=last).chain([0]) {
+        pair.turn_to(at)?;
+        let look = Look { tolerance: how.tolerance, case: &cases[entered[at]].name, calls: AGAIN };
+        trial(pair, Inputs::Drawn, &look, how.slack, rng)?;
+    }
+    pair.wear(how.slack)
+}
+
+/// On inputs as the task draws them. The first of all calls has the slack of `first`.
+fn drawn(
+    pair: &mut impl Pair,
+    case: &Case,
+    how: &Checking<'_>,
+    first: &mut Option<Duration>,
+    rng: &mut StdRng,
+) -> Attempt<Vec<Label>> {
     let Checking { tolerance, draws, .. } = *how;
     let mut found = Found::default();
     // Double precision takes longer than all else, and says the same of each draw: which one is asked, nobody knows.
@@ -59,9 +88,13 @@ fn drawn(pair: &mut impl Pair, case: &Case, how: &Checking<'_>, rng: &mut StdRng
     for at in 0..draws.max(1) {
         let calls = Looked::Checked { oracle: how.oracle && at == asked, twice: at == 0 };
         let look = Look { tolerance, case: &case.name, calls };
-        let one = trial(pair, Inputs::Drawn, &look, how.slack, rng)?;
+        let one = trial(pair, Inputs::Drawn, &look, first.take().unwrap_or(how.slack), rng)?;
         found.errors.extend(one.errors);
         found.no_oracle = one.no_oracle;
+    }
+    for at in 1..pair.placements() {
+        pair.place(at)?;
+        trial(pair, Inputs::Drawn, &Look { tolerance, case: &case.name, calls: AGAIN }, how.slack, rng)?;
     }
     Ok(precision(&found))
 }

@@ -4,7 +4,10 @@
 //! an infinity passes only beside the same infinity. `tests/comparison/cases.json` has the cases that this rule, the GPU
 //! verifier's and Python's all pass.
 
-use crate::task::{Dtype, Tolerance};
+use crate::{
+    result::failure::Spread,
+    task::{Dtype, Tolerance},
+};
 use half::{bf16, f16};
 
 /// Elements that are looked at in one go.
@@ -30,6 +33,8 @@ pub struct Comparison {
     pub expected: f64,
     /// The candidate's value there.
     pub got: f64,
+    /// Where the wrong elements lie, and how wrong they are at most.
+    pub spread: Spread,
 }
 
 impl Comparison {
@@ -95,11 +100,13 @@ fn joined(parts: Vec<Part>) -> Comparison {
             all.found.worst_at = all.found.total + found.worst_at;
             (all.found.expected, all.found.got) = (found.expected, found.got);
         }
+        all.found.spread.join(&found.spread, all.found.total);
         all.found.total += found.total;
         all.found.wrong += found.wrong;
         all.found.nan += found.nan;
         all.found.unwritten += found.unwritten;
     }
+    all.found.spread.shape = vec![all.found.total];
     all.found
 }
 
@@ -107,6 +114,7 @@ fn part(dtype: Dtype, reference: &[u8], candidate: &[u8], tolerance: &Tolerance,
     assert_eq!(reference.len(), candidate.len(), "both arrays were laid out by the same plan");
     let size = dtype.bytes();
     let mut found = Comparison { total: (reference.len() / size) as u64, ..Comparison::default() };
+    found.spread.shape = vec![found.total];
     let mut worst = 0.0;
     let (mut r, mut c) = ([0.0; STRETCH], [0.0; STRETCH]);
     let stretches = reference.chunks(STRETCH * size).zip(candidate.chunks(STRETCH * size));
@@ -132,6 +140,7 @@ fn part(dtype: Dtype, reference: &[u8], candidate: &[u8], tolerance: &Tolerance,
             found.wrong += 1;
             found.nan += u64::from(c[i].is_nan());
             found.unwritten += u64::from(poison == Some(bytes));
+            found.spread.take((stretch * STRETCH + i) as u64, r[i], c[i]);
             if excess > worst {
                 worst = excess;
                 (found.worst_at, found.expected, found.got) = ((stretch * STRETCH + i) as u64, r[i], c[i]);
@@ -230,6 +239,7 @@ mod tests {
         (candidate[5], candidate[2048], candidate[2999]) = (1.5, 9.0, 2.0);
         let found = compare(Dtype::F32, &bytes(&vec![1.0; 3000]), &bytes(&candidate), &EXACT, None);
         assert_eq!((found.total, found.wrong, found.worst_at, found.got), (3000, 3, 2048, 9.0));
+        assert_eq!((found.spread.ranges, found.spread.max_relative), (vec![[5, 2999]], Some(8.0)));
         candidate[7] = poison;
         candidate[8] = f32::NAN;
         let poison = poison.to_ne_bytes();

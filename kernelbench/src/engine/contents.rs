@@ -56,5 +56,6 @@ pub(crate) fn mismatch(case: String, array: &Array, found: &Comparison, while_ti
         unwritten: found.unwritten,
         nan: found.nan,
         while_timed,
+        spread: Box::new(found.spread.clone()),
     }
 }

@@ -53,6 +53,19 @@ pub fn ordinal(device: &str) -> Option<u32> {
     }
 }
 
+/// What is known of a GPU beside the lines that stand there: what it says of itself, else what its vendor's papers say of a
+/// GPU of this name, or of every one of this compute capability.
+pub(crate) fn complete(facts: &mut Vec<Fact>, gpu: Option<&Gpu>, name: &str, capability: Option<&str>) {
+    let limits = || capability.and_then(metrics::gpu::limits).map(metrics::gpu::Capability::facts).unwrap_or_default();
+    let more = gpu.map(Gpu::facts).filter(|facts| !facts.is_empty());
+    let more = more.or_else(|| Paper::named(name).map(Paper::facts)).unwrap_or_else(limits);
+    for fact in more {
+        if facts.iter().all(|known| known.name != fact.name) {
+            facts.push(fact);
+        }
+    }
+}
+
 impl Gpu {
     /// The GPU that CUDA counts as this one, where it counts by PCI bus (`CUDA_DEVICE_ORDER=PCI_BUS_ID`) and sees what
     /// `CUDA_VISIBLE_DEVICES` names.

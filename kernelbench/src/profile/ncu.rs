@@ -11,7 +11,7 @@ pub(crate) mod table;
 mod tests;
 
 pub use asked::{command, profile, readings};
-pub use dominant::{Dominant, Launches, base, dominant};
+pub use dominant::{Dominant, Launches, base, dominant, of_call};
 pub use table::Unread;
 
 pub(crate) use asked::{everything, is_called, kernels};

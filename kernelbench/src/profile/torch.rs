@@ -27,7 +27,7 @@ use crate::{
         wire::Job,
     },
     engine::{notes::LastTiming, sessions::lock},
-    profile::ncu::Launches,
+    profile::ncu::{Launches, of_call},
     result::{
         error::Attempt,
         failure::{Failure, Fault},
@@ -228,7 +228,7 @@ impl ProfilerChain {
         Ok(Job {
             setup: self.python.setup(),
             load: candidate.module(role),
-            construct: candidate.how_to_construct(&session.init, session.dtype),
+            construct: candidate.how_to_construct(&session.init, session.arithmetic),
             arena: session.candidate_arena().clone(),
             inputs: session.inputs.clone(),
             environment: python::caches(candidate.folder()),
@@ -263,7 +263,7 @@ impl ProfilerChain {
         scene.session.draw(1, false, rng)?;
         let counted = match self.known_against_counters() {
             Some(why) => Err(why),
-            None => counted::kernels(self, scene, waiting, &mut profile.notes)?,
+            None => counted::kernels(self, scene, waiting, profile)?,
         };
         match counted {
             Ok(kernels) => (profile.rung, profile.kernels) = (Rung::Ncu, kernels),
@@ -273,6 +273,7 @@ impl ProfilerChain {
                     Ok(launches) => {
                         let (kernels, notes) = traced::kernels(&launches);
                         (profile.rung, profile.kernels) = (Rung::TorchProfiler, kernels);
+                        profile.readings.extend(of_call(&launches));
                         profile.notes.extend(notes);
                     }
                     Err(why) => profile.notes.push(format!("no durations (torch.profiler): {why}")),

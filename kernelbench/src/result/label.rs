@@ -28,6 +28,8 @@ pub enum Kind {
     NotRecorded,
     /// The same code was timed before, and the samples are joined.
     SameCode,
+    /// Its memory grows from call to call.
+    GrowingMemory,
     /// A label of a record made before labels had kinds.
     Other,
 }

@@ -1,20 +1,8 @@
 //! How do columns of values become a Parquet file?
 
+pub use metrics::columns::Values;
 use polars::prelude::*;
 use polars_io::prelude::ParquetWriter;
-
-/// The values of one column.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Values {
-    /// Words.
-    Text(Vec<String>),
-    /// Numbers, where there are any.
-    Number(Vec<Option<f64>>),
-    /// Whole numbers, where there are any.
-    Whole(Vec<Option<i64>>),
-    /// Yes or no.
-    Flag(Vec<bool>),
-}
 
 /// These columns, all of one length, as the bytes of a Parquet file.
 ///

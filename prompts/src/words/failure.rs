@@ -1,7 +1,7 @@
-//! How does a failure read? Without times: the Coder sees this too, and judges no measurement (CudaForge §2.1).
+//! The words for a failure: what went wrong, where, and by which limit.
 
 use super::text::{cut_log, one_line};
-use kernelbench::Failure;
+use kernelbench::{Failure, Spread};
 use minijinja::{Value, context};
 
 /// The values that `failure.md` names.
@@ -46,9 +46,10 @@ fn summary(failure: &Failure) -> String {
         Failure::Exit { case, status, .. } => {
             format!("Exit: instead of returning, the kernel ended its process with status {status} on case {case}.")
         }
-        Failure::Hang { case, .. } => {
-            format!("Hang: the kernel did not return on case {case}, in many times what the reference needs.")
-        }
+        Failure::Hang { case, deadline_ms } => format!(
+            "Hang: the kernel did not return on case {case}. It was ended after its limit of {deadline_ms} ms, which is many \
+             times what the reference needs."
+        ),
         Failure::Memory { case, limit_mib } => {
             format!("Out of memory: the kernel asked for more than {limit_mib} MiB on case {case}.")
         }
@@ -66,13 +67,13 @@ fn summary(failure: &Failure) -> String {
         Failure::OutOfBounds { case, argument } => {
             format!("Out of bounds: the kernel wrote before or behind `{argument}` on case {case}.")
         }
-        Failure::Clocks { case, .. } => format!(
-            "Clocks disagree: seen from inside and from outside its process, the kernel takes different times on case \
-             {case}. Work is left for later, or the clock is tampered with."
+        Failure::Clocks { case, inside_ns, outside_ns } => format!(
+            "Clocks disagree: the kernel takes {inside_ns} ns seen from inside its process and {outside_ns} ns from outside, \
+             on case {case}. Work is left for later, or the clock is tampered with."
         ),
-        Failure::BelowFloor { case, .. } => format!(
-            "Too good to be true: on case {case} the kernel returns sooner than this machine can move its inputs and \
-             outputs once. Work is skipped."
+        Failure::BelowFloor { case, measured_ns, floor_ns } => format!(
+            "Too good to be true: on case {case} the kernel returns after {measured_ns} ns, and this machine needs \
+             {floor_ns} ns to move its inputs and outputs once. Work is skipped."
         ),
         Failure::Invalid { case } => format!(
             "Invalid configuration: the entry returned WS_INVALID on case {case} with every value of its tuning parameters \
@@ -84,14 +85,16 @@ fn summary(failure: &Failure) -> String {
 }
 
 fn details(failure: &Failure) -> Vec<String> {
-    let Failure::Mismatch { wrong, total, worst_at, expected, got, unwritten, nan, .. } = failure else {
+    let Failure::Mismatch { wrong, total, worst_at, expected, got, unwritten, nan, spread, .. } = failure else {
         return Vec::new();
     };
     let share = 100.0 * *wrong as f64 / (*total).max(1) as f64;
+    let place = if spread.is_unknown() { worst_at.to_string() } else { list(&spread.index(*worst_at)) };
     let mut details = vec![
         format!("{wrong} of {total} elements are wrong ({share:.2} %)"),
-        format!("worst at index {worst_at}: expected {}, got {}", one_line(expected), one_line(got)),
+        format!("worst at index {place}: expected {}, got {}", one_line(expected), one_line(got)),
     ];
+    details.extend(where_they_lie(spread));
     if *unwritten > 0 {
         details.push(format!("{unwritten} elements were never written: they hold what was there before the call"));
     }
@@ -99,6 +102,30 @@ fn details(failure: &Failure) -> Vec<String> {
         details.push(format!("{nan} elements are NaN"));
     }
     details
+}
+
+/// The largest errors, the shape, and the part of it that holds all wrong elements.
+fn where_they_lie(spread: &Spread) -> Vec<String> {
+    if spread.is_unknown() {
+        return vec![];
+    }
+    let error = |name: &str, error: Option<f64>| error.map(|error| format!("largest {name} error {error:.3e}"));
+    let errors = [error("absolute", spread.max_absolute), error("relative", spread.max_relative)];
+    let errors: Vec<String> = errors.into_iter().flatten().collect();
+    let along = |(axis, (length, [first, last])): (usize, (&u64, &[u64; 2]))| {
+        let all = if *first == 0 && last + 1 == *length { " (from end to end)" } else { "" };
+        format!("axis {axis}: {first} to {last}{all}")
+    };
+    let ranges: Vec<String> = spread.shape.iter().zip(&spread.ranges).enumerate().map(along).collect();
+    let place =
+        format!("the output's shape is {}; the wrong elements lie in {}", list(&spread.shape), ranges.join(", "));
+    errors.is_empty().then(Vec::new).unwrap_or_else(|| vec![errors.join(", ")]).into_iter().chain([place]).collect()
+}
+
+/// Numbers as Python writes a tuple.
+fn list(numbers: &[u64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    format!("({}{})", numbers.join(", "), if numbers.len() == 1 { "," } else { "" })
 }
 
 /// The log's title and text; empty where there is none.

@@ -15,7 +15,7 @@ pub(crate) fn machine(machine: &Machine) -> Value {
         arch => one_line(&machine.arch.to_string()),
         gpu => machine.kind == MachineKind::Gpu,
         facts => machine.facts.iter().map(fact).collect::<Vec<_>>(),
-        bandwidths => machine.bandwidths.iter().map(bandwidth).collect::<Vec<_>>(),
+        bandwidths => machine.bandwidths.iter().filter(|b| b.working_set_bytes < u64::MAX).map(bandwidth).collect::<Vec<_>>(),
         peak => machine.peak_flops.map(|flops| rate(flops, "FLOP/s")),
     }
 }

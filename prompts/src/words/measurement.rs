@@ -1,8 +1,8 @@
 //! How do times and profiles read? What was not measured is named as such, never as 0.
 
-use super::text::one_line;
-use kernelbench::{CaseTiming, Timed};
-use metrics::{Claim, Interval, Kernel, Profile, Reading, Speedup, Statistic};
+use super::{roofs, text::one_line};
+use kernelbench::{CaseTiming, Task, Timed};
+use metrics::{Claim, Interval, Kernel, Machine, Profile, Reading, Speedup, Statistic};
 use minijinja::{Value, context};
 
 /// The values that `timing.md` names.
@@ -32,18 +32,30 @@ fn case_timing(case: &CaseTiming, statistic: Statistic) -> Value {
     }
 }
 
+/// The least times that the reference's products take at the machine's peaks; `None` where they were not counted, or the
+/// machine's peaks are not known.
+pub(crate) fn products(task: &Task, machine: &Machine) -> Option<String> {
+    let flops = task.problem()?.signature.flops?;
+    let least = roofs::of_flops(flops, machine);
+    (!least.is_empty()).then(|| {
+        let least = least.join(", ");
+        format!("The reference's products take {:.3} GFLOP a call: at least {least}.", flops as f64 / 1e9)
+    })
+}
+
 /// The values that `profile.md` names: all that a reader has to know, and of the readings, in their order, as many whole
 /// lines as fit.
-pub(crate) fn profile(profile: &Profile) -> Value {
+pub(crate) fn profile(profile: &Profile, machine: &Machine) -> Value {
     let notes: Vec<String> = profile.notes.iter().map(|note| one_line(note)).collect();
     let names = profile.kernels.iter().map(|kernel| tokens(kernel.name.len() + HEADING));
     let taken = notes.iter().map(|note| tokens(note.len())).chain(names).sum::<usize>();
     let mut room = Room { left: MOST_TOKENS.saturating_sub(taken), left_out: 0 };
     let readings = room.shown(&profile.readings);
-    let kernels: Vec<Value> = profile.kernels.iter().map(|of| kernel(of, &mut room)).collect();
+    let kernels: Vec<Value> = profile.kernels.iter().map(|of| kernel(of, machine, &mut room)).collect();
     context! {
         case => one_line(&profile.case),
         rung => profile.rung.describe(),
+        call => roofs::of_call(profile),
         readings,
         kernels,
         notes,
@@ -55,8 +67,8 @@ pub(crate) fn profile(profile: &Profile) -> Value {
 const MOST_TOKENS: usize = 8_000;
 /// Bytes of a reading's value, with the words around it.
 const AROUND: usize = 40;
-/// Bytes of the words around a kernel's name.
-const HEADING: usize = 60;
+/// Bytes of the words around a kernel's name, its roofs among them.
+const HEADING: usize = 180;
 
 /// How many tokens a text is taken for: one for every three bytes, because names of metrics are cut finer than prose.
 fn tokens(bytes: usize) -> usize {
@@ -71,7 +83,7 @@ struct Room {
 
 impl Room {
     fn shown(&mut self, readings: &[Reading]) -> Vec<Value> {
-        readings.iter().filter(|one| self.holds(one)).map(reading).collect()
+        telling(readings).into_iter().filter(|one| self.holds(one)).map(reading).collect()
     }
 
     fn holds(&mut self, reading: &Reading) -> bool {
@@ -87,8 +99,20 @@ impl Room {
     }
 }
 
-fn kernel(kernel: &Kernel, room: &mut Room) -> Value {
+/// The readings that say something: not those that another stands for, nor a stand-in that is read for itself too.
+fn telling(readings: &[Reading]) -> Vec<&Reading> {
+    let is_stood_for = |one: &Reading| {
+        readings.iter().any(|other| other.value.is_some() && other.stands_for.as_ref() == Some(&one.name))
+    };
+    let is_read_itself =
+        |one: &Reading| readings.iter().any(|other| other.stands_for.is_none() && other.name == one.name);
+    let says_nothing = |one: &Reading| is_stood_for(one) || (one.stands_for.is_some() && is_read_itself(one));
+    readings.iter().filter(|one| !says_nothing(one)).collect()
+}
+
+fn kernel(kernel: &Kernel, machine: &Machine, room: &mut Room) -> Value {
     context! {
+        roofs => roofs::of_kernel(kernel, machine),
         name => one_line(&kernel.name),
         launches => kernel.launches,
         share => kernel.share.map(|share| format!("{:.0} %", share * 100.0)),
@@ -155,13 +179,30 @@ mod tests {
         let shown = |counts: [usize; 2]| {
             let profile =
                 Profile { kernels: counts.map(kernel).into(), notes: vec!["last".into()], ..crate::example::profile() };
-            crate::Prompts::embedded().text("profile", &context! { profile => super::profile(&profile) })
+            crate::Prompts::embedded()
+                .text("profile", &context! { profile => super::profile(&profile, &crate::example::machine()) })
         };
         let full = shown([2_000, 2_000]);
         assert!((MOST_TOKENS / 2..MOST_TOKENS).contains(&tokens(full.len())), "{}", tokens(full.len()));
         let lines = full.lines().filter(|line| line.contains("lts__")).count();
         assert!(full.contains(&format!("{} more not shown", 4_000 - lines)) && full.contains("Note: last"), "{full}");
         assert!(!shown([25, 25]).contains("not shown"));
+    }
+
+    #[test]
+    fn a_reading_that_another_stands_for_is_not_shown_and_nothing_is_shown_twice() {
+        let reading = |name: &str, value| Reading::new(name, value, "%", "");
+        let instead = |of: &str, name: &str| Reading { stands_for: Some(of.into()), ..reading(name, Some(7.0)) };
+        let readings = [
+            reading("memory_dependency", None),
+            instead("memory_dependency", "long_scoreboard"),
+            reading("long_scoreboard", Some(7.0)),
+            reading("tensor_instructions", Some(2.1)),
+            instead("tensor_instructions", "tensor_cycles"),
+            reading("unknown", None),
+        ];
+        let shown: Vec<&str> = telling(&readings).into_iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(shown, ["long_scoreboard", "tensor_cycles", "unknown"]);
     }
 
     #[test]

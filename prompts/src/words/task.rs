@@ -2,8 +2,8 @@
 
 use super::text::{clean, one_line};
 use kernelbench::{
-    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Precision, Problem, Source, Task,
-    Transfer,
+    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, ModuleValue, Number, Parameter, Precision,
+    Problem, Returns, Source, Task, TensorLayout, Transfer,
 };
 use minijinja::{Value, context};
 
@@ -32,8 +32,26 @@ pub(crate) fn task(task: &Task) -> Value {
         reference => kernel.reference.as_str(),
         binding => kernel.binding.as_deref(),
         headers => headers(kernel),
+        tuning => tuning(kernel),
+        constraints => kernel.tuning.constraints.iter().map(|text| one_line(text)).collect::<Vec<_>>(),
+        returns_status => kernel.returns == Returns::Status,
         scalars => kernel.arguments.iter().filter(|a| is_scalar(a)).map(|a| scalar(task, a)).collect::<Vec<_>>(),
+        shapes => if one_shape(task, kernel).is_some() { EXACTLY } else { "shapes in general" },
+        one_shape => one_shape(task, kernel),
     }
+}
+
+/// What a kernel with one shape is to be fast for.
+const EXACTLY: &str = "exactly the shapes and types given; specialize for them";
+
+/// The sizes of the only shape that a context has; `None` where its cases, the certificate's included, have several.
+fn one_shape(task: &Task, kernel: &KernelContext) -> Option<String> {
+    let mut cases = task.cases.iter().chain(&task.final_cases);
+    let (first, others) = (cases.next()?, cases.next());
+    let sizes =
+        kernel.arguments.iter().filter_map(|argument| Some((&argument.name, first.scalars.get(&argument.name)?)));
+    let sizes: Vec<String> = sizes.map(|(name, value)| format!("{} = {}", one_line(name), number(*value))).collect();
+    others.is_none().then(|| sizes.join(", "))
 }
 
 /// The folder of the blocks: where a binding defines the entry, the file's author is told of it.
@@ -74,10 +92,32 @@ fn problem(task: &Task, problem: &Problem) -> Value {
         language => language_name(Language::Python),
         fence => fence(Language::Python),
         precision => precision_name(problem.precision),
+        single => problem.precision == Precision::Fp32,
+        reference_mode => problem.reference.name(),
         atol => format!("{:e}", task.tolerance.atol),
         rtol => format!("{:e}", task.tolerance.rtol),
         reference => problem.source.as_str(),
+        shapes => EXACTLY,
+        inputs => values_of(&problem.signature.inputs),
+        outputs => values_of(&problem.signature.outputs),
+        init => values_of(&problem.signature.init),
     }
+}
+
+/// The values of a signature, each with what it holds.
+fn values_of(values: &[ModuleValue]) -> Vec<Value> {
+    values.iter().map(|value| context! { name => one_line(&value.name), holds => holds_of(value) }).collect()
+}
+
+/// A value of a signature: "float32, shape (16, 4096), contiguous, strides (4096, 1)".
+fn holds_of(value: &ModuleValue) -> String {
+    let Some(TensorLayout { dtype, shape, stride }) = &value.tensor else { return one_line(&value.value) };
+    let list = |numbers: &[u64]| {
+        let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+        format!("({}{})", numbers.join(", "), if numbers.len() == 1 { "," } else { "" })
+    };
+    let strides = if shape.is_empty() { String::new() } else { format!(", strides {}", list(stride)) };
+    format!("{}, shape {}{strides}", one_line(dtype), list(shape))
 }
 
 fn precision_name(precision: Precision) -> &'static str {
@@ -122,7 +162,7 @@ fn prototype(kernel: &KernelContext) -> String {
     if kernel.language == Language::Cuda {
         arguments.push("cudaStream_t stream".to_owned());
     }
-    format!("{linkage}void {}({});", kernel.entry, arguments.join(", "))
+    format!("{linkage}{} {}({});", kernel.returns.name(), kernel.entry, arguments.join(", "))
 }
 
 fn parameter(argument: &Argument, language: Language) -> String {
@@ -231,11 +271,19 @@ fn number(number: Number) -> String {
     }
 }
 
+/// The parameters that a candidate may leave open, each with its values.
+fn tuning(kernel: &KernelContext) -> Vec<Value> {
+    let values = |values: &[Parameter]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    kernel.tuning.grid.iter().map(|(name, all)| context! { name, values => one_line(&values(all)) }).collect()
+}
+
 fn is_scalar(argument: &Argument) -> bool {
     matches!(argument.kind, ArgumentKind::Scalar)
 }
 
-/// The values that templates name under `candidate`.
+/// The values that templates name under `candidate`: its source as it was written, and at its end what a search bound.
 pub(crate) fn candidate(candidate: &kernelbench::Candidate) -> Value {
-    context! { source => candidate.source() }
+    let bound = candidate.bindings_in_words();
+    let bound = bound.map(|words| format!("\n// The search bound {}.\n", one_line(&words))).unwrap_or_default();
+    context! { source => format!("{}{bound}", candidate.source()) }
 }

@@ -5,6 +5,7 @@ use crate::{
     command::on_threads,
     config::Layers,
     exit::{Exit, Trouble},
+    handover::Companion,
     logging, plan,
     progress::Screen,
     sampling::{Notebook, Pool, Sampling, folder_beside},
@@ -14,17 +15,18 @@ use crate::{
 use kernelbench::{TimingPlan, Workshop};
 
 /// Builds, checks and times the kernels of each task, and surveys the fastest and the slowest.
-pub(super) fn sample(arguments: &MetricsSampleArgs, mut layers: Layers) -> Result<Exit, Trouble> {
+pub(super) fn sample(arguments: &MetricsSampleArgs, mut layers: Layers, build: bool) -> Result<Exit, Trouble> {
     arguments.timing.apply(&mut layers);
     layers.flag("workshop.device", arguments.device.clone(), |config, device| config.workshop.device = device);
     let timing = plan::policy(&layers.config, None)?.timing;
     let pools = pools(arguments)?;
+    let table = Companion::metrics(build)?;
     if let Some(other) = pools.iter().find(|pool| !pool.task.is_cuda() && !arguments.simulate) {
         let what = "only kernels in CUDA can be sampled: expected a task with language = \"cuda\", or --simulate";
         return Err(Trouble::usage(format!("{}: {what}", other.task.name)));
     }
     let kind = if arguments.simulate { Kind::Simulated } else { Kind::Cuda };
-    on(&*wiring::workshop(kind, &layers.config, true)?, arguments, &pools, timing)
+    on(&*wiring::workshop(kind, &layers.config, true)?, arguments, &pools, timing, table)
 }
 
 fn pools(arguments: &MetricsSampleArgs) -> Result<Vec<Pool>, Trouble> {
@@ -46,6 +48,7 @@ fn on(
     arguments: &MetricsSampleArgs,
     pools: &[Pool],
     plan: TimingPlan,
+    table: Companion,
 ) -> Result<Exit, Trouble> {
     let folder = folder_beside(&arguments.out);
     std::fs::create_dir_all(&folder).map_err(|e| Trouble::record(format!("{}: {e}", folder.display())))?;
@@ -55,7 +58,7 @@ fn on(
     logging::start(&screen, None);
     let at_once = std::thread::available_parallelism().map_or(2, usize::from);
     let keep = arguments.keep as usize;
-    let mut sampling = Sampling { workshop, plan, keep, at_once, screen: &screen, notebook };
+    let mut sampling = Sampling { workshop, plan, keep, at_once, screen: &screen, notebook, table };
     let sampled = on_threads(sampling.sample(pools, &arguments.out));
     screen.close();
     drop(lock);

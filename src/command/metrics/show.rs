@@ -9,7 +9,8 @@ use metrics::{Metric, MetricSet};
 
 /// Prints it.
 pub(super) fn show(arguments: &MetricsShowArgs) -> Result<Exit, Trouble> {
-    let set = super::set(&arguments.set)?;
+    let set =
+        MetricSet::of_name_or_file(&arguments.set, |file| std::fs::read_to_string(file)).map_err(Trouble::usage)?;
     if arguments.json {
         say(&json(&set));
         return Ok(Exit::Done);

@@ -98,6 +98,8 @@ fn builder(url: &Url, timeout: Duration) -> ClientBuilder {
 
 /// The system's certificates come first, for the sake of proxies that sign anew; where there are none, Mozilla's do.
 fn http(url: &Url, timeout: Duration) -> Result<reqwest::Client, AskError> {
+    // Fails where another has been chosen before, which then counts.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     builder(url, timeout).build().or_else(|first| {
         let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().filter_map(|der| Certificate::from_der(der).ok());
         builder(url, timeout).tls_certs_only(roots).build().map_err(|_| {

@@ -2,7 +2,10 @@
 
 use super::verifier::Verifier;
 use crate::{
-    machine::{driver::CudaDevice, gpu::Gpu},
+    machine::{
+        driver::CudaDevice,
+        gpu::{Gpu, complete},
+    },
     measure::gpu_clock::broken,
     result::failure::Fault,
     sandbox::kernel_child::DeviceError,
@@ -27,13 +30,8 @@ pub(super) fn machine(verifier: &Verifier, arch: Arch, gpu: Option<&Gpu>, nvcc: 
         fact("L2 cache", format!("{} MiB", device.l2_bytes()? >> 20)),
         fact("compiler", nvcc.to_owned()),
     ];
+    complete(&mut facts, gpu, &called, arch.capability().as_deref());
     let paper = Paper::named(&called);
-    let more = gpu.map_or_else(|| paper.map(Paper::facts).unwrap_or_default(), Gpu::facts);
-    for fact in more {
-        if facts.iter().all(|known| known.name != fact.name) {
-            facts.push(fact);
-        }
-    }
     Ok(Machine {
         kind: MachineKind::Gpu,
         arch,

@@ -1,7 +1,8 @@
 // The rule of comparison, for the GPU and for a host's compiler alike: is an element that was put out right?
 //
-// |got - right| <= atol + rtol * |right| in double precision, each operation rounded; NaN never is, and an infinity only
-// beside the same infinity. tests/comparison/cases.json says what that means case by case, for every implementation of it.
+// |got - right| <= atol + rtol * |right| in double precision, each operation rounded; NaN never is, and an infinity
+// only beside the same infinity. tests/comparison/cases.json says what that means case by case, for every
+// implementation of it.
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -17,9 +18,7 @@ typedef unsigned long long u64;
 
 enum { F32, F64, F16, BF16, I32, I64 };
 
-EVERYWHERE u64 size_of(u64 dtype) {
-    return dtype == F16 || dtype == BF16 ? 2 : dtype == F32 || dtype == I32 ? 4 : 8;
-}
+EVERYWHERE u64 size_of(u64 dtype) { return dtype == F16 || dtype == BF16 ? 2 : dtype == F32 || dtype == I32 ? 4 : 8; }
 
 EVERYWHERE float as_float(uint32_t bits) {
     float value;

@@ -73,8 +73,8 @@ static __device__ void stored(unsigned char *place, u64 size, u64 bits) {
 }
 
 // Writes an input, or where `changed` is given, counts the elements that are not as they were written.
-extern "C" __global__ void inputs(u64 base, u64 slot_bytes, u64 elements, u64 dtype, u64 kind, double a, double b, double c,
-                                  u64 key, u64 changed) {
+extern "C" __global__ void inputs(u64 base, u64 slot_bytes, u64 elements, u64 dtype, u64 kind, double a, double b,
+                                  double c, u64 key, u64 changed) {
     const u64 size = size_of(dtype), own_key = mixed(mixed(key) + blockIdx.y);
     unsigned char *const array = (unsigned char *)base + blockIdx.y * slot_bytes;
     u64 wrong = 0;
@@ -107,8 +107,8 @@ extern "C" __global__ void paint(u64 base, u64 slot_bytes, u64 from, u64 to, u64
 }
 
 // Counts, slot by slot, the elements outside the tolerance. What was to be written last is looked at first.
-extern "C" __global__ void compare(u64 right, u64 got, u64 slot_bytes, u64 elements, u64 dtype, double atol, double rtol,
-                                   u64 wrong_by_slot) {
+extern "C" __global__ void compare(u64 right, u64 got, u64 slot_bytes, u64 elements, u64 dtype, double atol,
+                                   double rtol, u64 wrong_by_slot) {
     const u64 slot = gridDim.y - 1 - blockIdx.y, size = size_of(dtype);
     const unsigned char *const r = (const unsigned char *)right + slot * slot_bytes;
     const unsigned char *const c = (const unsigned char *)got + slot * slot_bytes;

@@ -12,7 +12,7 @@ use std::{
 /// two tensors are.
 pub const TOLERANCE: &str = include_str!("../../../harness/tolerance.py");
 
-const FILES: [(&str, &str); 15] = [
+const FILES: [(&str, &str); 16] = [
     ("candidate.py", include_str!("../../../harness/candidate.py")),
     ("compare.py", include_str!("../../../harness/compare.py")),
     ("draw.py", include_str!("../../../harness/draw.py")),
@@ -24,6 +24,7 @@ const FILES: [(&str, &str); 15] = [
     ("outputs.py", include_str!("../../../harness/outputs.py")),
     ("profiled.py", include_str!("../../../harness/profiled.py")),
     ("scatter.py", include_str!("../../../harness/scatter.py")),
+    ("signature.py", include_str!("../../../harness/signature.py")),
     ("tolerance.py", TOLERANCE),
     ("tracing.py", include_str!("../../../harness/tracing.py")),
     ("verifier.py", include_str!("../../../harness/verifier.py")),

@@ -40,6 +40,8 @@ pub struct Options {
     pub build_deadline: Duration,
     /// What every deadline has beside twenty times the reference's time.
     pub deadline_floor: Duration,
+    /// What the deadline of a candidate's first call has in its place: Triton compiles then.
+    pub first_call: Duration,
     /// The highest rung of the ladder of profilers that is tried.
     pub profiler: ProfilerKind,
     /// What Nsight Compute is asked for; `None` asks it for nothing, and begins one rung below it.
@@ -79,6 +81,7 @@ impl Options {
             headers: Headers::Slim,
             build_deadline: Duration::from_mins(5),
             deadline_floor: Duration::from_secs(5),
+            first_call: Duration::from_mins(1),
             profiler: ProfilerKind::default(),
             metrics: Some(MetricSet::cudaforge24()),
             ncu: None,

@@ -5,7 +5,7 @@
 
 use super::{
     contract::SEED,
-    runner::{Called, Role, Runner},
+    runner::{Arithmetic, Called, Role, Runner},
     values::{Input, OutputTensor},
     verifier::{PATIENCE, Verifier},
     wire::{Arena, Ask, Audited, Compared, Comparing, Done, Drawn, Opened, Outputs, Range, Ranges, Trimmed},
@@ -19,7 +19,10 @@ use crate::{
         label::{Kind, Label},
     },
     sandbox::{peer::Peer, socket},
-    task::{Problem, Task, Tolerance},
+    task::{
+        Problem, ReferenceMode, Task, Tolerance,
+        signature::{ModuleValue, Signature, TensorLayout},
+    },
 };
 use rand::{Rng, rngs::StdRng};
 use std::{
@@ -44,7 +47,7 @@ pub(crate) struct OpenProblem {
     places: [Arena; 2],
     outputs: OwnedFd,
     pub(crate) init: Input,
-    pub(crate) dtype: &'static str,
+    pub(crate) arithmetic: Arithmetic,
     /// Calls whose inputs and outputs fit beside each other.
     pub(crate) slots: usize,
     on_gpu: bool,
@@ -53,6 +56,8 @@ pub(crate) struct OpenProblem {
     pub(crate) output_bytes: u64,
     /// The bytes of each tensor that one call puts out.
     output_sizes: Vec<u64>,
+    /// What the module is constructed with, called with, and gives back.
+    pub(crate) signature: Signature,
     /// What is known against the problem.
     pub(crate) labels: Vec<Label>,
     /// Why there is no model in double precision.
@@ -76,8 +81,19 @@ pub(crate) fn problem(task: &Task) -> Result<&Problem, Fault> {
 
 /// What names a problem's session.
 pub(crate) fn key(task: &Task) -> Hash {
-    let precision = task.problem().map_or("", |problem| problem.precision.torch_name());
-    Hash::of(format!("{precision}\n{}", task.reference()).as_bytes())
+    let how = task.problem().map(|problem| format!("{} {}", problem.precision.torch_name(), problem.reference.name()));
+    Hash::of(format!("{}\n{}", how.unwrap_or_default(), task.reference()).as_bytes())
+}
+
+/// What is known against a problem before it was run.
+fn labels(problem: &Problem, kept_whole: Option<String>) -> Vec<Label> {
+    let not_cast = |why: String| {
+        let text = "KernelBench's own evaluation cannot run it: it casts every input to floating point, and the reference \
+                    does not compute with them so";
+        Label::new(Kind::Task, format!("{text} ({why})"))
+    };
+    let known = problem.labels.iter().map(|label| Label::new(Kind::Task, label));
+    known.chain(kept_whole.map(not_cast)).collect()
 }
 
 impl OpenProblem {
@@ -93,20 +109,29 @@ impl OpenProblem {
         fs::write(&path, &problem.source).map_err(fault("cannot write the problem down"))?;
         let file = || socket::memory_file().map_err(fault("cannot share memory"));
         let (arenas, outputs) = ([file()?, file()?], file()?);
-        let dtype = problem.precision.torch_name();
-        let ask = Ask::Open { path, dtype: dtype.to_owned(), seed: SEED, most_slots: MOST_SLOTS, budget };
-        let (init, parameter_bytes, input_bytes, slots, no_oracle, places) =
-            match verifier.ask_with(&ask, &[&arenas[0], &arenas[1], &outputs])? {
-                Opened::Laid { init, parameter_bytes, input_bytes, slots, no_oracle, arenas } => {
-                    (init, parameter_bytes, input_bytes, slots, no_oracle, arenas)
-                }
-                Opened::Defect { defect } => {
-                    return Err(Fault::Reference(format!("not a KernelBench problem: {defect}")).into());
-                }
-            };
+        let as_kernelbench = problem.reference == ReferenceMode::KernelBench;
+        let arithmetic = Arithmetic { dtype: problem.precision.torch_name(), tf32: as_kernelbench };
+        let ask = Ask::Open {
+            path,
+            dtype: arithmetic.dtype.to_owned(),
+            seed: SEED,
+            casts_all: as_kernelbench,
+            most_slots: MOST_SLOTS,
+            budget,
+        };
+        let (init, parameter_bytes, input_bytes, slots, no_oracle, kept_whole, places, signature) = match verifier
+            .ask_with(&ask, &[&arenas[0], &arenas[1], &outputs])?
+        {
+            Opened::Laid { init, parameter_bytes, input_bytes, slots, no_oracle, kept_whole, arenas, signature } => {
+                (init, parameter_bytes, input_bytes, slots, no_oracle, kept_whole, arenas, *signature)
+            }
+            Opened::Defect { defect } => {
+                return Err(Fault::Reference(format!("not a KernelBench problem: {defect}")).into());
+            }
+        };
         trusted(reference.load(Role::reference(&problem.source), PATIENCE))?;
         trusted(reference.map_inputs(&places[0], &arenas[0]))?;
-        trusted(reference.construct(&init, dtype))?;
+        trusted(reference.construct(&init, arithmetic))?;
         Ok(Self {
             verifier,
             reference,
@@ -114,14 +139,15 @@ impl OpenProblem {
             places,
             outputs,
             init,
-            dtype,
+            arithmetic,
             slots: slots.max(1),
             on_gpu,
             parameter_bytes,
             input_bytes,
             output_bytes: 0,
             output_sizes: vec![],
-            labels: problem.labels.iter().map(|label| Label::new(Kind::Task, label)).collect(),
+            signature,
+            labels: labels(problem, kept_whole),
             no_oracle,
             most_bytes: 0,
             budget,
@@ -139,15 +165,15 @@ impl OpenProblem {
         let gone = || Fault::Machine("the reference's process was never given its module".to_owned());
         trusted(self.reference.load(role.ok_or_else(gone)?, PATIENCE))?;
         trusted(self.reference.map_inputs(&self.places[0], &self.arenas[0]))?;
-        trusted(self.reference.construct(&self.init, self.dtype))
+        trusted(self.reference.construct(&self.init, self.arithmetic))
     }
 
     /// Makes the candidate's model and shows it its inputs; the reference's is made anew, so that both have seen the same.
     pub(crate) fn bind(&mut self, candidate: &mut Runner) -> Attempt<()> {
         trusted(self.reference.release_outputs())?;
         candidate.map_inputs(&self.places[1], &self.arenas[1])?;
-        candidate.construct(&self.init, self.dtype)?;
-        trusted(self.reference.construct(&self.init, self.dtype))
+        candidate.construct(&self.init, self.arithmetic)?;
+        trusted(self.reference.construct(&self.init, self.arithmetic))
     }
 
     /// The arena of candidates, as a process on the device opens it.
@@ -181,6 +207,8 @@ impl OpenProblem {
         trusted(self.reference.set_inputs(&self.inputs))?;
         let called = trusted(self.reference.run(&slots, PATIENCE, &mut ()))?;
         let first = called.outputs.first().map(|output| output.tensors()).unwrap_or_default();
+        self.signature.outputs =
+            first.iter().enumerate().map(|(at, tensor)| described(at, tensor, first.len())).collect();
         self.output_sizes = first.iter().map(|tensor: &&OutputTensor| tensor.bytes).collect();
         let outputs = Outputs { reference: called.outputs, candidate: vec![], slots };
         if !self.on_gpu {
@@ -264,6 +292,14 @@ impl OpenProblem {
     }
 }
 
+/// A tensor that a call puts out, by its place where there are several.
+fn described(at: usize, tensor: &OutputTensor, of: usize) -> ModuleValue {
+    let name = if of == 1 { "output".to_owned() } else { format!("output {at}") };
+    let layout =
+        TensorLayout { dtype: tensor.dtype.clone(), shape: tensor.shape.clone(), stride: tensor.stride.clone() };
+    ModuleValue { name, tensor: Some(layout), value: String::new() }
+}
+
 fn unreadable(error: &std::io::Error) -> EvalError {
     Failure::Interface { log: format!("its output is not where it says it is: {error}") }.into()
 }
@@ -286,6 +322,7 @@ fn judged(compared: Compared, look: &Look<'_>) -> Attempt<Found> {
             unwritten: 0,
             nan: found.nan,
             while_timed: look.while_timed(),
+            spread: Box::new(found.spread),
         };
         if look.calls == Looked::Beyond && !compared.passed_inputs {
             return Ok(Found { differs: Some(failure), ..Found::default() });

@@ -82,6 +82,15 @@ pub struct Facts {
     pub l2_bytes: Option<u64>,
     /// Bytes a second that copying within the device's memory reads and writes, the best of several sizes.
     pub copy_bytes_per_second: Option<f64>,
+    /// The version of nvcc, where there is one.
+    #[serde(default)]
+    pub nvcc: Option<String>,
+    /// The version of Triton, where there is one.
+    #[serde(default)]
+    pub triton: Option<String>,
+    /// The architecture that extensions are built for where a candidate names none, such as `sm_90a`.
+    #[serde(default)]
+    pub extensions_for: Option<String>,
     /// Folders that Python imports from.
     #[serde(default)]
     pub folders: Vec<PathBuf>,
@@ -182,7 +191,7 @@ impl Python {
         let script = self.harness.candidate();
         let child = |control: i32| {
             let line = self.script(&script, &control.to_string());
-            Child::Program(Program { confinement, control: Some(control), line })
+            Child::Program(Program { confinement, control: Some(control), wraps: false, unstarted: None, line })
         };
         let environment = self.environment(folder);
         let dress = Dress { environment, folder: Some(folder), user, ..Dress::default() };

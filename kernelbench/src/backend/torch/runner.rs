@@ -31,6 +31,15 @@ use std::{
     time::Duration,
 };
 
+/// What a problem computes in: both sides alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arithmetic {
+    /// The element type that floating point is cast to.
+    pub(crate) dtype: &'static str,
+    /// Whether cuDNN's convolutions may round to TF32.
+    pub(crate) tf32: bool,
+}
+
 /// How long a constructor may take, and small requests.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Lines of a build's log that are kept.
@@ -179,17 +188,17 @@ impl Runner {
     }
 
     /// Makes the model anew, with the contract's seed.
-    pub(crate) fn construct(&mut self, init: &Input, dtype: &str) -> Attempt<()> {
+    pub(crate) fn construct(&mut self, init: &Input, arithmetic: Arithmetic) -> Attempt<()> {
         self.has_run = true;
-        let construct = self.how_to_construct(init, dtype);
+        let construct = self.how_to_construct(init, arithmetic);
         self.ask::<Done>(&Ask::Construct(construct), "constructor", PATIENCE)?;
         self.peer.be_alone()
     }
 
     /// How its model is made.
-    pub(crate) fn how_to_construct(&self, init: &Input, dtype: &str) -> Construct {
+    pub(crate) fn how_to_construct(&self, init: &Input, Arithmetic { dtype, tf32 }: Arithmetic) -> Construct {
         let compile = self.role.as_ref().and_then(|role| role.compile);
-        Construct { init: init.clone(), dtype: dtype.to_owned(), compile: compile.map(str::to_owned) }
+        Construct { init: init.clone(), dtype: dtype.to_owned(), compile: compile.map(str::to_owned), tf32 }
     }
 
     /// Opens the arena.

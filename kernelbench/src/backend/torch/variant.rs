@@ -113,6 +113,7 @@ impl TorchBackend {
         let key = json!([
             problem.source,
             problem.precision.torch_name(),
+            problem.reference.name(),
             mode.word(),
             self.options.device,
             self.options.threads,

@@ -7,6 +7,7 @@ use super::{
     headers::Extension,
     values::{Input, Output},
 };
+use crate::{result::failure::Spread, task::signature::Signature};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -37,6 +38,8 @@ pub(crate) enum Ask {
         dtype: String,
         /// The contract's seed.
         seed: u64,
+        /// Whether whole numbers and truth values are cast too, as KernelBench's evaluation does.
+        casts_all: bool,
         /// Inputs are laid out for so many calls, at most.
         most_slots: usize,
         /// What the inputs of one side may take, in bytes.
@@ -131,6 +134,8 @@ pub(crate) struct Construct {
     pub(crate) dtype: String,
     /// The mode in which torch compiles it, where it does.
     pub(crate) compile: Option<String>,
+    /// Whether cuDNN's convolutions may round to TF32, which is torch's default.
+    pub(crate) tf32: bool,
 }
 
 /// Outputs of both sides, of the same slots.
@@ -196,8 +201,13 @@ pub(crate) enum Opened {
         slots: usize,
         /// Why there is no model in double precision.
         no_oracle: Option<String>,
+        /// Why whole numbers and truth values are not cast, where they were to be.
+        #[serde(default)]
+        kept_whole: Option<String>,
         /// The arenas of reference and candidate.
         arenas: [Arena; 2],
+        /// What the module is constructed and called with.
+        signature: Box<Signature>,
     },
 }
 
@@ -260,6 +270,8 @@ pub(crate) struct Compared {
 /// An output that differs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Mismatch {
+    #[serde(default)]
+    pub(crate) spread: Spread,
     pub(crate) output: String,
     pub(crate) wrong: u64,
     pub(crate) total: u64,
@@ -444,7 +456,7 @@ while (heard := line.hear()) is not None:
         let module =
             Module { path: "/x.py".into(), name: "candidate".into(), entry: "ModelNew".into(), headers: "slim".into() };
         let arena = Arena { handle: None, bytes: 4096 };
-        let construct = Construct { init: value.clone(), dtype: "float32".into(), compile: None };
+        let construct = Construct { init: value.clone(), dtype: "float32".into(), compile: None, tf32: true };
         let first = Ask::Facts;
         match first {
             Ask::Facts
@@ -468,7 +480,14 @@ while (heard := line.hear()) is not None:
         }
         vec![
             first,
-            Ask::Open { path: "/p.py".into(), dtype: "float32".into(), seed: 42, most_slots: 8, budget: 1 << 30 },
+            Ask::Open {
+                path: "/p.py".into(),
+                dtype: "float32".into(),
+                seed: 42,
+                casts_all: true,
+                most_slots: 8,
+                budget: 1 << 30,
+            },
             Ask::Draw { seeds: vec![u64::MAX >> 12], signed: true },
             Ask::SpotCheck { seed: 1, candidate: vec![output] },
             Ask::Ranges(outputs),

@@ -1,6 +1,6 @@
-/* What can one core of this machine do at best? Prints lines "move BYTES BYTES_PER_SECOND" and "fma OPERATIONS_PER_SECOND".
-   Arguments: working sets in bytes. Each is moved in three ways (copied, two arrays added into a third, read only), and
-   the best of many short stretches counts: a bound must not be too low. */
+/* What can one core of this machine do at best? Prints lines "move BYTES BYTES_PER_SECOND" and "fma
+   OPERATIONS_PER_SECOND". Arguments: working sets in bytes. Each is moved in three ways (copied, two arrays added into
+   a third, read only), and the best of many short stretches counts: a bound must not be too low. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdint.h>
 #include <stdio.h>
@@ -67,7 +67,8 @@ __attribute__((noinline)) static void read_only(floats *out, const floats *in, c
 typedef void (*mover)(floats *, const floats *, const floats *, size_t);
 
 /* The best bytes a second of one way to move, over about `budget` seconds. */
-static double best_rate(mover move, floats *out, const floats *in, const floats *other, size_t n, double bytes, double budget) {
+static double best_rate(mover move, floats *out, const floats *in, const floats *other, size_t n, double bytes,
+                        double budget) {
     double best = 0, end;
     const double start = seconds();
     long passes = 1;
@@ -89,7 +90,8 @@ static double best_rate(mover move, floats *out, const floats *in, const floats 
 }
 
 static void bandwidth(size_t bytes, double budget) {
-    /* Arrays start at different offsets in a page, so that loads do not wait for stores with the same low address bits. */
+    /* Arrays start at different offsets in a page, so that loads do not wait for stores with the same low address bits.
+     */
     const size_t slack = 3 * 4096;
     char *memory = aligned_alloc(4096, (bytes + 4 * slack + 4095) / 4096 * 4096);
     if (!memory) return;
@@ -99,7 +101,8 @@ static void bandwidth(size_t bytes, double budget) {
     floats *after_half = all + half + 1024 / WIDTH, *after_third = all + third + 1024 / WIDTH;
     double rates[3] = {
         best_rate(copy, after_half, all, all, half, 2.0 * (double)(half / 8 * 8) * WIDTH, budget / 3),
-        best_rate(add, after_third + third + 1024 / WIDTH, all, after_third, third, 3.0 * (double)(third / 4 * 4) * WIDTH, budget / 3),
+        best_rate(add, after_third + third + 1024 / WIDTH, all, after_third, third,
+                  3.0 * (double)(third / 4 * 4) * WIDTH, budget / 3),
         best_rate(read_only, all + whole + 1, all, all, whole, (double)(whole / 8 * 8) * WIDTH, budget / 3),
     };
     double best = 0;

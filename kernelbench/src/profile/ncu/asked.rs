@@ -2,20 +2,36 @@
 
 use super::{
     DURATION, Launched,
-    dominant::{Dominant, Launches, base, dominant},
+    dominant::{Dominant, Launches, base, dominant, of_call},
 };
-use metrics::{Kernel, MetricSet, Profile, Reading, Rung, catalog};
+use metrics::{Kernel, Metric, MetricSet, Profile, Reading, Rung, catalog};
 use std::collections::HashSet;
+
+/// What is read of every launch, whatever the set: how it fills the GPU, how it reads memory, and which tensor cores it uses.
+const OF_EVERY_LAUNCH: [&str; 14] = [
+    "launch__shared_mem_per_block",
+    "launch__waves_per_multiprocessor",
+    "launch__occupancy_limit_warps",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
+    "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
+    "smsp__sass_inst_executed_op_local_ld.sum",
+    "smsp__sass_inst_executed_op_local_st.sum",
+    "sm__inst_executed_pipe_tensor_op_gmma.sum",
+    "sm__ops_path_tensor_src_tf32_dst_fp32.sum",
+    "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
+    "sm__ops_path_tensor_src_fp16.sum",
+    "sm__ops_path_tensor_src_fp8.sum",
+];
 
 /// The command line of Nsight Compute for these metrics, what stands for them anywhere, and the duration: of the
 /// launches between a start and a stop of the profiler, at most `launches`, of these kernels alone where any are named.
 #[must_use]
 pub fn command(set: &MetricSet, launches: usize, kernels: &[String]) -> Vec<String> {
     let mut names: Vec<&str> = vec![DURATION];
-    for metric in &set.metric {
-        names.push(&metric.name);
-        names.extend(metric.nearest.values().map(String::as_str));
-    }
+    names.extend(set.metric.iter().flat_map(Metric::names));
+    names.extend(OF_EVERY_LAUNCH);
     let mut seen = HashSet::new();
     names.retain(|name| seen.insert(*name));
     let names = names.join(",");
@@ -28,8 +44,7 @@ pub fn command(set: &MetricSet, launches: usize, kernels: &[String]) -> Vec<Stri
 
 /// The same for every section, and beside these for what a set names: in the units that all launches have in common.
 pub(crate) fn everything(beside: &MetricSet, launches: usize) -> Vec<String> {
-    let asked = beside.metric.iter().flat_map(|metric| std::iter::once(&metric.name).chain(metric.nearest.values()));
-    let mut names: Vec<&str> = asked.map(String::as_str).collect();
+    let mut names: Vec<&str> = beside.metric.iter().flat_map(Metric::names).chain(OF_EVERY_LAUNCH).collect();
     names.sort_unstable();
     names.dedup();
     line(&["--set", "full", "--metrics", &names.join(","), "--print-units", "base"], launches)
@@ -48,7 +63,8 @@ fn line(asked: &[&str], launches: usize) -> Vec<String> {
 pub fn profile(set: &MetricSet, case: &str, launches: &[Launched]) -> Profile {
     let mut notes = vec![];
     let kernels = kernels(set, launches, None, |_| vec![], &mut notes);
-    Profile { rung: Rung::Ncu, case: case.to_owned(), readings: vec![], kernels, notes }
+    let readings = of_call(&launches.iter().map(Launched::alone).collect::<Vec<_>>());
+    Profile { rung: Rung::Ncu, case: case.to_owned(), readings, kernels, notes }
 }
 
 /// The kernels that the time of a call goes to, with what was read of one launch of each. `seen` is the whole call as another
@@ -95,12 +111,21 @@ fn like<'a>(kernel: &Launches, launched: &'a [Launched]) -> Option<&'a Launched>
 #[must_use]
 pub fn readings(set: &MetricSet, launched: &Launched, notes: &mut Vec<String>) -> Vec<Reading> {
     let mut readings = vec![launched.reading(DURATION, "the kernel's duration")];
+    readings.extend(shape(launched));
     if set.is_full() {
         readings.extend(all_of(launched));
+    } else {
+        readings.extend(of_every_launch(set, launched));
     }
     for metric in &set.metric {
         let says = metric.says();
         readings.push(launched.reading(&metric.name, &says));
+        let instead = metric.instead.get(&launched.capability).filter(|name| launched.value(name).is_some());
+        if let Some(name) = instead {
+            let says = catalog::meaning(name);
+            readings.push(Reading { stands_for: Some(metric.name.clone()), ..launched.reading(name, &says) });
+            continue;
+        }
         if launched.value(&metric.name).is_some() {
             continue;
         }
@@ -115,6 +140,25 @@ pub fn readings(set: &MetricSet, launched: &Launched, notes: &mut Vec<String>) -
         }
     }
     readings
+}
+
+/// The grid and the block of a launch, where it says them.
+fn shape(launched: &Launched) -> Vec<Reading> {
+    let [grid, block] = launched.shape.map(|shape| shape.iter().map(|n| *n as f64).product::<f64>());
+    let [g, b] = launched.shape.map(|[x, y, z]| format!("{x} x {y} x {z}"));
+    let of = |name: &str, count: f64, unit: &str, says: String| Reading::new(name, Some(count), unit, &says);
+    let both = [
+        of("grid", grid, "block", format!("blocks: {g}")),
+        of("block", block, "thread", format!("threads a block: {b}")),
+    ];
+    if grid > 0.0 { both.into() } else { vec![] }
+}
+
+/// What is read of every launch and is not in the set, as far as this GPU has it.
+fn of_every_launch(set: &MetricSet, launched: &Launched) -> Vec<Reading> {
+    let in_set = |name: &str| set.metric.iter().any(|metric| metric.name == name);
+    let names = OF_EVERY_LAUNCH.into_iter().filter(|name| !in_set(name) && launched.value(name).is_some());
+    names.map(|name| launched.reading(name, &catalog::meaning(name))).collect()
 }
 
 /// Every number that was read of a launch: what the catalogue has in its order, then the rest in the table's.
@@ -150,6 +194,26 @@ mod tests {
     }
 
     #[test]
+    fn of_every_launch_it_is_read_how_it_fills_the_gpu_and_uses_its_tensor_cores() {
+        let full = include_bytes!("../../../tests/ncu/h200-silu-full.csv.gz");
+        let mut printed = String::new();
+        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&full[..]), &mut printed).unwrap();
+        let (readings, _) = readings(&printed);
+        let value = |name: &str| readings.iter().find(|reading| reading.name == name).and_then(|reading| reading.value);
+        assert_eq!((value("grid"), value("block")), (Some(262_144.0), Some(256.0)));
+        assert_eq!(value("launch__waves_per_multiprocessor"), Some(248.24));
+        assert_eq!(value("launch__shared_mem_per_block"), Some(1024.0));
+        assert_eq!(value("sm__ops_path_tensor_src_tf32_dst_fp32.sum"), Some(0.0));
+        let instead = readings.iter().find(|reading| {
+            reading.stands_for.as_deref() == Some("sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active")
+        });
+        assert!(
+            instead.is_some_and(|reading| reading.name.starts_with("sm__pipe_tensor_cycles_active")),
+            "{readings:?}"
+        );
+    }
+
+    #[test]
     fn a_kernel_that_is_called_kernel_is_found_though_torch_writes_it_large() {
         assert!(is_called("kernel", "Kernel") && !is_called("kernel4", "Kernel"));
     }
@@ -163,7 +227,8 @@ mod tests {
             (find("sm__inst_executed.sum").value, find("gpu__time_duration.sum").unit.as_str()),
             (Some(79_692_161.0), "ns")
         );
-        assert!(readings.iter().all(|reading| reading.value.is_none() || !reading.unit.is_empty()), "{readings:#?}");
+        let mut of_set = readings.iter().filter(|reading| !OF_EVERY_LAUNCH.contains(&reading.name.as_str()));
+        assert!(of_set.all(|reading| reading.value.is_none() || !reading.unit.is_empty()), "{readings:#?}");
     }
 
     #[test]
@@ -189,7 +254,8 @@ mod tests {
         let mut notes = vec![];
         let readings = crate::profile::ncu::asked::readings(&MetricSet::full(), &read(ONE).unwrap()[0], &mut notes);
         assert!(readings.len() > 200 && notes.is_empty(), "{}", readings.len());
-        assert_eq!(readings[1].name, catalog::entries()[4].name);
+        assert_eq!([readings[1].name.as_str(), &readings[2].name], ["grid", "block"]);
+        assert_eq!(readings[3].name, catalog::entries()[4].name);
         assert!(readings.iter().all(|reading| reading.value.is_some() && !reading.meaning.is_empty()));
     }
 
@@ -207,10 +273,12 @@ mod tests {
     fn the_set_names_a_nearest_for_exactly_what_an_h200_lacks_and_the_nearest_exists_there() {
         let there: HashSet<&str> = H200.lines().filter(|line| !line.starts_with('#')).collect();
         let has = |name: &str| name.starts_with("launch__") || there.contains(name.split('.').next().unwrap());
+        assert!(OF_EVERY_LAUNCH.iter().all(|name| has(name)));
         for metric in MetricSet::cudaforge24().metric {
             let near = metric.nearest.get("9.0");
             assert_eq!(has(&metric.name), near.is_none(), "{}", metric.name);
             assert!(near.is_none_or(|near| has(near)), "{near:?}");
+            assert!(metric.instead.get("9.0").is_none_or(|instead| has(instead)), "{metric:?}");
         }
     }
 }

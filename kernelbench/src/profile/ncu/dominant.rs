@@ -3,6 +3,8 @@
 use metrics::Reading;
 use std::collections::BTreeMap;
 
+/// What the sum of all kernels' durations is called.
+const KERNELS_TIME: &str = "time of all kernels";
 /// Kernels that are shown at most.
 const SHOWN: usize = 3;
 /// The share of the time after which further kernels are left out.
@@ -38,6 +40,23 @@ pub struct Dominant<'a> {
     pub share: f64,
     /// Its longest launches: name, shape, facts.
     pub longest: &'a Launches,
+}
+
+/// What a whole call launches: how often, and how long its kernels take together.
+#[must_use]
+pub fn of_call(launches: &[Launches]) -> Vec<Reading> {
+    let count: u64 = launches.iter().map(|launched| launched.count).sum();
+    let ns: f64 = launches.iter().map(|launched| launched.ns).sum();
+    let ns = Some(ns).filter(|ns| *ns > 0.0);
+    vec![
+        Reading::new("launches", Some(count as f64), "", "kernels that one call launches"),
+        Reading::new(
+            KERNELS_TIME,
+            ns,
+            "ns",
+            "all kernels of one call together; what the call takes beyond it is launch gaps and host work",
+        ),
+    ]
 }
 
 /// The kernels that make up most of the time, the first the longest, and in words what was left out.

@@ -3,12 +3,12 @@
 use super::{ProfilerChain, Ready, Scene, Wanted, traced};
 use crate::{
     profile::{
-        ncu::{self, Launched, Launches, Permit, base, dominant, is_called},
+        ncu::{self, Launched, Launches, Permit, base, dominant, is_called, of_call},
         waiting::Waiting,
     },
     result::{error::Attempt, failure::Fault},
 };
-use metrics::{Kernel, MetricSet};
+use metrics::{Kernel, MetricSet, Profile};
 use std::{sync::atomic::Ordering, time::Duration};
 
 /// Launches that are read, and a process that waits is good for; of calls with more, only the dominating kernels are.
@@ -41,8 +41,9 @@ pub(super) fn kernels(
     chain: &ProfilerChain,
     scene: &mut Scene<'_>,
     waiting: Option<Ready>,
-    notes: &mut Vec<String>,
+    profile: &mut Profile,
 ) -> Attempt<Result<Vec<Kernel>, String>> {
+    let Profile { readings, notes, .. } = profile;
     let Some(set) = &chain.set else { return Ok(Err("no metrics were asked for".to_owned())) };
     let counters = Counters { chain, set };
     let all = match counters.every_launch(scene, waiting, notes)? {
@@ -50,6 +51,7 @@ pub(super) fn kernels(
         Err(unread) => return Ok(Err(chain.learn(unread))),
     };
     if all.len() < MOST {
+        readings.extend(of_call(&all.iter().map(Launched::alone).collect::<Vec<_>>()));
         return Ok(Ok(counters.kernels(&all, None, notes)));
     }
     let seen = match scene.trace()? {
@@ -61,6 +63,7 @@ pub(super) fn kernels(
             return Ok(Ok(counters.kernels(&all, None, notes)));
         }
     };
+    readings.extend(of_call(&seen));
     let wanted: Vec<String> = dominant(&seen).0.iter().map(|kernel| base(&kernel.longest.name)).collect();
     let there = |name: &String| all.iter().any(|read| is_called(&read.kernel, name));
     let all = if wanted.iter().all(there) { all } else { counters.start(scene, &wanted)?.unwrap_or(all) };

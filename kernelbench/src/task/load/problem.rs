@@ -1,7 +1,9 @@
 //! How does a file in KernelBench's format become a [`Task`]?
 
 use super::{TaskError, is_plain_name, reference::read_text};
-use crate::task::{Case, Precision, Problem, Source, Task, TimedCases, Tolerance, suite};
+use crate::task::{
+    Case, Precision, Problem, ReferenceMode, Source, Task, TimedCases, Tolerance, signature::Signature, suite,
+};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -26,10 +28,20 @@ pub fn problem(path: &Path, precision: Precision) -> Result<Task, TaskError> {
     let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (level, number) = (level(path), number(&stem));
     let tolerance = precision.tolerance();
+    let labels = labels(level, number);
     Ok(Task {
         name: name(level, &stem),
         summary: format!("The forward pass of the PyTorch module `Model` of {}.", stem.replace('_', " ")),
-        source: Source::Problem(Problem { source, file, level, number, precision, labels: labels(level, number) }),
+        source: Source::Problem(Problem {
+            source,
+            file,
+            level,
+            number,
+            precision,
+            labels,
+            reference: ReferenceMode::KernelBench,
+            signature: Signature::default(),
+        }),
         tolerance: Tolerance { atol: tolerance, rtol: tolerance, share: 1.0 },
         cases: vec![Case { name: suite::DEFAULT.to_owned(), scalars: [].into() }],
         final_cases: vec![],

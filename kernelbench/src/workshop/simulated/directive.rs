@@ -86,6 +86,7 @@ pub(super) fn mismatch(case: String, output: &str) -> Failure {
         unwritten: 0,
         nan: 0,
         while_timed: false,
+        spread: Box::default(),
     }
 }
 

@@ -1,0 +1,186 @@
+//! `warpsmith prompts render`: the prompt that a role would be sent for a task, or was due in a round of a run.
+//!
+//! A run's round is rendered from its record with today's templates. Without a run, what is missing (a machine, a candidate,
+//! its times and its profile) is a simulated machine's, and the error stream says so.
+
+use super::super::{on_threads, resume::opened};
+use crate::{
+    cli::{RenderArgs, RenderRole},
+    exit::Trouble,
+    store::{Record, RunFolder},
+};
+use agents::trajectory::{Round, Trajectory};
+use kernelbench::{Candidate, Evaluation, Failure, Simulated, Suite, Task, TimingPlan, Workshop, load};
+use metrics::{Machine, Profile};
+use prompts::{Fix, Optimization, Prompt, Prompts, Suggestions, Verdict};
+
+/// Shapes that are asked for, and the bytes that each may take, where a policy wants a model's shapes.
+const SHAPES: (usize, u64) = (10, 1 << 30);
+/// How the simulated machine times its candidate.
+const PLAN: TimingPlan = TimingPlan::median_of(1, 20);
+
+/// What a prompt is about.
+struct Situation {
+    task: Task,
+    machine: Machine,
+    step: String,
+    candidate: Candidate,
+    evaluation: Evaluation,
+    profile: Option<Profile>,
+    verdict: Option<Verdict>,
+    suggestions: Option<Suggestions>,
+    /// What is not of a run, in words.
+    missing: Vec<String>,
+}
+
+/// The prompt, and what was missing for it.
+pub(super) fn render(arguments: &RenderArgs, words: &Prompts) -> Result<(Prompt, Vec<String>), Trouble> {
+    let situation = match &arguments.run {
+        Some(run) => of_run(arguments, &RunFolder::open(run)?)?,
+        None => on_threads(of_task(arguments))?,
+    };
+    let role = arguments.role;
+    let prompt = situation.prompt(role, words).ok_or_else(|| {
+        let step = &situation.step;
+        Trouble::usage(format!(
+            "the {} is not asked in the step {step:?}; expected the coder in seed, fix, optimize, refine, retry or \
+             suggest, the judge in fix or optimize, the planner in suggest, the tester in shapes",
+            role.name()
+        ))
+    })?;
+    Ok((prompt, situation.missing))
+}
+
+impl Situation {
+    fn prompt(&self, role: RenderRole, words: &Prompts) -> Option<Prompt> {
+        let (task, machine, candidate) = (&self.task, &self.machine, &self.candidate);
+        let profile = self.profile.as_ref();
+        let passed = self.evaluation.passed();
+        Some(match (role, self.step.as_str()) {
+            (RenderRole::Coder, "seed") => words.seed(task, machine),
+            (RenderRole::Coder, "fix") => words.fix(task, machine, candidate, &self.failure(), self.fix()),
+            (RenderRole::Coder, "optimize") => words.optimize(task, machine, candidate, self.optimization()),
+            (RenderRole::Coder, "refine") => words.refine(task, machine, candidate, &self.evaluation, profile),
+            (RenderRole::Coder, "retry") => words.retry(task, machine, candidate, passed.is_some()),
+            (RenderRole::Coder, "suggest" | "apply") => {
+                words.apply(task, machine, candidate, passed.is_some(), self.suggestions.as_ref())
+            }
+            (RenderRole::Judge, "fix") => words.diagnose(task, machine, candidate, &self.failure()),
+            (RenderRole::Judge, "optimize") => words.advise(task, machine, candidate, passed?, profile),
+            (RenderRole::Planner, "suggest") => words.suggest(task, machine, candidate, &self.evaluation, profile),
+            (RenderRole::Tester, "shapes") => words.shapes(task, SHAPES.0, SHAPES.1),
+            _ => return None,
+        })
+    }
+
+    fn fix(&self) -> Option<&Fix> {
+        if let Some(Verdict::Fix(fix)) = &self.verdict { Some(fix) } else { None }
+    }
+
+    fn optimization(&self) -> Option<&Optimization> {
+        if let Some(Verdict::Optimization(optimization)) = &self.verdict { Some(optimization) } else { None }
+    }
+
+    /// How the candidate failed; a build error where it did not.
+    fn failure(&self) -> Failure {
+        match &self.evaluation {
+            Evaluation::Failed(failure) => failure.clone(),
+            Evaluation::Passed(_) => Failure::Build { log: "(the log of the compiler would stand here)".to_owned() },
+        }
+    }
+}
+
+/// A round of a run, as its record has it.
+fn of_run(arguments: &RenderArgs, folder: &RunFolder) -> Result<Situation, Trouble> {
+    let record = match &arguments.task {
+        Some(task) => folder.record(task)?,
+        None => folder.only_record()?,
+    };
+    let story: Trajectory = record.events().collect();
+    let round = round(&story, arguments.round)?;
+    let (mut task, _) = opened(&record)?;
+    if let Some(baseline) = &story.baseline {
+        task = task.with_signature(&baseline.signature);
+    }
+    let no_machine = || Trouble::record("the record names no machine");
+    let (candidate, evaluation, mut missing) = base(&record, &story, round, &task)?;
+    if round.verdict.is_none() && round.step.name() == "optimize" {
+        missing.push("the record has no verdict of this round".to_owned());
+    }
+    Ok(Situation {
+        step: arguments.step.clone().unwrap_or_else(|| round.step.name().to_owned()),
+        task,
+        machine: story.machine.clone().ok_or_else(no_machine)?,
+        candidate,
+        evaluation,
+        profile: round.profile.clone().and_then(Result::ok),
+        verdict: round.verdict.clone(),
+        suggestions: round.suggestions.clone(),
+        missing,
+    })
+}
+
+/// The round of this number, else the last.
+fn round(story: &Trajectory, number: Option<u32>) -> Result<&Round, Trouble> {
+    let known: Vec<String> = story.rounds.iter().map(|round| round.number.to_string()).collect();
+    let found = story.rounds.iter().rev().find(|round| number.is_none_or(|number| round.number == number));
+    let none = || Trouble::usage(format!("the run has no such round; its rounds are {}", known.join(", ")));
+    found.ok_or_else(none)
+}
+
+/// The candidate that a round starts from, and what came of it; the reference where it starts from none.
+fn base(
+    record: &Record,
+    story: &Trajectory,
+    round: &Round,
+    task: &Task,
+) -> Result<(Candidate, Evaluation, Vec<String>), Trouble> {
+    let Some(base) = round.step.base() else {
+        let why = "the round starts from no candidate: the reference stands in its place".to_owned();
+        let none = Evaluation::Failed(Failure::Build { log: String::new() });
+        return Ok((Candidate::new(task.reference_as_candidate()), none, vec![why]));
+    };
+    let evaluation = story.evaluation(base).cloned();
+    let evaluation =
+        evaluation.ok_or_else(|| Trouble::record("the record has no evaluation of the round's candidate"))?;
+    Ok((Candidate::new(record.blobs.fetch(base)?), evaluation, vec![]))
+}
+
+/// A task alone: the rest is the simulated machine's.
+async fn of_task(arguments: &RenderArgs) -> Result<Situation, Trouble> {
+    let path =
+        arguments.task.as_deref().ok_or_else(|| Trouble::usage("expected a task's folder or file, or --run RUN"))?;
+    if arguments.round.is_some() {
+        return Err(Trouble::usage("--round names a round of a run: expected --run RUN too"));
+    }
+    let task = load::task(path.as_ref())?;
+    let step = arguments.step.clone().unwrap_or_else(|| "seed".to_owned());
+    let (workshop, suite) = (Simulated::new(), Suite::of_task(&task));
+    let mark = match (step.as_str(), task.problem().is_some()) {
+        ("fix", true) => "# simulate: wrong\n",
+        ("fix", false) => "// simulate: wrong\n",
+        _ => "",
+    };
+    let candidate = Candidate::new(format!("{mark}{}", task.reference_as_candidate()));
+    let evaluation = workshop.evaluate(&task, &candidate, &suite, &PLAN).await?;
+    let profile = profile(&workshop, &task, &candidate, &suite).await?;
+    let machine = workshop.machine().clone();
+    let mut missing = vec!["no run was named: machine, candidate, its times and its profile are simulated".to_owned()];
+    if task.problem().is_some() {
+        missing.push("the inputs' shapes, types and strides stand where a reference has been opened".to_owned());
+    }
+    let (verdict, suggestions) = (None, None);
+    Ok(Situation { task, machine, step, candidate, evaluation, profile, verdict, suggestions, missing })
+}
+
+/// The simulated profile of a candidate that passes.
+async fn profile(
+    workshop: &Simulated,
+    task: &Task,
+    candidate: &Candidate,
+    suite: &Suite,
+) -> Result<Option<Profile>, Trouble> {
+    let Ok(built) = workshop.build(task, candidate).await? else { return Ok(None) };
+    let Ok(verified) = workshop.check(task, built, suite).await? else { return Ok(None) };
+    Ok(Some(workshop.profile(task, &verified, suite).await?))
+}

@@ -1,0 +1,170 @@
+//! What does a function with C linkage take, as its source declares it?
+
+/// The type of an argument, or of an array's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// `float`
+    F32,
+    /// `double`
+    F64,
+    /// `__half`
+    F16,
+    /// `__nv_bfloat16`
+    Bf16,
+    /// `int32_t`
+    I32,
+    /// `int64_t`
+    I64,
+}
+
+/// An argument, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// Its name.
+    pub name: String,
+    /// Its type, or that of its elements.
+    pub element: Element,
+    /// Whether it is an array.
+    pub array: bool,
+    /// Whether it is a `const` array: one that is only read.
+    pub constant: bool,
+}
+
+/// A function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// Its name.
+    pub entry: String,
+    /// What it takes, a stream left out.
+    pub arguments: Vec<Argument>,
+    /// Whether it takes a stream of CUDA as its last argument.
+    pub stream: bool,
+}
+
+impl Element {
+    /// As a task's file names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+        }
+    }
+
+    /// Whether it is a whole number.
+    #[must_use]
+    pub fn is_whole(self) -> bool {
+        matches!(self, Self::I32 | Self::I64)
+    }
+
+    fn of(words: &str) -> Result<Self, String> {
+        Ok(match words {
+            "float" => Self::F32,
+            "double" => Self::F64,
+            "__half" | "half" | "uint16_t" => Self::F16,
+            "__nv_bfloat16" | "nv_bfloat16" => Self::Bf16,
+            "int" | "int32_t" => Self::I32,
+            "long" | "long long" | "int64_t" | "ptrdiff_t" => Self::I64,
+            other => {
+                let known = "float, double, int32_t, int64_t, uint16_t (half precision), __half or __nv_bfloat16";
+                return Err(format!("`{other}` is no type of an argument of a task; expected {known}"));
+            }
+        })
+    }
+}
+
+/// The function with C linkage of this name, or the only one.
+///
+/// # Errors
+///
+/// Where there is none or there are several, and where one takes what a task cannot give: what was expected.
+pub fn signature(source: &str, entry: Option<&str>) -> Result<Signature, String> {
+    let text = without_comments(source);
+    let mut found: Vec<(&str, &str)> =
+        text.match_indices("extern \"C\"").filter_map(|(at, _)| head(&text[at..])).collect();
+    if let Some(entry) = entry {
+        found.retain(|(name, _)| *name == entry);
+    }
+    let names = || found.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    match found.as_slice() {
+        [(name, arguments)] => of(name, arguments),
+        [] => Err(format!(
+            "there is no `extern \"C\" void {}(...)` in it: what is called must have C linkage and return nothing",
+            entry.unwrap_or("NAME")
+        )),
+        _ => Err(format!("it has several functions with C linkage ({}): name one with --entry", names())),
+    }
+}
+
+fn without_comments(source: &str) -> String {
+    let lines: Vec<&str> = source.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let text = lines.join("\n");
+    let mut parts = text.split("/*");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + " " + part.split_once("*/").map_or("", |(_, rest)| rest))
+}
+
+/// Name and arguments of what follows `extern "C"`, if it is a function that returns nothing.
+fn head(text: &str) -> Option<(&str, &str)> {
+    let (before, rest) = text.split_once('(')?;
+    let (words, name) = before.trim_end().rsplit_once(|c: char| c.is_whitespace())?;
+    let returns_nothing = words.split_whitespace().any(|word| word == "void") && !words.contains(['{', ';']);
+    returns_nothing.then_some((name, rest.split_once(')')?.0))
+}
+
+fn of(entry: &str, arguments: &str) -> Result<Signature, String> {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut texts: Vec<String> = arguments.split(',').map(words).filter(|text| !text.is_empty()).collect();
+    let stream = texts.last().is_some_and(|last| last.starts_with("cudaStream_t"));
+    if stream {
+        texts.pop();
+    }
+    let arguments = texts.iter().map(|text| argument(text).map_err(|why| format!("{entry}: argument `{text}`: {why}")));
+    Ok(Signature { entry: entry.to_owned(), arguments: arguments.collect::<Result<_, _>>()?, stream })
+}
+
+fn argument(text: &str) -> Result<Argument, String> {
+    let bare = text.replace("__restrict__", " ").replace("__restrict", " ").replace('&', " & ");
+    let stars = bare.matches('*').count();
+    let bare = bare.replace('*', " ");
+    let mut words: Vec<&str> = bare.split_whitespace().collect();
+    let name = words.pop().filter(|_| !words.is_empty()).ok_or("it has a type and no name")?;
+    if stars > 1 || words.contains(&"&") || name.ends_with(']') {
+        return Err("expected a number or a plain array, such as `const float* x`".to_owned());
+    }
+    let constant = words.contains(&"const");
+    let element = Element::of(&words.iter().copied().filter(|word| *word != "const").collect::<Vec<_>>().join(" "))?;
+    Ok(Argument { name: name.to_owned(), element, array: stars == 1, constant })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_numbers_and_a_stream_are_told_apart() {
+        let source = "// extern \"C\" void no(int);\nextern \"C\" void scale(const float *__restrict__ x, __half* y,\n  \
+                      float factor, const int64_t n, cudaStream_t stream) { other(x); }";
+        let found = signature(source, None).unwrap();
+        let kinds: Vec<_> = found.arguments.iter().map(|a| (a.name.as_str(), a.element, a.array, a.constant)).collect();
+        assert!(found.entry == "scale" && found.stream);
+        let expected =
+            [("x", Element::F32, true, true), ("y", Element::F16, true, false), ("factor", Element::F32, false, false)];
+        assert_eq!(kinds[..3], expected);
+        assert_eq!(kinds[3], ("n", Element::I64, false, true));
+    }
+
+    #[test]
+    fn what_cannot_be_called_is_told() {
+        let why = |source: &str| signature(source, None).unwrap_err();
+        assert!(why("void scale(float* x);").contains("must have C linkage"));
+        assert!(why("extern \"C\" void f(const char* text);").contains("`char` is no type"));
+        assert!(why("extern \"C\" void f(float** x, int n);").contains("plain array"));
+        let two = "extern \"C\" void f(int n) {}\nextern \"C\" void g(int n) {}";
+        assert!(why(two).contains("f, g") && signature(two, Some("g")).unwrap().entry == "g");
+    }
+}

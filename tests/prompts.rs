@@ -1,0 +1,66 @@
+//! Rendered prompts: what `warpsmith prompts render` prints is what a role is sent.
+
+mod program;
+
+use program::{TASK, files, place, run, simulated};
+use std::{fs, path::Path};
+
+const PROBLEM: &str = "examples/problems/level1/2_Matmul.py";
+
+#[test]
+fn a_task_alone_is_rendered_for_every_role_and_says_what_is_simulated() {
+    for task in [TASK, PROBLEM] {
+        for (role, step, words) in [
+            ("coder", "seed", "# Output rules"),
+            ("coder", "fix", "# Error log"),
+            ("coder", "optimize", "# Reference"),
+            ("coder", "refine", "# Evidence"),
+            ("coder", "retry", "# Code"),
+            ("coder", "suggest", "# Suggestions"),
+            ("judge", "fix", "critical_issue"),
+            ("judge", "optimize", "modification plan"),
+            ("planner", "suggest", "suggestions"),
+        ] {
+            let told = run(&["prompts", "render", task, "--role", role, "--step", step]).ended(0);
+            assert!(
+                told.out.contains(words) && told.out.contains("simulated machine"),
+                "{task} {role} {step}: {told:?}"
+            );
+            assert!(told.err.contains("note: no run was named"), "{told:?}");
+        }
+    }
+}
+
+#[test]
+fn a_round_of_a_run_is_rendered_as_it_was_sent() {
+    let (_folder, recorded) = place();
+    simulated(&recorded, &["--rounds", "3"]).ended(0);
+    let sent: Vec<String> = files(&Path::new(&recorded).join("blobs"))
+        .iter()
+        .map(|blob| fs::read_to_string(blob).unwrap())
+        .filter(|text| text.starts_with("{\"system\""))
+        .collect();
+    assert!(sent.len() >= 3, "{} prompts", sent.len());
+    for round in ["1", "2", "3"] {
+        let told = run(&["prompts", "render", "--run", &recorded, "--round", round, "--json"]).ended(0);
+        let prompt: serde_json::Value = serde_json::from_str(&told.out).unwrap();
+        let was_sent = sent.iter().any(|text| serde_json::from_str::<serde_json::Value>(text).unwrap() == prompt);
+        assert!(was_sent, "round {round}: {}", told.out);
+    }
+}
+
+#[test]
+fn what_cannot_be_rendered_says_what_can() {
+    for (arguments, word) in [
+        (&["prompts", "render"][..], "expected a task's folder or file, or --run RUN"),
+        (&["prompts", "render", TASK, "--round", "2"], "expected --run RUN too"),
+        (
+            &["prompts", "render", TASK, "--role", "judge", "--step", "seed"],
+            "the judge is not asked in the step \"seed\"",
+        ),
+        (&["prompts", "render", "nowhere"], "no such file or folder"),
+    ] {
+        let told = run(arguments).ended(2);
+        assert!(told.err.contains(word), "{arguments:?} said {told:?}");
+    }
+}
