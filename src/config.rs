@@ -108,6 +108,9 @@ pub struct Model {
     pub deadline_s: u64,
     /// Requests that follow a failed one.
     pub retries: u32,
+    /// How long an endpoint that is down is waited for, in seconds, whatever the number of retries.
+    #[serde(alias = "patience")]
+    pub patience_s: u64,
     /// Questions under way at the same time.
     pub in_flight: usize,
     /// With `openai-batch:` how long the first question of a batch waits for others, in seconds.
@@ -236,6 +239,7 @@ impl Default for Model {
             request_timeout_s: 600,
             deadline_s: 1800,
             retries: 6,
+            patience_s: 600,
             in_flight: 4,
             batch_window_s: 5,
             prices: String::new(),

@@ -17,7 +17,7 @@ use agents::{
     log::{Log, LogError},
     trajectory::Trajectory,
 };
-use kernelbench::Hash;
+use kernelbench::{Hash, Hashing};
 
 /// How events are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,5 +74,9 @@ impl<L: Log> Log for Telling<L> {
 
     fn fetch(&self, hash: &Hash) -> Result<String, LogError> {
         self.log.fetch(hash)
+    }
+
+    fn digest(&self) -> Hashing {
+        self.log.digest()
     }
 }

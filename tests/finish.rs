@@ -29,6 +29,11 @@ fn a_run_that_was_left_is_certified_and_ended() {
     run(&["replay", &left_run]).ended(0);
     run(&["finish", &left_run]).ended(0);
     assert_eq!(events(&left_run).len(), now.len(), "a run that has ended stays as it is");
+    let told = run(&["resume", &left_run]).ended(0);
+    assert_eq!(events(&left_run).len(), now.len(), "{told:?}");
+    run(&["resume", &left_run, "--rounds", "2"]).ended(0);
+    assert_eq!(events(&left_run).last().unwrap()["end"], "out-of-rounds");
+    run(&["replay", &left_run]).ended(0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod remember;
 mod round;
+mod same_code;
 mod talk;
 
 use crate::crew::Crew;
@@ -224,7 +225,8 @@ impl Loop {
             let certify = Certify { task: self.task.clone(), candidate, plan: self.policy.timing };
             let worked = asked(&self.crew.tester.certify, certify).await?;
             let certificate = self.note_spent(Work::Certify, worked)?;
-            self.note(Event::Certified { certificate })?;
+            let evidence = Some(self.book.evidence(&certificate));
+            self.note(Event::Certified { certificate, evidence })?;
         }
         Ok(())
     }

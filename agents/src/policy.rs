@@ -202,7 +202,7 @@ impl Policy {
 /// The next step, or why there is none. Whether the Planner is a rule or a model, this decides what is allowed.
 pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
     let written = so_far.finished().filter(|round| round.step != Step::Baseline).count();
-    if written >= policy.rounds as usize {
+    if written >= so_far.extended_to.unwrap_or(policy.rounds) as usize {
         return ControlFlow::Break(End::OutOfRounds);
     }
     if begins_anew(so_far, policy) {

@@ -6,8 +6,8 @@ use crate::lease::Worked;
 use crate::llm::{AskError, CallId, Llm};
 use kameo::{error::SendError, prelude::*};
 use kernelbench::{
-    Baseline, Candidate, Case, Certificate, Evaluation, Fault, Provenance, Suite, Task, TimedCases, TimingPlan, Tuned,
-    Workshop,
+    Baseline, Candidate, Case, Certificate, Evaluation, Fault, Hash, Provenance, Suite, Task, TimedCases, TimingPlan,
+    Tuned, Workshop,
 };
 use prompts::Prompts;
 use serde::{Deserialize, Serialize};
@@ -205,7 +205,12 @@ async fn examine(
         Ok(built) => built,
         Err(failure) => return Ok(Worked { result: Evaluation::Failed(failure), build_ms, lease: None }),
     };
-    let leased = device.ask(CheckAndTime { task, built, suite, plan, self_difference }).await.map_err(fault)?;
+    // Read before a candidate runs, in a folder that it may not write to.
+    let object = std::fs::read(built.artifact()).ok().map(|content| Hash::of(&content));
+    let mut leased = device.ask(CheckAndTime { task, built, suite, plan, self_difference }).await.map_err(fault)?;
+    if let Evaluation::Passed(timed) = &mut leased.result {
+        timed.object = object.or(timed.object.take());
+    }
     Ok(Worked { build_ms, ..leased.into() })
 }
 

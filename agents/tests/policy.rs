@@ -24,6 +24,8 @@ fn passed(ratio: f64) -> Evaluation {
         speedup: Speedup { ratio, interval },
         statistic: Statistic::Median,
         labels: vec![],
+        widened_by: None,
+        object: None,
     })
 }
 

@@ -41,6 +41,18 @@ async fn run(name: &str, rounds: u32, entries: impl IntoIterator<Item = Entry>) 
 }
 
 #[tokio::test]
+async fn a_candidate_that_is_offered_again_is_named_and_its_samples_join_those_of_before() {
+    let entries = [coder("us=80"), judge(OPTIMIZATION), coder("us=80"), judge(OPTIMIZATION), coder("us=40")];
+    let (log, _) = run("cudaforge", 3, entries).await;
+    let trajectory: warpsmith_agents::trajectory::Trajectory = log.events().into_iter().collect();
+    let timed = |round: usize| trajectory.rounds[round].evaluation.as_ref().unwrap().passed().unwrap();
+    let samples = |round: usize| timed(round).cases[0].candidate.samples_ns().len();
+    assert_eq!((samples(0), samples(1), samples(2)), (5, 10, 5));
+    assert!(timed(1).labels[0].text.contains("of round 1: its samples are joined"), "{:?}", timed(1).labels);
+    assert_eq!(timed(1).recompute(), Ok(()));
+}
+
+#[tokio::test]
 async fn a_candidate_that_does_not_build_is_mended_then_made_faster_then_certified() {
     let entries = [coder("build-error"), judge(FIX), coder("us=80"), judge(OPTIMIZATION), coder("us=40")];
     let (log, _) = run("cudaforge", 3, entries).await;

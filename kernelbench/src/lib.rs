@@ -18,7 +18,7 @@ pub(crate) mod workshop;
 pub use backend::{cuda, native, torch};
 pub use engine::compare::{Comparison, compare};
 pub use engine::notes::{Clocks, Remarks};
-pub use hash::Hash;
+pub use hash::{Hash, Hashing};
 pub use machine::{cpu, gpu};
 pub use plain::plain;
 pub use profile::{cpu as profiler, ncu};

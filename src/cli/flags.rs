@@ -182,6 +182,12 @@ pub struct LimitArgs {
 }
 
 impl LimitArgs {
+    /// Whether any is named.
+    pub(crate) fn is_some(&self) -> bool {
+        let parts = [self.usd, self.seconds, self.gpu_seconds, self.task_usd, self.task_seconds, self.task_gpu_seconds];
+        parts.iter().any(Option::is_some) || self.tokens.is_some() || self.task_tokens.is_some()
+    }
+
     /// Overrules the settings.
     pub(crate) fn apply(&self, layers: &mut Layers) {
         layers.flag("limits.usd", self.usd, |config, usd| config.limits.usd = usd);

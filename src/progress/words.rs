@@ -5,7 +5,9 @@ use agents::{
     event::{End, Event, Step},
     trajectory::Trajectory,
 };
-use kernelbench::{Baseline, CandidateId, Evaluation, Failure, Found, Label, Suite, Tried, Variant, in_words, plain};
+use kernelbench::{
+    Baseline, CandidateId, Evaluation, Failure, Found, Label, LabelKind, Suite, Tried, Variant, in_words, plain,
+};
 use metrics::{Profile, Statistic};
 use prompts::Verdict;
 
@@ -29,13 +31,17 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         }
         Event::Wrote { candidate } => vec![wrote(candidate, so_far)],
         Event::Tuned { tried, .. } => vec![tuned(tried)],
-        Event::Evaluated { evaluation, .. } => vec![format!("  {}", evaluated(evaluation))],
+        Event::Evaluated { evaluation, .. } => {
+            [vec![format!("  {}", evaluated(evaluation))], same_code(evaluation)].concat()
+        }
         Event::NotTimed { why, .. } => vec![format!("  right, but it could not be timed: {}", plain(why))],
         Event::Unreadable { role, why } => {
             vec![format!("  no candidate: the {} gave no readable reply ({})", role.name(), plain(why))]
         }
         Event::BrokeOff { why } => vec![String::new(), format!("broke off: {}", plain(why))],
         Event::Ended { end } => vec![String::new(), ended(*end)],
+        Event::Extended { rounds: Some(rounds) } => vec![format!("given more: up to {rounds} rounds in all")],
+        Event::Extended { rounds: None } => vec!["given more: another limit".to_owned()],
         Event::Opened { .. }
         | Event::Asked { .. }
         | Event::Answered { .. }
@@ -65,6 +71,13 @@ pub(super) fn doing(event: &Event, so_far: &Trajectory, rounds: u32) -> String {
         _ => "deciding".to_owned(),
     };
     round.map_or(doing.clone(), |round| format!("round {round} of {rounds}: {doing}"))
+}
+
+/// That the same code was timed before, where it was.
+fn same_code(evaluation: &Evaluation) -> Vec<String> {
+    let labels = evaluation.passed().map(|timed| timed.labels.as_slice()).unwrap_or_default();
+    let same = labels.iter().filter(|label| label.kind == LabelKind::SameCode);
+    same.map(|label| format!("  {}", plain(&label.text))).collect()
 }
 
 /// What a search over bindings came to, in a line.

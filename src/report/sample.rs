@@ -97,7 +97,7 @@ impl Sample {
             build: self.dirty("c++ -std=c++17 -O3 -march=native -shared -fPIC"),
             machine: self.dirty("A CPU of no make"),
         };
-        self.note(14_000, Event::Certified { certificate });
+        self.note(14_000, Event::Certified { certificate, evidence: None });
         self.note(1, Event::Ended { end: End::OutOfRounds });
         self
     }
@@ -268,10 +268,17 @@ impl Sample {
         let speedup = Speedup { ratio, interval: Interval { low: ratio * 0.97, high: ratio * 1.02 } };
         let case = |name: &str, ns: f64, seed| {
             let (reference, candidate) = (samples(ns, seed), samples(ns / ratio, seed + 1));
-            CaseTiming { case: self.dirty(name), reference, candidate, speedup, floor_ns: Some(ns / 6.0) }
+            CaseTiming {
+                case: self.dirty(name),
+                reference,
+                candidate,
+                speedup,
+                floor_ns: Some(ns / 6.0),
+                uncounted: 0.0,
+            }
         };
         let cases = vec![case("prefill", 1_900_000.0, seed), case("decode", 240_000.0, seed + 2)];
-        Timed { cases, speedup, statistic: Statistic::Median, labels: vec![] }
+        Timed { cases, speedup, statistic: Statistic::Median, labels: vec![], widened_by: None, object: None }
     }
 }
 

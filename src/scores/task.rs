@@ -60,6 +60,9 @@ pub struct TaskScore {
     pub round: Option<u32>,
     /// The certified candidate.
     pub candidate: Option<Hash>,
+    /// What was built of it, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<Hash>,
     /// Candidates that a certificate refused.
     pub refused: usize,
     /// The best ratio measured up to each candidate that was asked for.
@@ -92,6 +95,7 @@ impl TaskScore {
             over: over(story, certified.map(|(_, timed)| &timed.speedup)),
             best: story.best().map(|best| best.speedup),
             round: story.finished().find(|round| candidate.is_some() && round.candidate == candidate).map(|r| r.number),
+            object: candidate.as_ref().and_then(|id| story.evaluation(id)?.passed()?.object.clone()),
             candidate,
             refused: story.certificates.iter().filter(|certificate| timed(certificate).is_none()).count(),
             by_round: best_so_far(story),
@@ -103,6 +107,13 @@ impl TaskScore {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.speedup.map(|speedup| speedup.ratio)
+    }
+
+    /// Whether the same code is certified here and there: the same source, or what was built of it.
+    #[must_use]
+    pub fn is_same_code(&self, other: &Self) -> bool {
+        let same = |one: &Option<Hash>, other: &Option<Hash>| one.is_some() && one == other;
+        same(&self.candidate, &other.candidate) || same(&self.object, &other.object)
     }
 
     /// Whether its certified candidate is faster than the reference, its whole interval above 1.

@@ -1,5 +1,6 @@
 //! One round, top to bottom: profile, advise, write, examine. What is already in the record is not done again.
 
+use super::same_code;
 use super::talk::{Told, asked, undisturbed};
 use super::{BrokeOff, Loop};
 use crate::answer;
@@ -237,7 +238,7 @@ impl Loop {
         }
         match undisturbed(|| asked(&self.crew.tester.examine, examine.clone())).await? {
             Ok(worked) => {
-                let evaluation = self.note_spent(Work::Examine, worked)?;
+                let evaluation = same_code::joined(self.note_spent(Work::Examine, worked)?, &id, self.book.so_far());
                 self.note(Event::Evaluated { candidate: id, evaluation })
             }
             Err(why) => self.note(Event::NotTimed { candidate: id, why }),

@@ -154,7 +154,7 @@ fn judged<B: Backend>(backend: &B, what: &What<'_>, blocks: &Blocks<'_>) -> Atte
         .lowered_by(hidden)
         .widened_by(what.self_difference);
     let cases = cases.into_iter().map(|(case, _)| case).collect();
-    Ok(Timed { cases, speedup, statistic, labels: vec![] })
+    Ok(Timed { cases, speedup, statistic, labels: vec![], widened_by: Some(what.self_difference), object: None })
 }
 
 /// The times of one case that count, and what the candidate's clock may have hidden of them, as a part.
@@ -195,5 +195,6 @@ fn case_timing<B: Backend>(
         .lowered_by(hidden)
         .widened_by(what.self_difference);
     let floor_ns = floors.roofline_ns;
-    Ok((CaseTiming { case: case.name.clone(), reference, candidate, speedup, floor_ns }, hidden))
+    let case = case.name.clone();
+    Ok((CaseTiming { case, reference, candidate, speedup, floor_ns, uncounted: hidden }, hidden))
 }

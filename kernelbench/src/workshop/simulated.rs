@@ -257,12 +257,12 @@ fn timed(candidate: &Candidate, suite: &Suite, plan: &TimingPlan, purpose: &str)
         let reference = samples(REFERENCE_US, plan, &[id.as_str(), name, purpose, "reference"]);
         let candidate = samples(us, plan, &[id.as_str(), name, purpose, "candidate"]);
         let speedup = Speedup::over(&[(&reference, &candidate)], plan.statistic).ok_or_else(none)?;
-        Ok(CaseTiming { case: name.clone(), reference, candidate, speedup, floor_ns: None })
+        Ok(CaseTiming { case: name.clone(), reference, candidate, speedup, floor_ns: None, uncounted: 0.0 })
     };
     let cases = suite.timed.iter().map(case).collect::<Result<Vec<_>, Fault>>()?;
     let pairs: Vec<_> = cases.iter().map(|case| (&case.reference, &case.candidate)).collect();
     let speedup = Speedup::over(&pairs, plan.statistic).ok_or_else(none)?;
-    Ok(Timed { cases, speedup, statistic: plan.statistic, labels: vec![] })
+    Ok(Timed { cases, speedup, statistic: plan.statistic, labels: vec![], widened_by: Some(0.0), object: None })
 }
 
 fn first_output(task: &Task) -> &str {
