@@ -11,6 +11,7 @@ pub(crate) mod time;
 
 use crate::{
     measure::numbers::Effort,
+    profile::own::own_kernels,
     result::{
         candidate::{Built, Candidate, CandidateId, Verified},
         certificate::Certificate,
@@ -25,7 +26,7 @@ use crate::{
 };
 use backend::{Backend, Processes, Toolchain};
 use check::Checking;
-use metrics::{Machine, Profile, Rung};
+use metrics::{Machine, MachineKind, Profile, Rung};
 use notes::Remarks;
 use rand::{SeedableRng, rngs::StdRng};
 use sessions::{Kept, is_full, lock};
@@ -343,6 +344,12 @@ impl<B: Backend> Inner<B> {
             self.backend.profile(task, session, loaded, case, timing.as_ref(), rng)
         })
         .map(|profiled| profiled.unwrap_or_else(|failure| unprofiled(&failure)))
+        .map(|mut profile| {
+            let on_gpu = self.backend.machine().kind == MachineKind::Gpu;
+            let own = task.problem().filter(|_| on_gpu).and_then(|_| own_kernels(&profile, &candidate.source()));
+            profile.readings.extend(own);
+            profile
+        })
     }
 
     fn survey(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Result<Survey, String>, Fault> {

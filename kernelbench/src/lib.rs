@@ -21,7 +21,7 @@ pub use engine::notes::{Clocks, Remarks};
 pub use hash::{Hash, Hashing};
 pub use machine::{cpu, gpu};
 pub use plain::plain;
-pub use profile::{cpu as profiler, ncu};
+pub use profile::{cpu as profiler, ncu, own::OWN_KERNELS};
 pub use result::candidate::{Built, Candidate, CandidateId, NotBound, Part, Verified};
 pub use result::certificate::{Certificate, Checked, Verdict as CertificateVerdict};
 pub use result::evaluation::{CaseTiming, Evaluation, Timed};
