@@ -50,6 +50,7 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
     if chosen.tasks[0].1.problem().is_some() {
         policy.shapes = Shapes::Task;
     }
+    chosen.tasks.iter().try_for_each(|(_, task)| plan::known(task, &policy)).map_err(Trouble::usage)?;
     let places = needs.places(config, policy.profile != Profiling::Never)?;
     New { arguments, chosen, policy, spec, config, environment, needs }.begin(places)
 }
@@ -221,14 +222,16 @@ impl New<'_> {
     fn opening(&self, model: &str, machine: &Machine, devices: &[&str], run: &Path) -> Vec<String> {
         let (tasks, unreadable) = (self.chosen.tasks.len(), self.chosen.unreadable.len());
         let left_out = if unreadable > 0 { format!(", {unreadable} could not be read") } else { String::new() };
-        vec![
+        let mut lines = vec![
             format!("warpsmith {}", env!("CARGO_PKG_VERSION")),
             format!("model      {}", plain(model)),
             format!("machine    {}; devices: {}", on_what(machine), devices.join(", ")),
             format!("tasks      {tasks} of {}{left_out}", self.arguments.tasks.display()),
             format!("policy     {}, {} rounds each", plain(&self.policy.name), self.policy.rounds),
-            format!("run        {}", run.display()),
-        ]
+        ];
+        lines.extend(plan::overruled(self.chosen.tasks.iter().map(|(_, task)| task), &self.policy));
+        lines.push(format!("run        {}", run.display()));
+        lines
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     exit::{Exit, Trouble},
     key::{Environment, without_credentials},
     logging,
-    plan::Plan,
+    plan::{self, Plan},
     progress::{Screen, Voice, plain},
     session::Session,
     store::{RunFolder, RunHeader},
@@ -34,6 +34,7 @@ pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environ
     if plan.task.problem().is_some() {
         plan.policy.shapes = Shapes::Task;
     }
+    plan::known(&plan.task, &plan.policy).map_err(Trouble::usage)?;
     let kind = Kind::of(&plan.task, arguments.simulate);
     let workshop = wiring::workshop(kind, &layers.config, plan.policy.profile != Profiling::Never)?;
     begin(workshop, &plan, arguments, &layers.config, environment)
@@ -115,6 +116,7 @@ fn opening(plan: &Plan, model: &str, machine: &Machine, run: &Path) -> Vec<Strin
     let summary = plan.task.summary.lines().next().unwrap_or_default();
     lines.push(format!("task       {}: {}", plain(&plan.task.name), plain(summary)));
     lines.push(format!("policy     {}, {} rounds", plain(&plan.policy.name), plan.policy.rounds));
+    lines.extend(plan::overruled([&plan.task], &plan.policy));
     lines.push(format!("run        {}", run.display()));
     lines
 }
