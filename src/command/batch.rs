@@ -24,6 +24,7 @@ use crate::{
     progress::{Screen, plain},
     session::interrupted,
     store::{BatchList, Listed, Lock, RunFolder, RunHeader},
+    version::VERSION,
     wiring::{self, Answering, Kind},
 };
 use agents::{
@@ -206,7 +207,7 @@ impl New<'_> {
         let compiler = machine.facts.iter().find(|fact| fact.name == "compiler");
         RunHeader {
             format: agents::event::FORMAT,
-            warpsmith: env!("CARGO_PKG_VERSION").to_owned(),
+            warpsmith: VERSION.to_owned(),
             began: jiff::Timestamp::now().to_string(),
             task: self.arguments.tasks.display().to_string(),
             model: model.to_owned(),
@@ -223,7 +224,7 @@ impl New<'_> {
         let (tasks, unreadable) = (self.chosen.tasks.len(), self.chosen.unreadable.len());
         let left_out = if unreadable > 0 { format!(", {unreadable} could not be read") } else { String::new() };
         let mut lines = vec![
-            format!("warpsmith {}", env!("CARGO_PKG_VERSION")),
+            format!("warpsmith {VERSION}"),
             format!("model      {}", plain(model)),
             format!("machine    {}; devices: {}", on_what(machine), devices.join(", ")),
             format!("tasks      {tasks} of {}{left_out}", self.arguments.tasks.display()),

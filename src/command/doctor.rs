@@ -7,6 +7,7 @@ use crate::{
     exit::{Exit, Trouble},
     key::{Environment, without_credentials},
     progress::plain,
+    version::VERSION,
     wiring,
 };
 use kernelbench::{
@@ -47,7 +48,7 @@ struct Findings {
 pub(super) fn doctor(arguments: &JsonArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
     let workshop = wiring::native(&layers.config)?;
     let findings = Findings {
-        version: env!("CARGO_PKG_VERSION"),
+        version: VERSION,
         machine: kernelbench::Workshop::machine(&workshop).clone(),
         compilers: vec![compiler("CXX", "g++", "C++"), compiler("CC", "gcc", "C")],
         profilers: profilers(),

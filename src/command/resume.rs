@@ -114,6 +114,8 @@ fn go_on(
 ) -> Result<Exit, Trouble> {
     let voice = if arguments.json { Voice::Json } else { Voice::Words };
     let screen = Screen::new(voice == Voice::Words);
+    let spec = plan::spec(&config.model.spec)?;
+    batch::priced(config, &spec)?;
     let (lock, taken_over) = folder.lock()?;
     let mended = match folder.tasks()?.as_slice() {
         [only] => folder.mend(only, &lock)?,
@@ -146,7 +148,7 @@ fn go_on(
         run,
         folder: folder.path(),
     };
-    let port = answering.port(&plan::spec(&config.model.spec)?)?;
+    let port = answering.port(&spec)?;
     let llm = Arc::new(Remembering::new(port, start.known));
     llm.learn_where_the_prompt_is_the_same(recall::known_of(&mended.aside, &folder.blobs()));
     if voice == Voice::Words {

@@ -11,6 +11,7 @@ use crate::{
     progress::{Screen, Voice, plain},
     session::Session,
     store::{RunFolder, RunHeader},
+    version::VERSION,
     wiring::{self, Answering, Kind},
 };
 use agents::{
@@ -95,7 +96,7 @@ fn header(
     let compiler = machine.facts.iter().find(|fact| fact.name == "compiler");
     RunHeader {
         format: agents::event::FORMAT,
-        warpsmith: env!("CARGO_PKG_VERSION").to_owned(),
+        warpsmith: VERSION.to_owned(),
         began: jiff::Timestamp::now().to_string(),
         task: arguments.task.as_deref().unwrap_or(Path::new("")).display().to_string(),
         model: model.to_owned(),
@@ -110,7 +111,7 @@ fn header(
 
 /// The first lines: what answers, where, on what, how.
 fn opening(plan: &Plan, model: &str, machine: &Machine, run: &Path) -> Vec<String> {
-    let mut lines = vec![format!("warpsmith {}", env!("CARGO_PKG_VERSION"))];
+    let mut lines = vec![format!("warpsmith {VERSION}")];
     lines.extend(who_answers(plan, model, machine));
     lines.push(format!("machine    {}", on_what(machine)));
     let summary = plan.task.summary.lines().next().unwrap_or_default();
