@@ -274,10 +274,10 @@ pub struct FinishArgs {
 pub struct ReplayArgs {
     /// The run's folder.
     pub run: PathBuf,
-    /// Of a run of many tasks, this one's part.
+    /// Of a run of many tasks, this one's part alone.
     #[arg(long, value_name = "NAME")]
     pub task: Option<String>,
-    /// Print the outcome as JSON.
+    /// Print the outcome as JSON; of many tasks a list.
     #[arg(long)]
     pub json: bool,
 }
