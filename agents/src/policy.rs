@@ -20,6 +20,12 @@ pub struct Policy {
     pub start: Start,
     /// How many candidates models write; the seed counts (CudaForge §3.2: 10; Astra §4: 5).
     pub rounds: u32,
+    /// How many first candidates are written, each after the first in another way than the fastest so far; 1 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<u32>,
+    /// After how many rounds without gain a new beginning is made; never when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<u32>,
     /// Which candidate the next round starts from.
     pub advance: Advance,
     /// What to do with a base that failed.
@@ -133,6 +139,9 @@ pub enum Memory {
     None,
     /// The Coder sees its own conversation (Astra §5.2, the single agent).
     Conversation,
+    /// The Judge sees which changes of its candidate were tried and what came of them, and a new beginning sees the fastest
+    /// candidate so far, to go another way.
+    Tried,
 }
 
 /// Who decides on the next step.
@@ -165,6 +174,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("single-agent", include_str!("../policies/single-agent.toml")),
     ("single-shot", include_str!("../policies/single-shot.toml")),
     ("accept-revert", include_str!("../policies/accept-revert.toml")),
+    ("warpsmith", include_str!("../policies/warpsmith.toml")),
 ];
 
 impl Policy {
@@ -195,11 +205,28 @@ pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
     if written >= so_far.extended_to.unwrap_or(policy.rounds) as usize {
         return ControlFlow::Break(End::OutOfRounds);
     }
+    if begins_anew(so_far, policy) {
+        return ControlFlow::Continue(Step::Seed);
+    }
     ControlFlow::Continue(match (current(so_far, policy.advance), policy.start) {
         (Some((base, evaluation)), _) => step_from(base, evaluation, policy),
         (None, Start::Baseline) if so_far.rounds.is_empty() => Step::Baseline,
         (None, _) => Step::Seed,
     })
+}
+
+/// Whether it is time for another first candidate: not as many were written as the policy wants, or rounds without gain were
+/// as many as it bears.
+fn begins_anew(so_far: &Trajectory, policy: &Policy) -> bool {
+    let (mut seeds, mut best, mut idle) = (0, 0.0, 0);
+    for round in so_far.finished().filter(|round| round.step != Step::Baseline) {
+        let reached = round.evaluation.as_ref().map_or(0.0, ratio);
+        let seed = round.step == Step::Seed;
+        seeds += u32::from(seed);
+        idle = if seed || reached > best { 0 } else { idle + 1 };
+        best = reached.max(best);
+    }
+    (1..policy.seeds.unwrap_or(1)).contains(&seeds) || policy.restart.is_some_and(|bears| idle >= bears)
 }
 
 /// The candidate that the next round starts from, and what came of it; `None` before the first.

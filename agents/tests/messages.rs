@@ -121,6 +121,7 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
             machine,
             candidate: candidate.clone(),
             evidence,
+            tried: vec![],
             earlier: None,
         }),
         there_and_back(&TakeProfile { task: task.clone(), candidate: candidate.clone(), suite: suite.clone() }),

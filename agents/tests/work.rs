@@ -88,6 +88,30 @@ async fn a_policy_that_reverts_goes_on_from_the_fastest() {
 }
 
 #[tokio::test]
+async fn a_policy_that_remembers_begins_twice_tells_the_judge_what_failed_and_begins_anew_after_two_rounds_without_gain()
+ {
+    let entries = [
+        coder("us=40"),
+        coder("us=60"),
+        judge(OPTIMIZATION),
+        coder("us=90"),
+        judge(OPTIMIZATION),
+        coder("us=80"),
+        coder("us=30"),
+    ];
+    let (log, llm) = run("warpsmith", 5, entries).await;
+    assert_eq!(steps(&log.events()), ["seed", "seed", "optimize", "optimize", "seed"]);
+    let trajectory: warpsmith_agents::trajectory::Trajectory = log.events().into_iter().collect();
+    for round in [2, 3] {
+        assert_eq!(trajectory.rounds[round].step.base(), trajectory.rounds[0].candidate.as_ref());
+    }
+    let shows = |at: usize, words: &str| llm.asked()[at].prompt.turns.iter().any(|turn| turn.text.contains(words));
+    let (fastest, tried) = ("# The fastest so far", "# What was tried");
+    assert!(!shows(0, fastest) && shows(1, fastest) && shows(1, "us=40") && shows(6, fastest));
+    assert!(!shows(2, tried) && shows(4, tried) && shows(4, "Result: correct"));
+}
+
+#[tokio::test]
 async fn astra_starts_from_the_reference_advances_over_failures_and_keeps_one_record_more_than_rounds() {
     let suggest = || Entry::new(Role::Planner, SUGGESTIONS);
     let entries = [suggest(), coder("us=60"), suggest(), coder("wrong"), suggest(), coder("us=50")];

@@ -39,4 +39,4 @@ pub use plan::{PlanLine, PlanProposal, read_plan};
 pub use prompt::{Prompt, Speaker, Turn};
 pub use shapes::read_shapes;
 pub use suggest::read_suggestions;
-pub use verdict::{Fix, Optimization, Suggestions, Unreadable, Verdict};
+pub use verdict::{Attempted, Fix, Optimization, Suggestions, Unreadable, Verdict};

@@ -31,7 +31,10 @@ impl Loop {
         let round = self.begin(&step)?;
         let candidate = match step {
             Step::Baseline => Some(self.baseline()?),
-            Step::Seed => self.write(round, Assignment::Seed).await?,
+            Step::Seed => {
+                let assignment = self.beginning()?;
+                self.write(round, assignment).await?
+            }
             _ => {
                 let base = self.base(&step)?;
                 let profile = self.profile(&base).await?;
@@ -160,9 +163,11 @@ impl Loop {
             Evidence::Passed { .. } => Purpose::Advise,
         };
         let (task, machine, judge) = (self.task.clone(), self.crew.machine.clone(), self.crew.judge.clone());
+        let tried = self.tried(&candidate.id());
         let told = self.ask_twice(round, Role::Judge, purpose, |call, earlier| {
             let (task, machine, candidate) = (task.clone(), machine.clone(), candidate.clone());
-            asked(&judge, Consider { call, task, machine, candidate, evidence: evidence.clone(), earlier })
+            let (evidence, tried) = (evidence.clone(), tried.clone());
+            asked(&judge, Consider { call, task, machine, candidate, evidence, tried, earlier })
         });
         let told = told.await?;
         if let Told::Read(verdict) = &told {
@@ -260,7 +265,7 @@ impl Loop {
 
     /// What was said between us and the Coder, where the policy lets it remember.
     fn conversation(&self) -> Result<Vec<Turn>, BrokeOff> {
-        if self.policy.memory == Memory::None {
+        if self.policy.memory != Memory::Conversation {
             return Ok(vec![]);
         }
         let so_far = self.book.so_far();
