@@ -114,8 +114,6 @@ fn go_on(
 ) -> Result<Exit, Trouble> {
     let voice = if arguments.json { Voice::Json } else { Voice::Words };
     let screen = Screen::new(voice == Voice::Words);
-    let spec = plan::spec(&config.model.spec)?;
-    batch::priced(config, &spec)?;
     let (lock, taken_over) = folder.lock()?;
     let mended = match folder.tasks()?.as_slice() {
         [only] => folder.mend(only, &lock)?,
@@ -131,6 +129,8 @@ fn go_on(
     if start.so_far.end.is_some() && extended.is_none() {
         return Ending { folder, screen: &screen, voice }.tell(&start.so_far);
     }
+    let spec = plan::spec(&config.model.spec)?;
+    batch::priced(config, &spec)?;
     if let Some(event) = extended {
         start.extend(event, &mut log)?;
     }
