@@ -254,6 +254,10 @@ pub struct ResumeArgs {
     /// How many candidates are written for a task in all: more than it has makes a run that ended go on.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Limits")]
     pub rounds: Option<u32>,
+    /// The Python that has torch, where the run works on problems: a run's folder does not say which programs are started
+    /// [default: workshop.python, or python3].
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<String>,
     /// Print every event as a line of JSON, and a last line with the outcome.
     #[arg(long)]
     pub json: bool,
@@ -264,6 +268,10 @@ pub struct ResumeArgs {
 pub struct FinishArgs {
     /// The run's folder. Nobody may be working on it: a process that is can be interrupted with Ctrl-C, and loses nothing.
     pub run: PathBuf,
+    /// The Python that has torch, where the run works on problems: a run's folder does not say which programs are started
+    /// [default: workshop.python, or python3].
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<String>,
     /// Print every event as a line of JSON, and a last line with the outcome.
     #[arg(long)]
     pub json: bool,

@@ -65,7 +65,8 @@ fn more(arguments: &ResumeArgs) -> More {
 /// Ends a run with what it has: no model is asked any more, and the best candidate of each task that has begun is certified.
 pub(super) fn finish(arguments: &FinishArgs, mut layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
     layers.config.limits.finish = true;
-    let arguments = ResumeArgs { run: arguments.run.clone(), json: arguments.json, ..ResumeArgs::default() };
+    let FinishArgs { run, python, json } = arguments;
+    let arguments = ResumeArgs { run: run.clone(), python: python.clone(), json: *json, ..ResumeArgs::default() };
     resume(&arguments, &layers, environment)
 }
 
@@ -86,7 +87,7 @@ fn settings(
     config.model.api_key.clone_from(&layers.config.model.api_key);
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);
     config.workshop.cache.clone_from(&layers.config.workshop.cache);
-    config.workshop.python.clone_from(&layers.config.workshop.python);
+    config.workshop.python.clone_from(arguments.python.as_ref().unwrap_or(&layers.config.workshop.python));
     let (here, recorded) = (environment.base_url_for(&layers.config.model), config.model.base_url.clone());
     let has_key = environment.key_for(&config.model)?.is_some();
     if here.is_empty()
