@@ -19,6 +19,7 @@ use crate::{
         sglang::{self, Sglang},
     },
     exit::Exit,
+    version::VERSION,
 };
 use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -26,7 +27,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 /// Makes kernels faster with language models, and believes nothing it has not measured.
 #[derive(Debug, Parser)]
-#[command(name = "warpsmith", version, max_term_width = 110, after_help = Exit::help(), long_about = LONG_ABOUT)]
+#[command(name = "warpsmith", version = VERSION, max_term_width = 110, after_help = Exit::help(), long_about = LONG_ABOUT)]
 pub struct Cli {
     /// Settings; without this, `warpsmith.toml` in the working directory, if there is one.
     #[arg(long, global = true, value_name = "FILE")]
@@ -281,10 +282,10 @@ pub struct FinishArgs {
 pub struct ReplayArgs {
     /// The run's folder.
     pub run: PathBuf,
-    /// Of a run of many tasks, this one's part.
+    /// Of a run of many tasks, this one's part alone.
     #[arg(long, value_name = "NAME")]
     pub task: Option<String>,
-    /// Print the outcome as JSON.
+    /// Print the outcome as JSON; of many tasks a list.
     #[arg(long)]
     pub json: bool,
 }

@@ -153,6 +153,8 @@ pub struct Run {
     /// Who chooses the shapes: `task`, `model`, or empty for the policy's choice.
     #[serde(with = "words::or_nothing")]
     pub shapes: Option<Shapes>,
+    /// Which cases are timed: `all`, `largest`, a case's name, `task` for the task's choice, or empty for the policy's.
+    pub timed: String,
     /// Who decides on the next step: `rule`, `model`, or empty for the policy's choice.
     #[serde(with = "words::or_nothing")]
     pub planner: Option<Decider>,
@@ -255,6 +257,7 @@ impl Default for Run {
             rounds: 0,
             folder: "runs".into(),
             shapes: None,
+            timed: String::new(),
             planner: None,
             strict_replay: false,
             first_candidates: String::new(),

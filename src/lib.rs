@@ -26,6 +26,7 @@ pub mod session;
 pub mod show;
 pub mod store;
 pub mod verify;
+pub mod version;
 pub mod wiring;
 
 pub use metrics::quantity;

@@ -22,7 +22,8 @@ pub fn rounds(story: &Trajectory) -> String {
     let head = ["round", "step", "candidate", "outcome", "advice it followed"].map(str::to_owned);
     let table = columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>());
     let certificates: String = story.certificates.iter().map(certificate).collect();
-    let claim = if certificates.is_empty() { "not certified\n".into() } else { certificates };
+    let apart = report::apart(story).map(|words| format!("  note: {words}\n")).unwrap_or_default();
+    let claim = if certificates.is_empty() { "not certified\n".into() } else { certificates + &apart };
     let broke_off = story.broke_off.as_ref().map(|why| format!("broke off: {why}\n")).unwrap_or_default();
     plain(&format!("{}: answered by {}\n\n{table}\n{claim}{broke_off}", story.name, story.model))
 }
@@ -264,6 +265,13 @@ mod tests {
     fn told<T>(sample: &sample::Sample, tell: impl Fn(&Trajectory, Fetch) -> T) -> T {
         let story: Trajectory = sample.lines.iter().map(|line| line.event.clone()).collect();
         tell(&story, &|hash| sample.blobs.get(hash).cloned())
+    }
+
+    #[test]
+    fn behind_a_certificate_on_other_shapes_it_is_noted_that_the_numbers_do_not_compare() {
+        let noted =
+            |sample| told(&sample, |story, _| rounds(story)).contains("of final-prefill, final-decode, the rounds'");
+        assert!(noted(sample::certified_elsewhere()) && !noted(sample::certified()));
     }
 
     #[test]

@@ -365,6 +365,8 @@ fn a_batch_that_has_ended_goes_on_with_more_rounds() {
     for task in ["task-00", "task-01"] {
         assert_eq!(events(&path, task).iter().filter(|event| event["event"] == "evaluated").count(), 3);
     }
+    let replayed = run(&["replay", &path.display().to_string()]).ended(0).out;
+    assert_eq!(replayed.matches("the replay agrees with the record").count(), 2, "{replayed}");
     let refused = told(resume(&endpoint, &path, &["--rounds", "2"])).ended(2);
     assert!(refused.err.contains("3 rounds are done"), "{refused:?}");
 }

@@ -174,3 +174,27 @@ fn a_reader_that_goes_away_is_no_reason_to_fail() {
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn the_doctor_says_which_python_and_torch_it_would_use() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (python, settings) = (folder.path().join("my-python"), folder.path().join("settings.toml"));
+    std::fs::write(&python, "#!/bin/sh\necho /opt/python 3.12.1 with torch 2.9.0 on the processor\n").unwrap();
+    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let told = |python: &std::path::Path| {
+        std::fs::write(&settings, format!("[workshop]\npython = '{}'\n", python.display())).unwrap();
+        run(&["doctor", "--config", &settings.display().to_string()]).out
+    };
+    let found = told(&python);
+    assert!(found.contains("my-python): /opt/python 3.12.1 with torch 2.9.0"), "{found}");
+    let missing = told(&folder.path().join("none"));
+    assert!(missing.contains("none): cannot be started") && missing.contains("workshop.python"), "{missing}");
+}
+
+#[test]
+fn an_ablation_that_comes_along_can_be_printed_to_start_one_s_own_from() {
+    let told = run(&["ablate", "--show", "cudaforge-table1"]).ended(0);
+    assert!(told.out.contains("[[variant]]"), "{told:?}");
+    assert!(run(&["ablate", "--show", "nothing"]).ended(2).err.contains("expected one of cudaforge-table1"));
+}

@@ -406,10 +406,13 @@ fn a_run_that_ended_at_a_limit_goes_on_with_a_larger_one_and_not_with_the_same()
     let (endpoint, folder) = (answering(), tempfile::tempdir().unwrap());
     Told::of(start(&endpoint, folder.path()).args(["--rounds", "3", "--tokens", "1"]).output().unwrap()).ended(0);
     let run = folder.path().join("run");
-    let resumed = |tokens: &str| {
-        let mut command = warpsmith(&["resume", &run.display().to_string(), "--tokens", tokens]);
+    let given = |limits: &[&str]| {
+        let mut command = warpsmith(&[&["resume", &run.display().to_string()], limits].concat());
         Told::of(command.env("OPENAI_BASE_URL", endpoint.url()).env("OPENAI_API_KEY", KEY).output().unwrap())
     };
+    let resumed = |tokens: &str| given(&["--tokens", tokens]);
+    let dollars = given(&["--tokens", "1000000", "--usd", "5"]).ended(2).err;
+    assert!(dollars.contains("is not known, so a limit in dollars could not be kept"), "{dollars}");
     assert!(resumed("1").ended(2).err.contains("allows already"));
     resumed("1000000").ended(0);
     assert_eq!(events(&run.display().to_string()).iter().filter(|e| e["event"] == "evaluated").count(), 3);

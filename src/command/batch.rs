@@ -24,6 +24,7 @@ use crate::{
     progress::{Screen, plain},
     session::interrupted,
     store::{BatchList, Listed, Lock, RunFolder, RunHeader},
+    version::VERSION,
     wiring::{self, Answering, Kind},
 };
 use agents::{
@@ -50,6 +51,7 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
     if chosen.tasks[0].1.problem().is_some() {
         policy.shapes = Shapes::Task;
     }
+    chosen.tasks.iter().try_for_each(|(_, task)| plan::known(task, &policy)).map_err(Trouble::usage)?;
     let places = needs.places(config, policy.profile != Profiling::Never)?;
     New { arguments, chosen, policy, spec, config, environment, needs }.begin(places)
 }
@@ -205,7 +207,7 @@ impl New<'_> {
         let compiler = machine.facts.iter().find(|fact| fact.name == "compiler");
         RunHeader {
             format: agents::event::FORMAT,
-            warpsmith: env!("CARGO_PKG_VERSION").to_owned(),
+            warpsmith: VERSION.to_owned(),
             began: jiff::Timestamp::now().to_string(),
             task: self.arguments.tasks.display().to_string(),
             model: model.to_owned(),
@@ -221,14 +223,16 @@ impl New<'_> {
     fn opening(&self, model: &str, machine: &Machine, devices: &[&str], run: &Path) -> Vec<String> {
         let (tasks, unreadable) = (self.chosen.tasks.len(), self.chosen.unreadable.len());
         let left_out = if unreadable > 0 { format!(", {unreadable} could not be read") } else { String::new() };
-        vec![
-            format!("warpsmith {}", env!("CARGO_PKG_VERSION")),
+        let mut lines = vec![
+            format!("warpsmith {VERSION}"),
             format!("model      {}", plain(model)),
             format!("machine    {}; devices: {}", on_what(machine), devices.join(", ")),
             format!("tasks      {tasks} of {}{left_out}", self.arguments.tasks.display()),
             format!("policy     {}, {} rounds each", plain(&self.policy.name), self.policy.rounds),
-            format!("run        {}", run.display()),
-        ]
+        ];
+        lines.extend(plan::overruled(self.chosen.tasks.iter().map(|(_, task)| task), &self.policy));
+        lines.push(format!("run        {}", run.display()));
+        lines
     }
 }
 

@@ -46,25 +46,55 @@ struct Difference {
     again: Option<Event>,
 }
 
-/// Makes the run again from its record and compares.
+/// Makes the run again from its record and compares; of many tasks each that has begun.
 pub(super) fn replay(arguments: &ReplayArgs) -> Result<Exit, Trouble> {
     let folder = RunFolder::open(&arguments.run)?;
+    if arguments.task.is_none() && folder.batch()?.is_some() {
+        return every_task(&folder, arguments.json);
+    }
     let record = match &arguments.task {
         Some(task) => folder.record(task)?,
         None => folder.only_record()?,
     };
-    let prompts = Prompts::embedded();
-    let same_words = folder.header()?.templates == RunHeader::templates_of(&prompts);
-    let again = on_threads(make_again(&record, prompts))?;
-    let mut found = compare(&comparable(record.events(), same_words), &comparable(again, same_words), same_words);
-    found.verification = Verification::of(&record);
-    found.agrees &= found.verification.differences.is_empty();
+    let found = one(&folder, &record)?;
     if arguments.json {
         say(&super::json(&found));
     } else {
         tell(&found);
     }
     Ok(if found.agrees { Exit::Done } else { Exit::NothingCorrect })
+}
+
+fn every_task(folder: &RunFolder, json: bool) -> Result<Exit, Trouble> {
+    let (mut agree, mut all) = (true, vec![]);
+    for name in folder.tasks()?.iter().filter(|name| folder.has_record(name)) {
+        // A record that cannot be replayed at all is no reason not to look at the others.
+        let found = folder.record(name).map_err(Trouble::from).and_then(|record| one(folder, &record));
+        agree &= found.as_ref().is_ok_and(|found| found.agrees);
+        match (json, found) {
+            (true, Ok(found)) => all.push(serde_json::json!({ "task": name, "found": found })),
+            (true, Err(why)) => all.push(serde_json::json!({ "task": name, "trouble": why.to_string() })),
+            (false, Ok(found)) => {
+                say(&format!("{}:", plain(name)));
+                tell(&found);
+            }
+            (false, Err(why)) => say(&format!("{}: {}", plain(name), plain(&why.to_string()))),
+        }
+    }
+    if json {
+        say(&super::json(&all));
+    }
+    Ok(if agree { Exit::Done } else { Exit::NothingCorrect })
+}
+
+fn one(folder: &RunFolder, record: &Record) -> Result<Found, Trouble> {
+    let prompts = Prompts::embedded();
+    let same_words = folder.header()?.templates == RunHeader::templates_of(&prompts);
+    let again = on_threads(make_again(record, prompts))?;
+    let mut found = compare(&comparable(record.events(), same_words), &comparable(again, same_words), same_words);
+    found.verification = Verification::of(record);
+    found.agrees &= found.verification.differences.is_empty();
+    Ok(found)
 }
 
 async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Trouble> {

@@ -130,6 +130,8 @@ fn go_on(
     if start.so_far.end.is_some() && extended.is_none() {
         return Ending { folder, screen: &screen, voice }.tell(&start.so_far);
     }
+    let spec = plan::spec(&config.model.spec)?;
+    batch::priced(config, &spec)?;
     if let Some(event) = extended {
         start.extend(event, &mut log)?;
     }
@@ -147,7 +149,7 @@ fn go_on(
         run,
         folder: folder.path(),
     };
-    let port = answering.port(&plan::spec(&config.model.spec)?)?;
+    let port = answering.port(&spec)?;
     let llm = Arc::new(Remembering::new(port, start.known));
     llm.learn_where_the_prompt_is_the_same(recall::known_of(&mended.aside, &folder.blobs()));
     if voice == Voice::Words {

@@ -137,7 +137,8 @@ fn certificate(story: &Trajectory, shown: &Certificate) -> CertificateView {
     let candidate = shown.candidate.short();
     let (passed, verdict) = match &shown.verdict {
         CertificateVerdict::Certified(timed) => {
-            (true, format!("Candidate {candidate} is right and measured {}.", quantity::speedup(&timed.speedup)))
+            let apart = super::apart(story).map(|words| format!(" Mind that {words}.")).unwrap_or_default();
+            (true, format!("Candidate {candidate} is right and measured {}.{apart}", quantity::speedup(&timed.speedup)))
         }
         CertificateVerdict::Refused(failure) => (false, format!("Candidate {candidate} was refused: {failure}.")),
     };

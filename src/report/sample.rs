@@ -30,6 +30,19 @@ pub(crate) fn certified() -> Sample {
     Sample::default().opened().rounds().ended()
 }
 
+/// The same with a certificate on other shapes than those of the rounds.
+pub(crate) fn certified_elsewhere() -> Sample {
+    let mut sample = certified();
+    for line in &mut sample.lines {
+        if let Event::Certified { certificate, .. } = &mut line.event
+            && let CertificateVerdict::Certified(timed) = &mut certificate.verdict
+        {
+            timed.cases.iter_mut().for_each(|case| case.case.insert_str(0, "final-"));
+        }
+    }
+    sample
+}
+
 /// The same on a machine that is none.
 pub(crate) fn simulated() -> Sample {
     let mut sample = certified();
