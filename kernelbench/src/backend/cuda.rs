@@ -17,7 +17,7 @@ use crate::{
     build::{cc, nvcc::Nvcc},
     engine::{
         Engine,
-        backend::{Backend, Processes, Side, Toolchain},
+        backend::{Backend, Both, Processes, Side, Toolchain},
         contents::{context, layout},
         notes::LastTiming,
         sessions::lock,
@@ -40,6 +40,7 @@ use crate::{
         pool::{Quiet, Starting, WarmPool},
         start::{Sandbox, is_root},
     },
+    stage::{self, Stage},
     task::{Case, Task, layout::Layout},
 };
 use metrics::{Arch, Machine, MetricSet, Profile};
@@ -318,12 +319,12 @@ impl Backend for CudaDriver {
     fn profile(
         &self,
         task: &Task,
-        _: &mut Reference,
-        loaded: &mut Kernel,
+        Both { loaded, .. }: Both<'_, '_, Self>,
         case: &Case,
         _: Option<&LastTiming>,
         rng: &mut StdRng,
     ) -> Attempt<Profile> {
+        let _stage = stage::begin(Stage::Replay);
         let layout = layout(task, case)?;
         let slot = self.slot(&layout, rng)?;
         Ok(self.profiler.profile(&layout, &loaded.object, &slot)?)

@@ -11,7 +11,7 @@ use crate::{
     build::unit,
     engine::{
         Engine,
-        backend::{Backend, Processes, Toolchain},
+        backend::{Backend, Both, Processes, Toolchain},
         contents::{context, layout},
         notes::LastTiming,
     },
@@ -28,6 +28,7 @@ use crate::{
         failure::Fault,
     },
     sandbox::{layer::Layer, start::Sandbox},
+    stage::{self, Stage},
     task::{Case, KernelContext, Task, layout::Layout},
 };
 use metrics::{Machine, Profile, Statistic};
@@ -235,12 +236,12 @@ impl Backend for Cpu {
     fn profile(
         &self,
         task: &Task,
-        _: &mut Reference,
-        loaded: &mut Object,
+        Both { loaded, .. }: Both<'_, '_, Self>,
         case: &Case,
         timing: Option<&LastTiming>,
         rng: &mut StdRng,
     ) -> Attempt<Profile> {
+        let _stage = stage::begin(Stage::Replay);
         let (context, layout) = (context(task)?, layout(task, case)?);
         let alone = Standalone::lay_out(self, &layout, rng)?;
         let elements = |array: &crate::task::layout::Array| (array.bytes / array.dtype.bytes()) as u64;

@@ -33,11 +33,11 @@ pub use variant::Mode;
 use crate::{
     engine::{
         Engine,
-        backend::{Backend, Processes, Toolchain},
+        backend::{Backend, Both, Processes, Toolchain},
         notes::LastTiming,
-        sessions::lock,
     },
     hash::Hash,
+    lease::Lease,
     machine::{
         driver::CudaDevice,
         gpu::{self, Gpu},
@@ -59,6 +59,7 @@ use crate::{
         pool::{Quiet, Starting, WarmPool},
         start::open_folder,
     },
+    stage::{self, Stage},
     task::{Case, Task, signature::Signature},
     workshop::{TimingPlan, Variant},
 };
@@ -341,7 +342,7 @@ impl Backend for TorchBackend {
         if loaded.role.as_ref().is_none_or(|role| role.compile.is_none()) {
             session.bind(loaded)?;
         }
-        Ok(TorchPair::new(session, loaded, self.clock.as_ref().map(lock)))
+        Ok(TorchPair::new(session, loaded, self.clock.as_ref()))
     }
 
     fn tidy(&self, session: &mut OpenProblem) -> Attempt<()> {
@@ -377,6 +378,10 @@ impl Backend for TorchBackend {
         Some(self.starting.quiet())
     }
 
+    fn beside(&self) -> usize {
+        self.options.beside
+    }
+
     fn free_memory(&self) -> Option<u64> {
         self.gpu.as_ref().and_then(Gpu::memory_free)
     }
@@ -398,25 +403,28 @@ impl Backend for TorchBackend {
         loaded.has_run
     }
 
-    fn variants(&self, task: &Task, session: &mut OpenProblem, plan: &TimingPlan) -> Result<Vec<Variant>, Fault> {
-        self.options.baselines.iter().map(|mode| self.variant(task, session, *mode, plan)).collect()
+    fn variants(
+        &self,
+        task: &Task,
+        session: &mut OpenProblem,
+        plan: &TimingPlan,
+        lease: &mut Lease<'_>,
+    ) -> Result<Vec<Variant>, Fault> {
+        self.options.baselines.iter().map(|mode| self.variant(task, session, (*mode, plan), lease)).collect()
     }
 
     fn profile(
         &self,
         _: &Task,
-        session: &mut OpenProblem,
-        loaded: &mut Runner,
+        Both { session, loaded, lease }: Both<'_, '_, Self>,
         _: &Case,
         timing: Option<&LastTiming>,
         rng: &mut StdRng,
     ) -> Attempt<Profile> {
+        let _stage = stage::begin(Stage::ProfileStart);
         let waiting = self.profilers.take(loaded.folder());
-        let quiet = self.quiet();
-        let scene = Scene { session, candidate: loaded, timing };
-        let profile = self.profilers.profile(scene, waiting, rng);
-        drop(quiet);
-        profile
+        let scene = Scene { session, candidate: loaded, timing, lease };
+        self.profilers.profile(scene, waiting, rng)
     }
 
     fn sanitize(

@@ -4,6 +4,7 @@
 //! is timed. What is checked, timed, profiled and certified, in which order and with which verdict, is the engine's.
 
 use crate::{
+    lease::Lease,
     machine::gpu::Gpu,
     measure::{floor::Traffic, numbers::Numbers, reading::Reading},
     result::{
@@ -113,6 +114,13 @@ pub(crate) enum Processes {
     AtHand,
     /// New ones of both sides.
     New,
+}
+
+/// Both sides of a step, and the device that they run on.
+pub(crate) struct Both<'a, 'gate, B: Backend> {
+    pub(crate) session: &'a mut B::Session,
+    pub(crate) loaded: &'a mut B::Loaded,
+    pub(crate) lease: &'a mut Lease<'gate>,
 }
 
 /// A way to run kernels.
@@ -228,6 +236,11 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         None
     }
 
+    /// How many steps may use the device side by side while nothing is timed; 1 where each needs it alone.
+    fn beside(&self) -> usize {
+        1
+    }
+
     /// The device's memory that is free, in bytes, where it is short and known.
     fn free_memory(&self) -> Option<u64> {
         None
@@ -257,17 +270,22 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     }
 
     /// The reference run in other ways, timed beside it.
-    fn variants(&self, task: &Task, session: &mut Self::Session, plan: &TimingPlan) -> Result<Vec<Variant>, Fault> {
-        let _ = (task, session, plan);
-        Ok(vec![])
-    }
-
-    /// Profiles one case.
-    fn profile(
+    fn variants(
         &self,
         task: &Task,
         session: &mut Self::Session,
-        loaded: &mut Self::Loaded,
+        plan: &TimingPlan,
+        lease: &mut Lease<'_>,
+    ) -> Result<Vec<Variant>, Fault> {
+        let _ = (task, session, plan, lease);
+        Ok(vec![])
+    }
+
+    /// Profiles one case. Whatever is read is read while the lease is held alone.
+    fn profile(
+        &self,
+        task: &Task,
+        both: Both<'_, '_, Self>,
         case: &Case,
         timing: Option<&LastTiming>,
         rng: &mut StdRng,

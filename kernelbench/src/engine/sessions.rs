@@ -8,14 +8,17 @@
 use super::{backend::Backend, certify::Anew, notes::Notes};
 use crate::{
     hash::Hash,
+    lease::Lease,
     result::{
         candidate::CandidateId,
         error::{Attempt, EvalError},
         failure::Failure,
     },
+    stage::{self, Stage},
 };
 use lru::LruCache;
 use std::{
+    collections::HashMap,
     num::NonZeroUsize,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -51,6 +54,8 @@ pub(crate) type Shared<B> = Arc<Mutex<<B as Backend>::Session>>;
 /// What is kept.
 pub(crate) struct Kept<B: Backend> {
     tasks: Mutex<LruCache<Hash, Shared<B>>>,
+    /// Whose turn it is to open a task that others wait for too.
+    opening: Mutex<HashMap<Hash, Arc<Mutex<()>>>>,
     candidates: Mutex<LruCache<CandidateId, B::Loaded>>,
     notes: Mutex<LruCache<CandidateId, Notes>>,
     rebuilt: Mutex<LruCache<u64, Anew<B>>>,
@@ -68,6 +73,7 @@ impl<B: Backend> Kept<B> {
         let most = |count: usize| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
         Self {
             tasks: Mutex::new(LruCache::new(most(numbers.open_tasks))),
+            opening: Mutex::default(),
             candidates: Mutex::new(LruCache::new(most(numbers.kept_candidates))),
             notes: Mutex::new(LruCache::new(NOTED)),
             rebuilt: Mutex::new(LruCache::new(REBUILT)),
@@ -75,27 +81,58 @@ impl<B: Backend> Kept<B> {
         }
     }
 
-    /// The task of this key, opened where it was not yet. Where memory was short for that, once more with all else evicted.
-    pub(crate) fn task(&self, backend: &B, key: &Hash, open: impl Fn() -> Attempt<B::Session>) -> Attempt<Shared<B>> {
-        let mut tasks = lock(&self.tasks);
-        if let Some(task) = tasks.get(key) {
-            return Ok(Arc::clone(task));
+    /// The task of this key, opened where it was not yet: then `lease` holds the device. Where memory was short for that,
+    /// once more alone, with all else evicted. Others may look for theirs meanwhile.
+    pub(crate) fn task<'g>(
+        &self,
+        backend: &B,
+        key: &Hash,
+        lease: impl Fn() -> Lease<'g>,
+        open: impl Fn() -> Attempt<B::Session>,
+    ) -> Attempt<Shared<B>> {
+        let known = || lock(&self.tasks).get(key).cloned();
+        if let Some(task) = known() {
+            return Ok(task);
         }
-        self.evict_until(backend, &mut tasks, None, backend.memory_of_a_task());
-        let mut opened = open();
+        let turn = Arc::clone(lock(&self.opening).entry(key.clone()).or_default());
+        let _turn = lock(&turn);
+        if let Some(task) = known() {
+            return Ok(task);
+        }
+        let mut lease = lease();
+        let opened = stage::during(Stage::Open, || self.opened(backend, &mut lease, open));
+        lock(&self.opening).remove(key);
+        let session = Arc::new(Mutex::new(opened?));
+        let old = lock(&self.tasks).push(key.clone(), Arc::clone(&session));
+        // Ending processes takes a while; nobody waits for the others meanwhile.
+        drop(old);
+        Ok(session)
+    }
+
+    fn opened(
+        &self,
+        backend: &B,
+        lease: &mut Lease<'_>,
+        open: impl Fn() -> Attempt<B::Session>,
+    ) -> Attempt<B::Session> {
+        self.evict_until(backend, None, backend.memory_of_a_task());
+        let opened = open();
         let short = match &opened {
             Ok(session) => backend.was_short(session),
             failed => is_full(failed),
         };
-        if short && self.evict_until(backend, &mut tasks, None, u64::MAX) > 0 {
-            opened = open();
+        if short && self.be_alone(backend, lease, None) {
+            drop(opened);
+            return open();
         }
-        let session = Arc::new(Mutex::new(opened?));
-        let old = tasks.push(key.clone(), Arc::clone(&session));
-        drop(tasks);
-        // Ending processes takes a while; nobody waits for the others meanwhile.
-        drop(old);
-        Ok(session)
+        opened
+    }
+
+    /// Has nobody else beside a step, and evicts all but its task; whether anybody was there.
+    fn be_alone(&self, backend: &B, lease: &mut Lease<'_>, key: Option<&Hash>) -> bool {
+        let were_others = !lease.is_alone();
+        lease.be_alone();
+        self.evict_until(backend, key, u64::MAX) > 0 || were_others
     }
 
     /// Forgets a task: its processes end.
@@ -142,37 +179,42 @@ impl<B: Backend> Kept<B> {
     }
 
     /// Does a step that needs so many bytes; and once more, alone, where it was short of memory and something of ours could
-    /// be evicted. `key` is the step's own task.
+    /// be evicted or was beside it. `key` is the step's own task.
     pub(crate) fn with_room<T>(
         &self,
         backend: &B,
-        key: Option<&Hash>,
-        wanted: u64,
+        mut lease: Lease<'_>,
+        (key, wanted): (Option<&Hash>, u64),
         short: impl Fn(&Attempt<T>) -> bool,
-        mut step: impl FnMut() -> Attempt<T>,
+        mut step: impl FnMut(&mut Lease<'_>) -> Attempt<T>,
     ) -> Attempt<T> {
         if wanted > 0 {
-            self.evict_until(backend, &mut lock(&self.tasks), key, wanted);
+            self.evict_until(backend, key, wanted);
         }
-        let first = step();
-        if short(&first) && self.evict_until(backend, &mut lock(&self.tasks), key, u64::MAX) > 0 {
+        let first = step(&mut lease);
+        if short(&first) && self.be_alone(backend, &mut lease, key) {
+            drop(first);
             tracing::info!("a step was short of memory: tried once more, alone");
-            return step();
+            return step(&mut lease);
+        }
+        first
+    }
+
+    /// Does work that needs no lease; and once more, with all that waits evicted, where it was short of memory.
+    pub(crate) fn off_the_device<T>(&self, backend: &B, work: impl Fn() -> Attempt<T>) -> Attempt<T> {
+        let first = work();
+        if is_full(&first) && self.evict_until(backend, None, u64::MAX) > 0 {
+            return work();
         }
         first
     }
 
     /// Evicts what waits until so many bytes of the device are free; all but this task. Says how many were.
-    fn evict_until(
-        &self,
-        backend: &B,
-        tasks: &mut LruCache<Hash, Shared<B>>,
-        key: Option<&Hash>,
-        wanted: u64,
-    ) -> usize {
+    fn evict_until(&self, backend: &B, key: Option<&Hash>, wanted: u64) -> usize {
         if backend.free_memory().is_none() {
             return 0;
         }
+        let tasks = &mut lock(&self.tasks);
         let free = || backend.free_memory();
         let gone = until(wanted, free, |kind| self.evict(backend, kind, tasks, key));
         if gone > 0 {
