@@ -31,7 +31,10 @@ use metrics::{Machine, Profile};
 use notes::Remarks;
 use rand::{SeedableRng, rngs::StdRng};
 use sessions::{Kept, is_full, lock};
-use std::sync::{Arc, Mutex};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 use time::What;
 
 /// A workshop on one backend. Clones share what is open.
@@ -109,7 +112,7 @@ impl<B: Backend> Engine<B> {
 
     /// Releases a candidate's process, which is otherwise kept for the next step.
     pub fn release(&self, candidate: &CandidateId) {
-        drop(self.0.kept.unpark(candidate));
+        self.0.kept.release(candidate);
     }
 
     /// Closes a task: its processes end and give their memory back. It is opened again when it is next asked about.
@@ -188,8 +191,12 @@ impl<B: Backend> Inner<B> {
         if let Some(parked) = self.kept.unpark(&candidate.id()) {
             return Ok(parked);
         }
-        let needs_stock = self.kept.note(&candidate.id(), |notes| notes.needs_stock);
         let _stage = stage::begin(Stage::Build);
+        if let Some(mut asleep) = self.kept.asleep(&candidate.id()) {
+            self.backend.wake(&mut asleep)?;
+            return Ok(asleep);
+        }
+        let needs_stock = self.kept.note(&candidate.id(), |notes| notes.needs_stock);
         self.backend.load(task, candidate, if needs_stock { Toolchain::Stock } else { Toolchain::Quick })
     }
 
@@ -231,11 +238,25 @@ impl<B: Backend> Inner<B> {
 
     fn build(&self, task: &Task, candidate: &Candidate) -> Attempt<Built> {
         let _stage = stage::begin(Stage::Build);
+        if let Some(artifact) = self.built_before(candidate)? {
+            return Ok(Built { candidate: candidate.clone(), artifact });
+        }
         let load = || self.backend.load(task, candidate, Toolchain::Quick);
         let loaded = self.kept.off_the_device(&self.backend, load)?;
         let artifact = self.backend.artifact(&loaded);
-        self.kept.park(&self.backend, candidate.id(), loaded)?;
+        self.kept.park(&self.backend, &candidate.id(), loaded)?;
         Ok(Built { candidate: candidate.clone(), artifact })
+    }
+
+    /// Where a candidate's build lies that is there still, in a process that can go on or in none. What was compiled for its
+    /// check serves its timing and its profile.
+    fn built_before(&self, candidate: &Candidate) -> Attempt<Option<PathBuf>> {
+        let id = candidate.id();
+        if let Some(loaded) = self.kept.unpark(&id) {
+            // One that cannot rest is not kept.
+            self.kept.park(&self.backend, &id, loaded)?;
+        }
+        Ok(self.kept.build_of(&self.backend, &id))
     }
 
     fn check(&self, task: &Task, built: Built, suite: &Suite) -> Attempt<Verified> {
@@ -283,7 +304,7 @@ impl<B: Backend> Inner<B> {
         }
         let mut labels = checked?;
         labels.append(&mut of_build);
-        self.kept.park(&self.backend, candidate.id(), loaded)?;
+        self.kept.park(&self.backend, &candidate.id(), loaded)?;
         Ok(labels)
     }
 
@@ -318,7 +339,7 @@ impl<B: Backend> Inner<B> {
             lease.let_others_in();
             self.backend.tidy(session)?;
             let timed = timed?;
-            self.kept.park(&self.backend, candidate.id(), loaded)?;
+            self.kept.park(&self.backend, &candidate.id(), loaded)?;
             Ok(timed)
         });
         self.backend.get_ready();
@@ -350,7 +371,7 @@ impl<B: Backend> Inner<B> {
             let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
             let done = step(Both { session, loaded: &mut loaded, lease }, case, rng);
             lease.let_others_in();
-            let parked = self.kept.park(&self.backend, candidate.id(), loaded);
+            let parked = self.kept.park(&self.backend, &candidate.id(), loaded);
             done.and_then(|done| parked.map(|()| done))
         });
         drop(turn);

@@ -202,7 +202,7 @@ mod tests {
                     if alone { inside.be_alone(&gate, ms).await } else { inside.share(&gate, bytes, ms).await }
                 });
             }
-            let joined = tokio::time::timeout(Duration::from_secs(60), all.join_all()).await;
+            let joined = tokio::time::timeout(Duration::from_mins(1), all.join_all()).await;
             assert_eq!(joined.expect("somebody waits for ever").len(), 40);
             assert_eq!(gate.free.available_permits(), gate.units as usize);
         }

@@ -60,6 +60,7 @@ pub struct Spent {
 }
 
 /// What a stage took, in microseconds.
+#[expect(clippy::struct_field_names, reason = "a number's unit stands in its name")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StageTime {
     /// While a device was held alone.

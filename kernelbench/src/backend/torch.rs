@@ -359,6 +359,19 @@ impl Backend for TorchBackend {
         Ok(true)
     }
 
+    /// What nvcc built takes minutes to build again, and lies in its folder; what Triton compiled takes no longer than a process.
+    fn put_to_sleep(&self, mut loaded: Runner) -> Option<Runner> {
+        if loaded.extensions.is_empty() {
+            return None;
+        }
+        loaded.sleep();
+        Some(loaded)
+    }
+
+    fn wake(&self, loaded: &mut Runner) -> Attempt<()> {
+        loaded.restart(&self.python, self.options.build_deadline)
+    }
+
     fn in_doubt(&self, loaded: &Runner, error: &EvalError) -> Option<Label> {
         headers::in_doubt(&loaded.extensions, error)
     }

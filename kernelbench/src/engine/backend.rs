@@ -216,6 +216,19 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         Ok(true)
     }
 
+    /// Ends the process of a candidate that gives way to others, where what was compiled for it is worth keeping; `None` where
+    /// it is as quickly built again.
+    fn put_to_sleep(&self, loaded: Self::Loaded) -> Option<Self::Loaded> {
+        let _ = loaded;
+        None
+    }
+
+    /// Starts a process again for one that was put to sleep.
+    fn wake(&self, loaded: &mut Self::Loaded) -> Attempt<()> {
+        let _ = loaded;
+        Ok(())
+    }
+
     /// Whether a candidate that failed is built once more in another way before that counts, and why, for a label.
     fn in_doubt(&self, loaded: &Self::Loaded, error: &EvalError) -> Option<Label> {
         let _ = (loaded, error);

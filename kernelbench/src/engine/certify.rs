@@ -44,7 +44,7 @@ impl<B: Backend> Inner<B> {
             || Fault::Machine("what is to be certified is not here any more: it is to be built again".to_owned());
         let loaded = self.kept.check_out(rebuilt.ticket).ok_or_else(gone)?;
         // The loop is over: what it kept open makes room.
-        drop(self.kept.unpark(&candidate.id()));
+        self.kept.release(&candidate.id());
         self.kept.close(&self.backend.key(task));
         let (mut checks, mut first) = (vec![], Some(loaded));
         let room = self.backend.memory_of_a_task();

@@ -20,6 +20,7 @@ use lru::LruCache;
 use std::{
     collections::HashMap,
     num::NonZeroUsize,
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -29,6 +30,8 @@ use std::{
 
 /// Candidates of which it is remembered what was learned.
 const NOTED: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
+/// Candidates that gave way, whose builds are kept.
+const ASLEEP: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 /// Candidates that were built again and wait to be certified.
 const REBUILT: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 /// How long it may take until the memory of a process that has ended is free.
@@ -57,6 +60,8 @@ pub(crate) struct Kept<B: Backend> {
     /// Whose turn it is to open a task that others wait for too.
     opening: Mutex<HashMap<Hash, Arc<Mutex<()>>>>,
     candidates: Mutex<LruCache<CandidateId, B::Loaded>>,
+    /// Those that gave way to others: their builds, without processes.
+    asleep: Mutex<LruCache<CandidateId, B::Loaded>>,
     notes: Mutex<LruCache<CandidateId, Notes>>,
     rebuilt: Mutex<LruCache<u64, Anew<B>>>,
     tickets: AtomicU64,
@@ -75,6 +80,7 @@ impl<B: Backend> Kept<B> {
             tasks: Mutex::new(LruCache::new(most(numbers.open_tasks))),
             opening: Mutex::default(),
             candidates: Mutex::new(LruCache::new(most(numbers.kept_candidates))),
+            asleep: Mutex::new(LruCache::new(ASLEEP)),
             notes: Mutex::new(LruCache::new(NOTED)),
             rebuilt: Mutex::new(LruCache::new(REBUILT)),
             tickets: AtomicU64::new(1),
@@ -146,8 +152,33 @@ impl<B: Backend> Kept<B> {
         lock(&self.candidates).pop(id)
     }
 
+    /// Takes the build of a candidate that gave way to others.
+    pub(crate) fn asleep(&self, id: &CandidateId) -> Option<B::Loaded> {
+        lock(&self.asleep).pop(id)
+    }
+
+    /// Forgets a candidate.
+    pub(crate) fn release(&self, id: &CandidateId) {
+        let gone = (self.unpark(id), self.asleep(id));
+        drop(gone);
+    }
+
+    /// Where the build of a candidate lies that waits or sleeps, and needs no other.
+    pub(crate) fn build_of(&self, backend: &B, id: &CandidateId) -> Option<PathBuf> {
+        let of = |kept: &Mutex<LruCache<CandidateId, B::Loaded>>| lock(kept).get(id).map(|one| backend.artifact(one));
+        of(&self.candidates).or_else(|| of(&self.asleep))
+    }
+
+    /// Ends the process of a candidate; its build is kept where that is worth it.
+    fn give_way(&self, backend: &B, id: CandidateId, loaded: B::Loaded) {
+        if let Some(asleep) = backend.put_to_sleep(loaded) {
+            let old = lock(&self.asleep).push(id, asleep);
+            drop(old);
+        }
+    }
+
     /// Keeps a candidate for its next step. One that cannot rest is not kept, and one that breaks out meanwhile fails.
-    pub(crate) fn park(&self, backend: &B, id: CandidateId, mut loaded: B::Loaded) -> Attempt<()> {
+    pub(crate) fn park(&self, backend: &B, id: &CandidateId, mut loaded: B::Loaded) -> Attempt<()> {
         match backend.rest(&mut loaded) {
             Err(EvalError::Candidate(failure)) if matches!(*failure, Failure::Forbidden { .. }) => {
                 return Err(EvalError::Candidate(failure));
@@ -155,8 +186,10 @@ impl<B: Backend> Kept<B> {
             Err(_) | Ok(false) => return Ok(()),
             Ok(true) => {}
         }
-        let old = lock(&self.candidates).push(id, loaded);
-        drop(old);
+        let old = lock(&self.candidates).push(id.clone(), loaded);
+        if let Some((other, loaded)) = old.filter(|(other, _)| other != id) {
+            self.give_way(backend, other, loaded);
+        }
         Ok(())
     }
 
@@ -230,9 +263,9 @@ impl<B: Backend> Kept<B> {
             let mut candidates = lock(&self.candidates);
             let oldest = candidates.iter().rev().find(|(_, one)| !holds || backend.holds_memory(one));
             let id = oldest.map(|(id, _)| id.clone());
-            let gone = id.and_then(|id| candidates.pop(&id));
+            let gone = id.and_then(|id| candidates.pop_entry(&id));
             drop(candidates);
-            gone.is_some()
+            gone.map(|(id, loaded)| self.give_way(backend, id, loaded)).is_some()
         };
         let gone = match kind {
             Waiting::Ran => candidate(true),
