@@ -166,7 +166,7 @@ impl<B: Backend> Inner<B> {
 
     /// The task's session, opened where it was not yet.
     fn session(&self, task: &Task) -> Attempt<sessions::Shared<B>> {
-        let open = || self.backend.open(task, Toolchain::Quick);
+        let open = |on_device: &mut dyn FnMut()| self.backend.open(task, Toolchain::Quick, on_device);
         let lease = || self.gate.share(self.backend.memory_of_a_task());
         self.kept.task(&self.backend, &self.backend.key(task), lease, open)
     }
@@ -205,8 +205,10 @@ impl<B: Backend> Inner<B> {
         self.backend.get_ready();
         let rng = &mut self.rng(Purpose::Prepare);
         let candidate = Candidate::new(task.reference_as_candidate());
+        let load = || stage::during(Stage::Build, || self.backend.load(task, &candidate, Toolchain::Quick));
+        let mut first = Some(settled(load())?);
         let prepared = self.in_session(task, is_full, |session, lease| {
-            let mut loaded = self.backend.load(task, &candidate, Toolchain::Quick)?;
+            let mut loaded = first.take().map_or_else(load, Ok)?;
             let how = Checking { draws: 1, signed: false, oracle: false, ..self.checking(task) };
             let pair = stage::during(Stage::Load, || self.backend.pair(task, session, &mut loaded, Processes::AtHand));
             let checked = pair.and_then(|mut pair| check::check(&mut pair, &suite.cases, &how, rng));
@@ -358,25 +360,28 @@ impl<B: Backend> Inner<B> {
         task: &Task,
         candidate: &Candidate,
         suite: &Suite,
-        mut step: impl FnMut(Both<'_, '_, B>, &Case, &mut StdRng) -> Attempt<T>,
+        mut step: impl FnMut((Both<'_, '_, B>, B::Tool), &Case, &mut StdRng) -> Attempt<T>,
     ) -> Result<T, Fault> {
         let timed = suite.cases.iter().filter(|case| suite.timed.contains(&case.name));
         let case = timed.max_by_key(|case| self.backend.fits(task, case).unwrap_or(0));
         let case =
             case.ok_or_else(|| Fault::Machine("the suite times no case, so there is none to profile".to_owned()))?;
         let rng = &mut self.rng(Purpose::Profile);
+        let failed = |failure| Fault::Machine(format!("the candidate failed under a profiler: {failure}"));
+        let mut parked = Some(outcome(self.unpark(task, candidate))?.map_err(failed)?);
         let turn = stage::during(Stage::Lease, || lock(&self.profiling));
-        let mut parked = Some(settled(self.unpark(task, candidate))?);
+        let mut tool = parked.as_ref().map(|loaded| self.backend.tool(loaded));
         let done = self.in_session(task, is_full, |session, lease| {
             let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
-            let done = step(Both { session, loaded: &mut loaded, lease }, case, rng);
+            let tool = tool.take().unwrap_or_else(|| self.backend.tool(&loaded));
+            let done = step((Both { session, loaded: &mut loaded, lease }, tool), case, rng);
             lease.let_others_in();
             let parked = self.kept.park(&self.backend, &candidate.id(), loaded);
             done.and_then(|done| parked.map(|()| done))
         });
         drop(turn);
         self.backend.get_ready();
-        outcome(done)?.map_err(|failure| Fault::Machine(format!("the candidate failed under a profiler: {failure}")))
+        outcome(done)?.map_err(failed)
     }
 
     fn profile(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Profile, Fault> {
@@ -389,7 +394,7 @@ impl<B: Backend> Inner<B> {
     }
 
     fn survey(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Result<Survey, String>, Fault> {
-        self.profiled(task, candidate, suite, |Both { session, loaded, lease }, case, rng| {
+        self.profiled(task, candidate, suite, |(Both { session, loaded, lease }, _), case, rng| {
             lease.be_alone();
             stage::during(Stage::Replay, || self.backend.survey(task, session, loaded, case, rng))
         })

@@ -223,6 +223,7 @@ impl CudaDriver {
 impl Backend for CudaDriver {
     type Session = Reference;
     type Loaded = Kernel;
+    type Tool = ();
     type Pair<'a> = CudaPair<'a>;
 
     fn numbers(&self) -> &Numbers {
@@ -258,7 +259,7 @@ impl Backend for CudaDriver {
         self.nvcc.command_line(context(task)?)
     }
 
-    fn open(&self, task: &Task, toolchain: Toolchain) -> Attempt<Reference> {
+    fn open(&self, task: &Task, toolchain: Toolchain, _: &mut dyn FnMut()) -> Attempt<Reference> {
         let (object, folder) = trusted(self.built(task, task.reference(), toolchain))?;
         Ok(Reference { object, process: None, call_ns: HashMap::new(), _folder: folder })
     }
@@ -316,10 +317,12 @@ impl Backend for CudaDriver {
         Some(self.starting.quiet())
     }
 
+    fn tool(&self, _: &Kernel) {}
+
     fn profile(
         &self,
         task: &Task,
-        Both { loaded, .. }: Both<'_, '_, Self>,
+        (Both { loaded, .. }, ()): (Both<'_, '_, Self>, ()),
         case: &Case,
         _: Option<&LastTiming>,
         rng: &mut StdRng,

@@ -175,6 +175,7 @@ impl Cpu {
 impl Backend for Cpu {
     type Session = Reference;
     type Loaded = Object;
+    type Tool = ();
     type Pair<'a> = CpuPair<'a>;
 
     fn numbers(&self) -> &Numbers {
@@ -209,7 +210,7 @@ impl Backend for Cpu {
         self.compiler.command_line(context(task)?)
     }
 
-    fn open(&self, task: &Task, toolchain: Toolchain) -> Attempt<Reference> {
+    fn open(&self, task: &Task, toolchain: Toolchain, _: &mut dyn FnMut()) -> Attempt<Reference> {
         let object = trusted(self.built(task, task.reference(), toolchain))?;
         Ok(Reference { object, call_ns: HashMap::new() })
     }
@@ -233,10 +234,12 @@ impl Backend for Cpu {
         Ok(CpuPair::new(self, task, session, loaded))
     }
 
+    fn tool(&self, _: &Object) {}
+
     fn profile(
         &self,
         task: &Task,
-        Both { loaded, .. }: Both<'_, '_, Self>,
+        (Both { loaded, .. }, ()): (Both<'_, '_, Self>, ()),
         case: &Case,
         timing: Option<&LastTiming>,
         rng: &mut StdRng,

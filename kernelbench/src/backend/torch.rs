@@ -46,7 +46,7 @@ use crate::{
         gpu_clock::{GpuClock, broken},
         numbers::{Clock, Numbers},
     },
-    profile::torch::{ProfilerChain, Scene},
+    profile::torch::{ProfilerChain, Ready, Scene},
     result::{
         candidate::Candidate,
         certificate::Check,
@@ -246,6 +246,7 @@ impl TorchBackend {
 impl Backend for TorchBackend {
     type Session = OpenProblem;
     type Loaded = Runner;
+    type Tool = Option<Ready>;
     type Pair<'a> = TorchPair<'a>;
 
     fn numbers(&self) -> &Numbers {
@@ -291,9 +292,10 @@ impl Backend for TorchBackend {
         problem::key(task)
     }
 
-    fn open(&self, task: &Task, _: Toolchain) -> Attempt<OpenProblem> {
+    fn open(&self, task: &Task, _: Toolchain, on_device: &mut dyn FnMut()) -> Attempt<OpenProblem> {
         let problem = problem(task)?;
         let (verifier, reference) = (self.verifiers.take(|verifier| verifier.0.is_alive())?, self.warm_runner()?);
+        on_device();
         let how = (self.is_on_gpu(), self.budget_of_inputs());
         let opened = OpenProblem::open(verifier, reference, problem, how);
         self.get_ready();
@@ -426,18 +428,21 @@ impl Backend for TorchBackend {
         self.options.baselines.iter().map(|mode| self.variant(task, session, (*mode, plan), lease)).collect()
     }
 
+    fn tool(&self, loaded: &Runner) -> Option<Ready> {
+        self.profilers.at_hand(loaded.folder())
+    }
+
     fn profile(
         &self,
         _: &Task,
-        Both { session, loaded, lease }: Both<'_, '_, Self>,
+        (Both { session, loaded, lease }, ready): (Both<'_, '_, Self>, Option<Ready>),
         _: &Case,
         timing: Option<&LastTiming>,
         rng: &mut StdRng,
     ) -> Attempt<Profile> {
         let _stage = stage::begin(Stage::ProfileStart);
-        let waiting = self.profilers.take(loaded.folder());
         let scene = Scene { session, candidate: loaded, timing, lease };
-        self.profilers.profile(scene, waiting, rng)
+        self.profilers.profile(scene, ready, rng)
     }
 
     fn sanitize(

@@ -129,6 +129,8 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     type Session: Send + 'static;
     /// A candidate that was built, perhaps in a process that has loaded it.
     type Loaded: Send + 'static;
+    /// What profiles are taken with.
+    type Tool;
     /// Both sides, ready to be called.
     type Pair<'a>: Pair
     where
@@ -168,8 +170,9 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         crate::hash::Hash::of(task.reference().as_bytes())
     }
 
-    /// Opens a task. Its reference is built by the toolchain that candidates are.
-    fn open(&self, task: &Task, toolchain: Toolchain) -> Attempt<Self::Session>;
+    /// Opens a task. Its reference is built by the toolchain that candidates are. Whoever needs the device for that calls
+    /// `on_device` once all else is at hand.
+    fn open(&self, task: &Task, toolchain: Toolchain, on_device: &mut dyn FnMut()) -> Attempt<Self::Session>;
 
     /// What is known against a task, from its labels and from an audit of its reference.
     fn labels(&self, session: &Self::Session) -> Vec<Label> {
@@ -294,11 +297,14 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         Ok(vec![])
     }
 
+    /// What a profile of this candidate is taken with, ready to be used: whoever waits for it needs no device.
+    fn tool(&self, loaded: &Self::Loaded) -> Self::Tool;
+
     /// Profiles one case. Whatever is read is read while the lease is held alone.
     fn profile(
         &self,
         task: &Task,
-        both: Both<'_, '_, Self>,
+        with: (Both<'_, '_, Self>, Self::Tool),
         case: &Case,
         timing: Option<&LastTiming>,
         rng: &mut StdRng,

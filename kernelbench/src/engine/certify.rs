@@ -81,7 +81,7 @@ impl<B: Backend> Inner<B> {
     ) -> Attempt<Timed> {
         let (backend, rng) = (&self.backend, &mut self.rng(Purpose::Certify));
         checks.push(Check::Rebuilt);
-        let mut session = stage::during(Stage::Open, || trusted(backend.open(task, Toolchain::Stock)))?;
+        let mut session = stage::during(Stage::Open, || trusted(backend.open(task, Toolchain::Stock, &mut || ())))?;
         let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
         let loading = stage::begin(Stage::Load);
         let mut pair = backend.pair(task, &mut session, loaded, Processes::AtHand)?;

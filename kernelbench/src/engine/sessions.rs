@@ -87,14 +87,15 @@ impl<B: Backend> Kept<B> {
         }
     }
 
-    /// The task of this key, opened where it was not yet: then `lease` holds the device. Where memory was short for that,
-    /// once more alone, with all else evicted. Others may look for theirs meanwhile.
+    /// The task of this key, opened where it was not yet: `open` calls what it is given when it needs the device, and
+    /// `lease` holds it from then on. Where memory was short for that, once more alone, with all else evicted. Others may
+    /// look for theirs meanwhile.
     pub(crate) fn task<'g>(
         &self,
         backend: &B,
         key: &Hash,
         lease: impl Fn() -> Lease<'g>,
-        open: impl Fn() -> Attempt<B::Session>,
+        open: impl Fn(&mut dyn FnMut()) -> Attempt<B::Session>,
     ) -> Attempt<Shared<B>> {
         let known = || lock(&self.tasks).get(key).cloned();
         if let Some(task) = known() {
@@ -105,8 +106,7 @@ impl<B: Backend> Kept<B> {
         if let Some(task) = known() {
             return Ok(task);
         }
-        let mut lease = lease();
-        let opened = stage::during(Stage::Open, || self.opened(backend, &mut lease, open));
+        let opened = stage::during(Stage::Open, || self.opened(backend, lease, open));
         lock(&self.opening).remove(key);
         let session = Arc::new(Mutex::new(opened?));
         let old = lock(&self.tasks).push(key.clone(), Arc::clone(&session));
@@ -115,21 +115,24 @@ impl<B: Backend> Kept<B> {
         Ok(session)
     }
 
-    fn opened(
+    fn opened<'g>(
         &self,
         backend: &B,
-        lease: &mut Lease<'_>,
-        open: impl Fn() -> Attempt<B::Session>,
+        lease: impl Fn() -> Lease<'g>,
+        open: impl Fn(&mut dyn FnMut()) -> Attempt<B::Session>,
     ) -> Attempt<B::Session> {
-        self.evict_until(backend, None, backend.memory_of_a_task());
-        let opened = open();
+        let mut held = None;
+        let opened = open(&mut || {
+            held = Some(lease());
+            self.evict_until(backend, None, backend.memory_of_a_task());
+        });
         let short = match &opened {
             Ok(session) => backend.was_short(session),
             failed => is_full(failed),
         };
-        if short && self.be_alone(backend, lease, None) {
+        if short && self.be_alone(backend, held.get_or_insert_with(lease), None) {
             drop(opened);
-            return open();
+            return open(&mut || ());
         }
         opened
     }

@@ -56,6 +56,9 @@ use std::{
 const REMEMBERED: Duration = Duration::from_mins(2);
 /// How long a process may take until it is ready under a profiler, where nobody waits for it, or under a sanitizer.
 const START: Duration = Duration::from_mins(5);
+/// How long it is waited for one to begin to start, and how often one is asked for meanwhile.
+const BEGUN: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_millis(300);
 /// How often it is looked whether it is.
 const LOOK: Duration = Duration::from_millis(5);
 /// What a sanitizer may take: it slows a kernel down up to a hundredfold.
@@ -186,8 +189,22 @@ impl ProfilerChain {
         }
     }
 
-    /// The one that waits, if it may be given the candidate in this folder, once it is ready; in words why it is not.
-    pub(crate) fn take(&self, candidate: &Path) -> Option<Ready> {
+    /// The one that waits, if it may be given the candidate in this folder, once it is ready; in words why it is not. Until
+    /// it is, it stops whenever something is timed, as others do that are being started.
+    pub(crate) fn at_hand(self: &Arc<Self>, candidate: &Path) -> Option<Ready> {
+        let _stage = stage::begin(Stage::ProfileStart);
+        let (start, mut asked) = (Instant::now(), None::<Instant>);
+        while self.wanted && self.known_against_counters().is_none() && !self.ahead.is_settled() {
+            let absent = !self.ahead.is_taken();
+            if start.elapsed() > if absent { BEGUN } else { self.patience } {
+                break;
+            }
+            if absent && asked.is_none_or(|at| at.elapsed() > AGAIN) {
+                self.start_ahead(Some(candidate));
+                asked = Some(Instant::now());
+            }
+            std::thread::sleep(LOOK);
+        }
         let mut waiting = self.ahead.take(candidate)?;
         self.starting.release(waiting.sign().0);
         Some(waiting.settle(self.patience).map(|()| waiting))

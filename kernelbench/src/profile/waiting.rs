@@ -89,6 +89,11 @@ impl Waiting {
         self.folder.path().join(READY).exists()
     }
 
+    /// Whether its process is gone.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !self.tool.runs()
+    }
+
     /// Its process's id, and the file that is there once it waits.
     pub(crate) fn sign(&self) -> (i32, PathBuf) {
         (self.tool.id(), self.folder.path().join(READY))
