@@ -4,7 +4,7 @@
 
 use crate::lease::{Lease, Work};
 use crate::llm::{CallId, Role, Usage};
-use kernelbench::{Baseline, CandidateId, Certificate, Evaluation, Hash, Hashing, Suite, Tried};
+use kernelbench::{Baseline, CandidateId, Certificate, Evaluation, Hash, Hashing, Suite, Tried, stage::Stretch};
 use metrics::{Machine, Profile};
 use prompts::{Suggestions, Verdict};
 use serde::{Deserialize, Serialize};
@@ -214,6 +214,9 @@ pub enum Event {
         build_ms: Option<u64>,
         /// Who held which device, from when to when; nobody where it did not come to that.
         lease: Option<Lease>,
+        /// What the time was spent on, in order, and how the device was held meanwhile; empty where nobody recorded it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        stages: Vec<Stretch>,
     },
     /// The Profiler looked at the base.
     Profiled {

@@ -237,8 +237,8 @@ impl Loop {
 
     /// Notes what a job took, and gives what it came to.
     fn note_spent<T>(&mut self, work: Work, worked: Worked<T>) -> Result<T, BrokeOff> {
-        let Worked { result, build_ms, lease } = worked;
-        self.note(Event::Spent { work, build_ms, lease })?;
+        let Worked { result, build_ms, lease, stages } = worked;
+        self.note(Event::Spent { work, build_ms, lease, stages })?;
         Ok(result)
     }
 

@@ -6,12 +6,14 @@ pub(crate) mod backend;
 pub(crate) mod build;
 pub(crate) mod engine;
 pub(crate) mod hash;
+pub(crate) mod lease;
 pub(crate) mod machine;
 pub(crate) mod measure;
 pub(crate) mod plain;
 pub(crate) mod profile;
 pub(crate) mod result;
 pub(crate) mod sandbox;
+pub mod stage;
 pub(crate) mod task;
 pub(crate) mod workshop;
 

@@ -12,7 +12,7 @@ use crate::{
     build::unit,
     engine::{
         Engine,
-        backend::{Backend, Processes, Toolchain},
+        backend::{Backend, Both, Processes, Toolchain},
         contents::{context, layout},
         notes::LastTiming,
     },
@@ -29,6 +29,7 @@ use crate::{
         failure::Fault,
     },
     sandbox::{layer::Layer, start::Sandbox},
+    stage::{self, Stage},
     task::{Case, KernelContext, Task, layout::Layout},
 };
 use metrics::{Machine, Profile, Statistic};
@@ -178,6 +179,7 @@ impl Cpu {
 impl Backend for Cpu {
     type Session = Reference;
     type Loaded = Object;
+    type Tool = ();
     type Pair<'a> = CpuPair<'a>;
 
     fn numbers(&self) -> &Numbers {
@@ -212,7 +214,7 @@ impl Backend for Cpu {
         self.compiler.command_line(context(task)?)
     }
 
-    fn open(&self, task: &Task, toolchain: Toolchain) -> Attempt<Reference> {
+    fn open(&self, task: &Task, toolchain: Toolchain, _: &mut dyn FnMut()) -> Attempt<Reference> {
         let object = trusted(self.built(task, task.reference(), toolchain))?;
         Ok(Reference { object, call_ns: HashMap::new() })
     }
@@ -236,15 +238,17 @@ impl Backend for Cpu {
         Ok(CpuPair::new(self, task, session, loaded))
     }
 
+    fn tool(&self, _: &Object) {}
+
     fn profile(
         &self,
         task: &Task,
-        _: &mut Reference,
-        loaded: &mut Object,
+        (Both { loaded, .. }, ()): (Both<'_, '_, Self>, ()),
         case: &Case,
         timing: Option<&LastTiming>,
         rng: &mut StdRng,
     ) -> Attempt<Profile> {
+        let _stage = stage::begin(Stage::Replay);
         let (context, layout) = (context(task)?, layout(task, case)?);
         let alone = Standalone::lay_out(self, &layout, rng)?;
         let elements = |array: &crate::task::layout::Array| (array.bytes / array.dtype.bytes()) as u64;

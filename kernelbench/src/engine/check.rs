@@ -8,6 +8,7 @@ use crate::{
         failure::Failure,
         label::{Kind, Label},
     },
+    stage::{self, Stage},
     task::{Case, Tolerance},
 };
 use rand::{Rng, rngs::StdRng};
@@ -42,6 +43,7 @@ pub(crate) struct Checking<'a> {
 
 /// Compares with the reference on every case; what is worth a label. The process may have ended over the last.
 pub(crate) fn check(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Vec<Label>> {
+    let _stage = stage::begin(Stage::Check);
     let mut labels = vec![];
     let mut first = Some(how.first_slack);
     for case in cases {
@@ -68,7 +70,7 @@ fn in_turn(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rng: &mut S
     for at in (0..last).chain((1..=last).rev()).chain(0..=last).chain([0]) {
         pair.turn_to(at)?;
         let look = Look { tolerance: how.tolerance, case: &cases[entered[at]].name, calls: AGAIN };
-        trial(pair, Inputs::Drawn, &look, how.slack, rng)?;
+        trial(pair, Inputs::Drawn, &look, (Stage::Check, how.slack), rng)?;
     }
     pair.wear(how.slack)
 }
@@ -88,23 +90,31 @@ fn drawn(
     for at in 0..draws.max(1) {
         let calls = Looked::Checked { oracle: how.oracle && at == asked, twice: at == 0 };
         let look = Look { tolerance, case: &case.name, calls };
-        let one = trial(pair, Inputs::Drawn, &look, first.take().unwrap_or(how.slack), rng)?;
+        let (stage, slack) = first.take().map_or((Stage::Check, how.slack), |slack| (Stage::FirstCall, slack));
+        let one = trial(pair, Inputs::Drawn, &look, (stage, slack), rng)?;
         found.errors.extend(one.errors);
         found.no_oracle = one.no_oracle;
     }
     for at in 1..pair.placements() {
         pair.place(at)?;
-        trial(pair, Inputs::Drawn, &Look { tolerance, case: &case.name, calls: AGAIN }, how.slack, rng)?;
+        let look = Look { tolerance, case: &case.name, calls: AGAIN };
+        trial(pair, Inputs::Drawn, &look, (Stage::Check, how.slack), rng)?;
     }
     Ok(precision(&found))
 }
 
 /// One request of one call of each, compared.
-fn trial(pair: &mut impl Pair, inputs: Inputs, look: &Look<'_>, slack: Duration, rng: &mut StdRng) -> Attempt<Found> {
+fn trial(
+    pair: &mut impl Pair,
+    inputs: Inputs,
+    look: &Look<'_>,
+    (stage, slack): (Stage, Duration),
+    rng: &mut StdRng,
+) -> Attempt<Found> {
     pair.draw(inputs, rng)?;
     let reference = pair.call(Side::Reference, REFERENCE_PATIENCE, rng)?;
     let took = Duration::from_nanos(reference.map_or(0.0, |ran| ran.outside_ns) as u64);
-    pair.call(Side::Candidate, slack + took * PATIENCE, rng)?;
+    stage::during(stage, || pair.call(Side::Candidate, slack + took * PATIENCE, rng))?;
     pair.verify(look)
 }
 
@@ -118,7 +128,7 @@ fn signed(pair: &mut impl Pair, case: &Case, how: &Checking<'_>, rng: &mut StdRn
     let not_tried = || Label::new(Kind::NotTried, format!("not tried: {name}"));
     let differs =
         |failure: &Failure| Some(Label::new(Kind::BeyondDrawn, format!("beyond what the task draws: {failure}")));
-    match trial(pair, Inputs::Signed, &look, how.slack, rng) {
+    match trial(pair, Inputs::Signed, &look, (Stage::Check, how.slack), rng) {
         Ok(Found { differs: Some(failure), .. }) if has_no_answer(&failure) => Ok(Some(not_tried())),
         Ok(Found { differs: Some(failure), .. }) => Ok(differs(&failure)),
         Ok(_) => Ok(None),
