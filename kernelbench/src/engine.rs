@@ -34,7 +34,7 @@ use rand::{SeedableRng, rngs::StdRng};
 use sessions::{Kept, is_full, lock};
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, TryLockError},
 };
 use time::What;
 
@@ -185,12 +185,25 @@ impl<B: Backend> Inner<B> {
         short: impl Fn(&Attempt<T>) -> bool,
         mut step: impl FnMut(&mut B::Session, &mut Lease<'_>) -> Attempt<T>,
     ) -> Attempt<T> {
-        let (session, key) = (trusted(self.session(task))?, self.backend.key(task));
-        let mut session = lock(&session);
-        let wanted = self.backend.wanted_memory(&session);
-        let lease = self.gate.share(wanted);
-        let step = |lease: &mut Lease<'_>| step(&mut session, lease);
-        self.kept.with_room(&self.backend, lease, (Some(&key), wanted), short, step)
+        let key = self.backend.key(task);
+        loop {
+            let wanted = trusted(self.session(task)).map(|session| self.backend.wanted_memory(&lock(&session)))?;
+            // Whoever waits here keeps no task open that others need the memory of.
+            let lease = self.gate.share(wanted);
+            let Some(session) = self.kept.open_task(&key) else { continue };
+            let mut session = match session.try_lock() {
+                Ok(session) => session,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    // Another step of this task waits for the device: it goes first.
+                    drop(lease);
+                    drop(lock(&session));
+                    continue;
+                }
+            };
+            let step = |lease: &mut Lease<'_>| step(&mut session, lease);
+            return self.kept.with_room(&self.backend, lease, (Some(&key), wanted), short, step);
+        }
     }
 
     /// The candidate's process, started again where it is gone.

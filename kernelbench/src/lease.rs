@@ -1,8 +1,8 @@
 //! The lease of a device: beside others that check, or alone to time and to read counters.
 //!
-//! One queue, first come first served: who asks to be alone waits for those who share the device now, and those who ask to
-//! share it later wait behind. Shares are parts of the device's memory, so that those who check side by side do not run out
-//! of it; the lease alone is all of it.
+//! Whoever works on a device has a part of its memory from beginning to end, so that those who do so side by side do not
+//! run out of it; and the device itself, shared or alone, for as long as it needs it so. Both are queues, first come first
+//! served: who asks to be alone waits for those who share the device now, and those who ask to share it later wait behind.
 
 use crate::stage::{self, Hold, Stage};
 use std::{
@@ -21,12 +21,13 @@ const UNIT: u64 = 1 << 20;
 /// Who may use a device now.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    free: Semaphore,
+    memory: Semaphore,
     units: u32,
+    /// Whether units are memory that is known.
+    counts_memory: bool,
+    turns: Semaphore,
     /// How many may share it at most.
     beside: u32,
-    /// Whether units are memory.
-    counts_memory: bool,
 }
 
 impl Gate {
@@ -36,47 +37,46 @@ impl Gate {
         let units = bytes.and_then(|bytes| u32::try_from(bytes / UNIT).ok()).filter(|units| *units >= beside);
         let counts_memory = units.is_some();
         let units = units.unwrap_or(UNITS.max(beside));
-        Self { free: Semaphore::new(units as usize), units, beside, counts_memory }
+        let (memory, turns) = (Semaphore::new(units as usize), Semaphore::new(beside as usize));
+        Self { memory, units, counts_memory, turns, beside }
     }
 
-    /// The units of a share of so many bytes. Where nobody may share the device, every share is all of it.
-    fn share_of(&self, bytes: u64) -> u32 {
+    /// The units of so many bytes.
+    fn part_of(&self, bytes: u64) -> u32 {
         let wanted = if self.counts_memory { bytes.div_ceil(UNIT) } else { 0 };
         u32::try_from(wanted).unwrap_or(u32::MAX).clamp(self.units.div_ceil(self.beside), self.units)
     }
 
-    /// So many units, once they are free and everybody who asked before has theirs.
-    async fn permit(&self, units: u32) -> Option<SemaphorePermit<'_>> {
-        let _waiting = stage::begin(Stage::Lease);
-        let free = self.free.available_permits();
+    fn hold(&self, turns: u32) -> Hold {
+        if turns == self.beside { Hold::Exclusive } else { Hold::Shared }
+    }
+
+    async fn take(&self, units: u32, turns: u32) -> Lease<'_> {
+        let waiting = stage::begin(Stage::Lease);
+        let free = self.memory.available_permits();
         if free < units as usize {
-            tracing::debug!(wanted = units, free, of = self.units, memory = self.counts_memory, "waits for the device");
+            let mib = self.counts_memory;
+            tracing::info!(wanted = units, free, of = self.units, mib, "waits for a part of the device's memory");
         }
-        // It is never closed.
-        self.free.acquire_many(units).await.ok()
+        // Neither is ever closed.
+        let memory = self.memory.acquire_many(units).await.ok();
+        let turn = self.turns.acquire_many(turns).await.ok();
+        drop(waiting);
+        let before = stage::hold(Some(self.hold(turns)));
+        Lease { gate: self, memory, units, turn, turns, before }
     }
 
-    fn hold(&self, units: u32) -> Hold {
-        if units == self.units { Hold::Exclusive } else { Hold::Shared }
-    }
-
-    async fn take(&self, units: u32) -> Lease<'_> {
-        let permit = self.permit(units).await;
-        let before = stage::hold(Some(self.hold(units)));
-        Lease { gate: self, permit, units, share: units, before }
-    }
-
-    /// A share, for work that takes so many bytes.
+    /// A device that is shared, for work that takes so many bytes.
     pub(crate) async fn shared(&self, bytes: u64) -> Lease<'_> {
-        self.take(self.share_of(bytes)).await
+        self.take(self.part_of(bytes), 1).await
     }
 
-    /// All of it.
+    /// A device that nobody else uses.
     pub(crate) async fn exclusive(&self) -> Lease<'_> {
-        self.take(self.units).await
+        self.take(self.part_of(0), self.beside).await
     }
 
-    /// A share, on a thread that may wait.
+    /// A device that is shared, on a thread that may wait.
     pub(crate) fn share(&self, bytes: u64) -> Lease<'_> {
         wait_for(self.shared(bytes))
     }
@@ -86,39 +86,50 @@ impl Gate {
 #[derive(Debug)]
 pub(crate) struct Lease<'a> {
     gate: &'a Gate,
-    permit: Option<SemaphorePermit<'a>>,
+    memory: Option<SemaphorePermit<'a>>,
     units: u32,
-    /// What it was at first.
-    share: u32,
+    turn: Option<SemaphorePermit<'a>>,
+    turns: u32,
     before: Option<Hold>,
 }
 
 impl Lease<'_> {
-    /// Whether nobody else holds the device.
+    /// Whether nobody else uses the device.
     pub(crate) fn is_alone(&self) -> bool {
-        self.units == self.gate.units
+        self.turns == self.gate.beside
     }
 
-    /// Waits until nobody else holds the device. What it held it gives back meanwhile: two who wait for each other's share
-    /// would wait for ever.
+    /// Waits until nobody else uses the device. Meanwhile it lets others use it: two who wait for each other would wait for
+    /// ever. Its memory it keeps.
     pub(crate) fn be_alone(&mut self) {
-        self.become_of(self.gate.units);
+        self.become_of(self.units, self.gate.beside);
     }
 
-    /// Lets others in beside it again, where it did so at first.
+    /// The same, with all of the device's memory: whoever else worked on it has come to an end.
+    pub(crate) fn have_all(&mut self) {
+        self.become_of(self.gate.units, self.gate.beside);
+    }
+
+    /// Lets others use the device too, where that may be.
     pub(crate) fn let_others_in(&mut self) {
-        self.become_of(self.share);
+        self.become_of(self.units, 1);
     }
 
-    fn become_of(&mut self, units: u32) {
-        if self.units == units {
+    fn become_of(&mut self, units: u32, turns: u32) {
+        if (self.units, self.turns) == (units, turns) {
             return;
         }
-        self.permit = None;
+        self.turn = None;
         stage::hold(None);
-        self.permit = wait_for(self.gate.permit(units));
-        stage::hold(Some(self.gate.hold(units)));
-        self.units = units;
+        let waiting = stage::begin(Stage::Lease);
+        if self.units != units {
+            self.memory = None;
+            self.memory = wait_for(self.gate.memory.acquire_many(units)).ok();
+        }
+        self.turn = wait_for(self.gate.turns.acquire_many(turns)).ok();
+        drop(waiting);
+        stage::hold(Some(self.gate.hold(turns)));
+        (self.units, self.turns) = (units, turns);
     }
 }
 
@@ -157,6 +168,11 @@ mod tests {
     use tokio::task::JoinSet;
 
     const GIB: u64 = 1 << 30;
+
+    fn assert_all_is_free(gate: &Gate) {
+        let free = (gate.memory.available_permits(), gate.turns.available_permits());
+        assert_eq!(free, (gate.units as usize, gate.beside as usize));
+    }
 
     /// Who is in now, and the bytes that they asked for.
     #[derive(Default)]
@@ -204,7 +220,7 @@ mod tests {
             }
             let joined = tokio::time::timeout(Duration::from_mins(1), all.join_all()).await;
             assert_eq!(joined.expect("somebody waits for ever").len(), 40);
-            assert_eq!(gate.free.available_permits(), gate.units as usize);
+            assert_all_is_free(&gate);
         }
     }
 
@@ -246,14 +262,36 @@ mod tests {
                 });
             }
         });
-        assert_eq!(gate.free.available_permits(), gate.units as usize);
+        assert_all_is_free(&gate);
     }
 
     #[test]
-    fn where_nobody_may_share_the_device_every_share_is_all_of_it() {
+    fn memory_stays_with_who_waits_to_be_alone_and_all_of_it_is_had_only_when_the_others_are_gone() {
+        let gate = Gate::new(Some(80 * GIB), 4);
+        let (mut one, two) = (gate.share(30 * GIB), gate.share(30 * GIB));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                one.be_alone();
+                one.let_others_in();
+                one.have_all();
+                gate.memory.available_permits()
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(gate.memory.available_permits(), 20 << 10, "its 30 GiB were lent to others while it waited");
+            drop(two);
+            assert_eq!(waits.join().unwrap(), 0, "others could come in");
+        });
+        drop(one);
+        assert_all_is_free(&gate);
+    }
+
+    #[test]
+    fn where_nobody_may_share_the_device_every_lease_is_alone() {
         let gate = Gate::new(Some(80 * GIB), 1);
         assert!(gate.share(0).is_alone());
-        assert!(Gate::new(Some(80 * GIB), 4).share(500 * GIB).is_alone(), "more than there is");
-        assert!(!Gate::new(Some(80 * GIB), 4).share(20 * GIB).is_alone());
+        let gate = Gate::new(Some(80 * GIB), 4);
+        assert!(!gate.share(20 * GIB).is_alone());
+        gate.share(500 * GIB);
+        assert_all_is_free(&gate);
     }
 }

@@ -97,7 +97,7 @@ impl<B: Backend> Kept<B> {
         lease: impl Fn() -> Lease<'g>,
         open: impl Fn(&mut dyn FnMut()) -> Attempt<B::Session>,
     ) -> Attempt<Shared<B>> {
-        let known = || lock(&self.tasks).get(key).cloned();
+        let known = || self.open_task(key);
         if let Some(task) = known() {
             return Ok(task);
         }
@@ -140,8 +140,13 @@ impl<B: Backend> Kept<B> {
     /// Has nobody else beside a step, and evicts all but its task; whether anybody was there.
     fn be_alone(&self, backend: &B, lease: &mut Lease<'_>, key: Option<&Hash>) -> bool {
         let were_others = !lease.is_alone();
-        lease.be_alone();
+        lease.have_all();
         self.evict_until(backend, key, u64::MAX) > 0 || were_others
+    }
+
+    /// The task of this key, where it is open.
+    pub(crate) fn open_task(&self, key: &Hash) -> Option<Shared<B>> {
+        lock(&self.tasks).get(key).cloned()
     }
 
     /// Forgets a task: its processes end.
