@@ -174,8 +174,9 @@ impl<B: Backend> Inner<B> {
     /// The task's session, opened where it was not yet.
     fn session(&self, task: &Task) -> Attempt<sessions::Shared<B>> {
         let open = |on_device: &mut dyn FnMut()| self.backend.open(task, Toolchain::Quick, on_device);
-        let lease = || self.gate.share(self.backend.memory_of_a_task());
-        self.kept.task(&self.backend, &self.backend.key(task), lease, open)
+        let key = self.backend.key(task);
+        let lease = || self.gate.share(self.kept.room_for(&self.backend, &key));
+        self.kept.task(&self.backend, &key, lease, open)
     }
 
     /// Does a step that works with a task's session, with room for it, beside others' steps.

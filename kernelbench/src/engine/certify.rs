@@ -47,7 +47,7 @@ impl<B: Backend> Inner<B> {
         self.kept.release(&candidate.id());
         self.kept.close(&self.backend.key(task));
         let (mut checks, mut first) = (vec![], Some(loaded));
-        let room = self.backend.memory_of_a_task();
+        let room = self.kept.room_for(&self.backend, &self.backend.key(task));
         let lease = self.gate.share(room);
         let examined = self.kept.with_room(&self.backend, lease, (None, room), is_full, |lease| {
             checks.clear();

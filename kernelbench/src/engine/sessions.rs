@@ -57,6 +57,8 @@ pub(crate) type Shared<B> = Arc<Mutex<<B as Backend>::Session>>;
 /// What is kept.
 pub(crate) struct Kept<B: Backend> {
     tasks: Mutex<LruCache<Hash, Shared<B>>>,
+    /// What a task took when it was open before, in bytes.
+    sizes: Mutex<HashMap<Hash, u64>>,
     /// Whose turn it is to open a task that others wait for too.
     opening: Mutex<HashMap<Hash, Arc<Mutex<()>>>>,
     candidates: Mutex<LruCache<CandidateId, B::Loaded>>,
@@ -78,6 +80,7 @@ impl<B: Backend> Kept<B> {
         let most = |count: usize| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
         Self {
             tasks: Mutex::new(LruCache::new(most(numbers.open_tasks))),
+            sizes: Mutex::default(),
             opening: Mutex::default(),
             candidates: Mutex::new(LruCache::new(most(numbers.kept_candidates))),
             asleep: Mutex::new(LruCache::new(ASLEEP)),
@@ -106,25 +109,33 @@ impl<B: Backend> Kept<B> {
         if let Some(task) = known() {
             return Ok(task);
         }
-        let opened = stage::during(Stage::Open, || self.opened(backend, lease, open));
+        let opened = stage::during(Stage::Open, || self.opened(backend, self.room_for(backend, key), lease, open));
         lock(&self.opening).remove(key);
-        let session = Arc::new(Mutex::new(opened?));
+        let opened = opened?;
+        lock(&self.sizes).insert(key.clone(), backend.wanted_memory(&opened));
+        let session = Arc::new(Mutex::new(opened));
         let old = lock(&self.tasks).push(key.clone(), Arc::clone(&session));
         // Ending processes takes a while; nobody waits for the others meanwhile.
         drop(old);
         Ok(session)
     }
 
+    /// The bytes that a task is given to be opened with: what it took before, else what the backend says of any.
+    pub(crate) fn room_for(&self, backend: &B, key: &Hash) -> u64 {
+        lock(&self.sizes).get(key).copied().unwrap_or_else(|| backend.memory_of_a_task())
+    }
+
     fn opened<'g>(
         &self,
         backend: &B,
+        room: u64,
         lease: impl Fn() -> Lease<'g>,
         open: impl Fn(&mut dyn FnMut()) -> Attempt<B::Session>,
     ) -> Attempt<B::Session> {
         let mut held = None;
         let opened = open(&mut || {
             held = Some(lease());
-            self.evict_until(backend, None, backend.memory_of_a_task());
+            self.evict_until(backend, None, room);
         });
         let short = match &opened {
             Ok(session) => backend.was_short(session),
