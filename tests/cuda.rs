@@ -222,15 +222,20 @@ fn a_family_is_sampled_and_what_ncu_reads_is_in_the_table() {
 fn the_examples_and_the_verifier_are_cuda() {
     let nvcc = kernelbench::cuda::find_nvcc().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let examples = fs::read_dir(root.join("examples/cuda")).unwrap();
-    let references = examples.map(|folder| folder.unwrap().path().join("reference.cu")).filter(|file| file.is_file());
-    let sources: Vec<PathBuf> = references.chain([root.join("kernelbench/src/backend/cuda/verifier.cu")]).collect();
-    assert!(sources.len() >= 7, "{sources:?}");
-    for source in sources {
+    let examples = fs::read_dir(root.join("examples/cuda")).unwrap().map(|folder| folder.unwrap().path());
+    let before = "#include <cuda_fp16.h>\n#include <stdint.h>\n#define WS_INVALID 1\n";
+    let reference = |task: PathBuf| format!("{before}{}", kernelbench::load::task(&task).unwrap().reference());
+    let verifier = fs::read_to_string(root.join("kernelbench/src/backend/cuda/verifier.cu")).unwrap();
+    let sources: Vec<String> = examples.filter(|path| path.is_dir()).map(reference).chain([verifier]).collect();
+    assert!(sources.len() >= 9, "{sources:?}");
+    for text in sources {
         let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("source.cu");
+        fs::write(&source, &text).unwrap();
         let mut command = Command::new(&nvcc);
-        command.args(["-arch=sm_90a", "-std=c++17", "-O1", "-Werror=all-warnings", "-cubin", "-o"]);
+        command.args(["-arch=sm_90a", "-std=c++17", "-O1", "-Werror=all-warnings", "-cubin", "-I"]);
+        command.arg(root.join("kernelbench/src/backend/cuda")).arg("-o");
         let built = command.arg(folder.path().join("cubin")).arg(&source).output().unwrap();
-        assert!(built.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&built.stderr));
+        assert!(built.status.success(), "{text}: {}", String::from_utf8_lossy(&built.stderr));
     }
 }

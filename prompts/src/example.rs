@@ -174,6 +174,7 @@ pub(crate) fn task() -> Task {
         arguments: arguments(),
         flags: vec!["-O3".into(), "-march=native".into()],
         reference: REFERENCE.into(),
+        initial: None,
         tuning: kernelbench::Space::default(),
         returns: kernelbench::Returns::Nothing,
         binding: None,

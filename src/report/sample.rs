@@ -192,6 +192,7 @@ impl Sample {
             arguments: vec![],
             flags: vec!["-O3".into()],
             reference: self.dirty(&source(0)),
+            initial: None,
             tuning: Space::default(),
             returns: Returns::Nothing,
             binding: None,
