@@ -17,6 +17,7 @@ pub use error::TaskError;
 pub use family::family;
 pub(crate) use include::stays;
 pub use problem::problem;
+pub use tuning::parameters;
 
 use crate::{
     build::flags,

@@ -51,9 +51,8 @@ pub fn marker(line: &str) -> Option<&str> {
 pub fn regions(source: &str) -> Result<Vec<Part>, RegionError> {
     let mut parts = vec![Part { region: PREAMBLE.to_owned(), text: String::new() }];
     for (at, line) in source.lines().enumerate() {
-        let text = &mut parts.last_mut().expect("it begins with the preamble").text;
         match marker(line) {
-            None => text.extend([line, "\n"]),
+            None => parts.last_mut().into_iter().for_each(|part| part.text.extend([line, "\n"])),
             Some(name) => {
                 let (line, name) = (at + 1, name.to_owned());
                 if !REGIONS.contains(&name.as_str()) {
