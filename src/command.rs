@@ -21,6 +21,8 @@ pub(crate) mod scores;
 pub(crate) mod sglang;
 mod show;
 mod status;
+pub(crate) mod transform;
+mod workflow;
 
 pub(crate) use report::write as write_report;
 
@@ -51,6 +53,11 @@ pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Troub
         Command::Finish(arguments) => resume::finish(&arguments, layers, environment),
         Command::Resume(arguments) => resume::resume(&arguments, &layers, environment),
         Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Transform(arguments) => transform::transform(*arguments, layers, environment),
+        Command::Tree(arguments) => workflow::print_tree(&arguments),
+        Command::Checkpoint(arguments) => workflow::checkpoint(&arguments),
+        Command::Branch(arguments) => workflow::branch(&arguments),
+        Command::Restore(arguments) => workflow::restore(&arguments),
         Command::Show(arguments) => show::show(&arguments),
         Command::Scores(arguments) => scores::scores(&arguments),
         Command::Ablate(arguments) => ablate::ablate(&arguments, &layers, environment),

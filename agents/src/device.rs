@@ -28,6 +28,17 @@ pub struct CheckAndTime {
     pub self_difference: f64,
 }
 
+/// Check a built candidate, and do not time it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckAlone {
+    /// For which task.
+    pub task: Arc<Task>,
+    /// What was built.
+    pub built: Built,
+    /// On which shapes.
+    pub suite: Suite,
+}
+
 /// Profile a built candidate; one that was not verified in this process is verified first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunProfiler {
@@ -116,6 +127,17 @@ impl Message<CheckAndTime> for Device {
         };
         leased.lease.checked_us = Some(checked_us);
         Ok(leased)
+    }
+}
+
+impl Message<CheckAlone> for Device {
+    /// How it failed; none where it is right.
+    type Reply = Result<Leased<Option<Failure>>, Fault>;
+
+    async fn handle(&mut self, job: CheckAlone, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let from_us = self.clock.now_us();
+        let outcome = self.workshop.check(&job.task, job.built, &job.suite).await?;
+        Ok(self.leased(from_us, outcome.err()))
     }
 }
 

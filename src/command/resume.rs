@@ -18,6 +18,7 @@ use crate::{
 use agents::{
     event::{Event, Step},
     llm::remembering::Remembering,
+    planner::Request,
     policy::{Policy, Profiling},
     trajectory::{Round, Trajectory},
 };
@@ -50,7 +51,20 @@ pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Envi
         let given = Given { config: &config, environment, simulated, absent, exit_when_waiting, json };
         return batch::go_on(folder, list, &given);
     }
-    go_on(arguments, &folder, &header, &config, environment)
+    go_on(arguments, &folder, &header, &config, environment, None)
+}
+
+/// Applies one more transformation to a run.
+pub(super) fn transform(
+    arguments: &ResumeArgs,
+    layers: &Layers,
+    environment: &Environment,
+    request: Request,
+) -> Result<Exit, Trouble> {
+    let folder = RunFolder::open(&arguments.run)?;
+    let header = folder.header()?;
+    let config = settings(arguments, layers, &header, environment)?;
+    go_on(arguments, &folder, &header, &config, environment, Some(request))
 }
 
 /// Ends a run with what it has: no model is asked any more, and the best candidate of each task that has begun is certified.
@@ -76,6 +90,7 @@ fn settings(
     config.limits.finish = layers.config.limits.finish;
     config.model.api_key.clone_from(&layers.config.model.api_key);
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);
+    config.prompts.transformations.clone_from(&layers.config.prompts.transformations);
     config.workshop.cache.clone_from(&layers.config.workshop.cache);
     config.workshop.python.clone_from(&layers.config.workshop.python);
     let (here, recorded) = (environment.base_url_for(&layers.config.model), config.model.base_url.clone());
@@ -102,6 +117,7 @@ fn go_on(
     header: &RunHeader,
     config: &Config,
     environment: &Environment,
+    request: Option<Request>,
 ) -> Result<Exit, Trouble> {
     let voice = if arguments.json { Voice::Json } else { Voice::Words };
     let screen = Screen::new(voice == Voice::Words);
@@ -109,7 +125,14 @@ fn go_on(
     let start = Start::of(folder, header, config)?;
     let (log, torn) = folder.append(&start.task.name, &lock)?;
     taken_over.iter().chain(&torn).for_each(|word| screen.warn(word));
-    if start.so_far.end.is_some() {
+    if request.is_some() && start.policy.sequence.is_none() {
+        return Err(Trouble::usage(format!(
+            "{}: this run's policy is {}, which has no checkpoints: begin a workflow with `warpsmith transform TASK NAME`",
+            folder.path().display(),
+            start.policy.name
+        )));
+    }
+    if start.so_far.end.is_some() && request.is_none() {
         return Ending { folder, screen: &screen, voice }.tell(&start.so_far);
     }
     let kind = Kind::of(&start.task, header.simulated);
@@ -136,7 +159,8 @@ fn go_on(
     let prompts = Arc::new(super::prompts::library(config)?);
     let Start { task, policy, so_far, .. } = start;
     let limits = config.limits.of_one();
-    let session = Session { folder: folder.clone(), log, task, policy, so_far, llm, prompts, screen, voice, limits };
+    let session =
+        Session { folder: folder.clone(), log, task, policy, so_far, llm, prompts, screen, voice, limits, request };
     let exit = on_threads(session.drive(workshop));
     drop(lock);
     exit

@@ -14,6 +14,7 @@ use crate::{
     wiring::{self, Answering, Kind},
 };
 use agents::{
+    planner::Request,
     policy::{Profiling, Shapes},
     trajectory::Trajectory,
 };
@@ -22,7 +23,26 @@ use metrics::{Machine, MachineKind};
 use std::{path::Path, sync::Arc};
 
 /// Makes the run and works on it.
-pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
+pub(super) fn run(arguments: &RunArgs, layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    start(arguments, layers, environment, None)
+}
+
+/// Makes a run of one transformation, which others may follow.
+pub(super) fn transform(
+    arguments: &RunArgs,
+    layers: Layers,
+    environment: &Environment,
+    request: Request,
+) -> Result<Exit, Trouble> {
+    start(arguments, layers, environment, Some(request))
+}
+
+fn start(
+    arguments: &RunArgs,
+    mut layers: Layers,
+    environment: &Environment,
+    request: Option<Request>,
+) -> Result<Exit, Trouble> {
     let Some(task) = &arguments.task else { return Err(examples::none_named()) };
     let RunArgs { model, problem, limits, way, timing, .. } = arguments;
     model.apply(&mut layers);
@@ -36,7 +56,7 @@ pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environ
     }
     let kind = Kind::of(&plan.task, arguments.simulate);
     let workshop = wiring::workshop(kind, &layers.config, plan.policy.profile != Profiling::Never)?;
-    begin(workshop, &plan, arguments, &layers.config, environment)
+    begin(workshop, &plan, arguments, &layers.config, environment, request)
 }
 
 fn begin(
@@ -45,9 +65,11 @@ fn begin(
     arguments: &RunArgs,
     config: &Config,
     environment: &Environment,
+    request: Option<Request>,
 ) -> Result<Exit, Trouble> {
     super::batch::priced(config, &plan.spec)?;
     let prompts = Arc::new(super::prompts::library(config)?);
+    super::transform::suits(&plan.policy, &plan.task, &prompts)?;
     let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&config.run.folder, &plan.task.name));
     let exit_when_waiting = arguments.model.exit_when_waiting;
     let llm =
@@ -65,7 +87,7 @@ fn begin(
     let (task, policy) = (plan.task.clone(), plan.policy.clone());
     let limits = config.limits.of_one();
     let so_far = Trajectory::default();
-    let session = Session { folder, log, task, policy, so_far, llm, prompts, screen, voice, limits };
+    let session = Session { folder, log, task, policy, so_far, llm, prompts, screen, voice, limits, request };
     let exit = on_threads(session.drive(workshop));
     drop(lock);
     exit

@@ -178,7 +178,7 @@ impl Sample {
     }
 
     fn call(&self, round: u32, role: Role, purpose: Purpose) -> CallId {
-        CallId { task: self.dirty("silu_and_mul"), round, role, purpose, attempt: 1 }
+        CallId { task: self.dirty("silu_and_mul"), round, role, purpose, part: String::new(), attempt: 1 }
     }
 
     fn case(&self, name: &str) -> Case {
