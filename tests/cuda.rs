@@ -226,8 +226,12 @@ fn the_examples_and_the_verifier_are_cuda() {
     let before = "#include <cuda_fp16.h>\n#include <stdint.h>\n#define WS_INVALID 1\n";
     let reference = |task: PathBuf| format!("{before}{}", kernelbench::load::task(&task).unwrap().reference());
     let verifier = fs::read_to_string(root.join("kernelbench/src/backend/cuda/verifier.cu")).unwrap();
-    let sources: Vec<String> = examples.filter(|path| path.is_dir()).map(reference).chain([verifier]).collect();
-    assert!(sources.len() >= 9, "{sources:?}");
+    let snippets = fs::read_dir(root.join("prompts/transformations/snippets")).unwrap();
+    let snippets = snippets.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "cu"));
+    let snippets = snippets.map(|path| format!("{before}{}", fs::read_to_string(path).unwrap()));
+    let sources: Vec<String> =
+        examples.filter(|path| path.is_dir()).map(reference).chain([verifier]).chain(snippets).collect();
+    assert!(sources.len() >= 12, "{sources:?}");
     for text in sources {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source.cu");

@@ -18,7 +18,7 @@ profile = "never"
 memory = "none"
 planner = "rule"
 shapes = "task"
-keep = 4
+keep = 2
 sequence = ["Refactor", "TB-Tiling", "Unroll"]
 timing = { warmup = 1, repetitions = 3, statistic = "median" }
 "#;
@@ -149,9 +149,10 @@ fn a_sequence_of_three_steps_makes_three_checkpoints_and_a_killed_run_resumes_to
     let bench = Bench::new();
     let told = bench.run(&[]).ended(0);
     let out = bench.at("W");
-    for line in ["2/2 valid", "Unroll failed", "ended: every transformation of the sequence was applied"] {
-        assert!(told.out.contains(line) == (line != "Unroll failed"), "{line}: {told:?}");
+    for line in ["2/2 valid", "ended: every transformation of the sequence was applied"] {
+        assert!(told.out.contains(line), "{line}: {told:?}");
     }
+    assert!(!told.out.contains("the context stays at"), "the third try passed: {told:?}");
     assert!(told.out.contains("it changes the region host, and only device was asked for"), "{told:?}");
     let tree = self::tree(&out);
     let names: Vec<&str> =
@@ -166,26 +167,22 @@ fn a_sequence_of_three_steps_makes_three_checkpoints_and_a_killed_run_resumes_to
     assert_eq!((of(&all, "answered").len(), of(&all, "certified").len()), (16, 1));
     let told = Told::of(warpsmith(&["replay", &out]).output().unwrap()).ended(0);
     assert!(told.out.contains("agrees with the record"), "{told:?}");
-    // Killed in the middle of tuning, between two calls, and between a step and its checkpoint.
+    // Killed in the middle of tuning; agents/tests/workflow.rs kills a simulated one after every event.
     let place = |name: &str, nth: usize| all.iter().enumerate().filter(|(_, e)| e["event"] == name).nth(nth).unwrap().0;
-    for cut in [place("tried", 4), place("answered", 7), place("checkpointed", 2) - 1] {
-        let copy = bench.at(&format!("cut-{cut}"));
-        assert!(Command::new("cp").args(["-r", &out, &copy]).status().unwrap().success());
-        let file = Path::new(&copy).join("tasks/matmul/events.jsonl");
-        let text = fs::read_to_string(&file).unwrap();
-        fs::write(&file, text.lines().take(cut + 1).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
-        let known = of(&events(&copy), "answered").len();
-        bench.script(&script()[known..]);
-        run(&["resume", &copy]).ended(0);
-        let ids = |tree: &Value| {
-            tree["checkpoints"].as_array().unwrap().iter().map(|at| at["id"].clone()).collect::<Vec<_>>()
-        };
-        assert_eq!(ids(&self::tree(&copy)), ids(&tree), "cut at {cut}");
-        let tries: Vec<String> =
-            of(&events(&copy), "tried").iter().map(|e| e["tried"]["candidate"].to_string()).collect();
-        let rounds = of(&events(&copy), "began").len();
-        assert_eq!((tries.len(), rounds), (of(&all, "tried").len(), of(&all, "began").len()), "nothing is done twice");
-    }
+    let (cut, copy) = (place("tried", 4), bench.at("cut"));
+    assert!(Command::new("cp").args(["-r", &out, &copy]).status().unwrap().success());
+    let file = Path::new(&copy).join("tasks/matmul/events.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    let kept: Vec<&str> = text.lines().take(cut + 1).chain([""]).collect();
+    fs::write(&file, kept.join("\n")).unwrap();
+    let known = of(&events(&copy), "answered").len();
+    bench.script(&script()[known..]);
+    run(&["resume", &copy]).ended(0);
+    let ids =
+        |tree: &Value| tree["checkpoints"].as_array().unwrap().iter().map(|at| at["id"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&self::tree(&copy)), ids(&tree));
+    let counts = |events: &[Value]| ["tried", "checked", "answered", "began"].map(|name| of(events, name).len());
+    assert_eq!(counts(&events(&copy)), counts(&all), "nothing is done twice");
 }
 
 #[test]

@@ -122,8 +122,12 @@ impl End {
     #[must_use]
     pub fn limit(self) -> Option<&'static str> {
         Some(match self {
-            Self::OutOfRounds | Self::RecordEnds | Self::Stopped => return None,
-            Self::SequenceEnds | Self::Stuck | Self::Finished => return None,
+            Self::OutOfRounds
+            | Self::RecordEnds
+            | Self::Stopped
+            | Self::SequenceEnds
+            | Self::Stuck
+            | Self::Finished => return None,
             Self::TaskTokens => "task_tokens",
             Self::TaskUsd => "task_usd",
             Self::TaskSeconds => "task_seconds",
