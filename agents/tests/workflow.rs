@@ -133,6 +133,7 @@ async fn fail_fail_pass_moves_the_head_once_and_the_last_try_sees_how_the_one_be
         call.prompt.turns[0].text.clone()
     };
     assert!(!said(3).contains("# The last try"));
+    assert!(said(5).contains("simulate: build-error"), "what was refused came to nothing: the try before is shown");
     assert!(said(4).contains("# The last try") && said(4).contains("simulate: build-error {{TILE}}"), "{}", said(4));
 }
 

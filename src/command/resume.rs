@@ -154,7 +154,8 @@ fn go_on(
     if voice == Voice::Words {
         let written = |round: &&Round| round.step != Step::Baseline;
         let (done, rounds) = (start.so_far.finished().filter(written).count(), start.policy.rounds);
-        screen.say(&format!("{}: going on after {done} finished rounds of {rounds}", folder.path().display()));
+        let rounds = start.policy.sequence.as_ref().map_or(format!(" of {rounds}"), |_| String::new());
+        screen.say(&format!("{}: going on after {done} finished rounds{rounds}", folder.path().display()));
     }
     let prompts = Arc::new(super::prompts::library(config)?);
     let Start { task, policy, so_far, .. } = start;

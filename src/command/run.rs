@@ -136,7 +136,11 @@ fn opening(plan: &Plan, model: &str, machine: &Machine, run: &Path) -> Vec<Strin
     lines.push(format!("machine    {}", on_what(machine)));
     let summary = plan.task.summary.lines().next().unwrap_or_default();
     lines.push(format!("task       {}: {}", plain(&plan.task.name), plain(summary)));
-    lines.push(format!("policy     {}, {} rounds", plain(&plan.policy.name), plan.policy.rounds));
+    let length = plan.policy.sequence.as_ref().map_or_else(
+        || format!("{} rounds", plan.policy.rounds),
+        |sequence| format!("a sequence of {} transformations", sequence.len()),
+    );
+    lines.push(format!("policy     {}, {length}", plain(&plan.policy.name)));
     lines.push(format!("run        {}", run.display()));
     lines
 }

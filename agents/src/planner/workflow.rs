@@ -190,15 +190,16 @@ impl Loop {
         .await
     }
 
-    /// How the last try of the same order failed, and what it was.
+    /// How the last try of the same order that came to a context failed, and what it was.
     fn last_try(&self) -> Result<Option<(Failure, Candidate)>, BrokeOff> {
         let so_far = self.book.so_far();
         let before = so_far.workflow.orders.last().map_or(0, |ordered| ordered.rounds_before);
-        let Some(last) = so_far.rounds.iter().skip(before).rfind(|round| round.finished()) else { return Ok(None) };
-        let (Some(Evaluation::Failed(failure)), Some(id)) = (&last.evaluation, &last.candidate) else {
-            return Ok(None);
-        };
-        Ok(Some((failure.clone(), self.book.candidate(id)?)))
+        for round in so_far.rounds.iter().skip(before).rev() {
+            if let (Some(Evaluation::Failed(failure)), Some(id)) = (&round.evaluation, &round.candidate) {
+                return Ok(Some((failure.clone(), self.book.candidate(id)?)));
+            }
+        }
+        Ok(None)
     }
 
     /// Checks drawn configurations, times all of them, and examines the fastest. A wrong one fails the whole.
