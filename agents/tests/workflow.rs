@@ -23,7 +23,7 @@ const INITIAL: &str = "// region: macros\n// region: device\n// simulate: us=100
 fn task() -> Task {
     let mut task = story::task();
     let Source::Context(context) = &mut task.source else { panic!("it is a kernel context") };
-    context.reference = INITIAL.to_owned();
+    INITIAL.clone_into(&mut context.reference);
     task
 }
 

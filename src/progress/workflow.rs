@@ -22,9 +22,8 @@ pub(super) fn began(transformation: &str, so_far: &Trajectory) -> String {
 /// A configuration that was found wrong; the right ones are counted when the checkpoint is made.
 pub(super) fn checked(bindings: &Bindings, failure: Option<&Failure>) -> Vec<String> {
     match failure {
-        None | Some(Failure::Invalid { .. }) => vec![],
         // What does not build says so itself, whatever its bindings.
-        Some(Failure::Build { .. }) => vec![],
+        None | Some(Failure::Invalid { .. } | Failure::Build { .. }) => vec![],
         Some(_) if bindings.is_empty() => vec![],
         Some(_) => vec![format!("  wrong at {}", plain(&in_words(bindings)))],
     }
