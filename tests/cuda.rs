@@ -216,6 +216,29 @@ fn a_family_is_sampled_and_what_ncu_reads_is_in_the_table() {
     assert!(profiles[0].measured.iter().all(|measured| !measured.metric.contains("Kernel Name")));
 }
 
+#[test]
+fn a_transformation_of_a_context_in_cuda_goes_the_whole_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::create_dir(at("task")).unwrap();
+    for file in fs::read_dir(task()).unwrap().map(|file| file.unwrap().path()) {
+        fs::copy(&file, folder.path().join("task").join(file.file_name().unwrap())).unwrap();
+    }
+    let device = "static void each(float *y, const float *x, int64_t n) { for (int64_t i = 0; i < n; ++i) y[i] = x[i] + x[i]; }\n";
+    let host = "extern \"C\" void twice(float *y, const float *x, int64_t n, cudaStream_t stream) { each(y, x, n); }\n";
+    let source = format!("// region: macros\n// region: device\n{device}// region: host\n{host}");
+    fs::write(at("task/reference.cu"), source).unwrap();
+    let unrolled = device.replace("for (", "(void){{UNROLL_FACTOR}}; for (");
+    let reply = format!("```cuda\n// region: device\n{unrolled}```\n");
+    fs::write(at("script.jsonl"), serde_json::json!({"role": "coder", "part": "1.device", "reply": reply}).to_string())
+        .unwrap();
+    let (model, task, out) = (format!("scripted:{}", at("script.jsonl")), at("task"), at("W"));
+    let arguments =
+        ["transform", &task, "Unroll", "--model", &model, "--out", &out, "--warmup", "1", "--repetitions", "3"];
+    let told = warpsmith(&arguments).output().map(Told::of).unwrap().ended(0);
+    assert!(told.out.contains("4/4 valid") && told.out.contains("[main, head]"), "{told:?}");
+}
+
 /// Compiled by a real nvcc, where there is one.
 #[test]
 #[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
