@@ -218,6 +218,22 @@ async fn a_wrong_configuration_that_only_tuning_finds_fails_the_step() {
 }
 
 #[tokio::test]
+async fn an_invalid_configuration_is_pruned_and_one_that_has_no_other_fails() {
+    for (words, kept) in [("[\"invalid\", \"us=10\", \"us=20\"]", 2), ("[\"invalid us=1\", \"invalid us=2\"]", 0)] {
+        let own = [transformation("Words", &format!("tries = 1\n[parameter]\nWORD = {words}"))];
+        let prompts = Prompts::embedded().transforming(Catalogue::embedded().with(own).unwrap());
+        let model = Arc::new(Scripted::new([entry(1, &device("{{WORD}}"))]));
+        let crew = Crew::spawn(Arc::new(Simulated::new()), model, Arc::new(prompts)).await;
+        let log = Box::new(MemoryLog::default());
+        let job = Job { task: task(), policy: policy(&[]), so_far: Trajectory::default(), log, limit: no_limit() };
+        let story = transform(job, request("Words"), &crew).await.unwrap();
+        crew.stop().await;
+        let head = story.workflow.head().unwrap();
+        assert_eq!((head.name == "c1", head.kept.len() == kept), (kept > 0, kept > 0), "{words}: {story:#?}");
+    }
+}
+
+#[tokio::test]
 async fn a_transformation_that_does_not_fit_is_refused_before_anything_is_asked() {
     let log = MemoryLog::default();
     let model = Arc::new(Scripted::new([]));

@@ -218,29 +218,24 @@ impl Loop {
         }
     }
 
-    /// Checks some configurations, drawn from all; the first that is wrong, and how.
+    /// Checks some configurations, drawn from all; the first that is wrong, and how. One that is invalid is pruned.
     async fn check_drawn(
         &mut self,
         context: &Candidate,
         all: &[Bindings],
     ) -> Result<Option<(Hash, Failure)>, BrokeOff> {
-        let drawn = spread(all.to_vec(), self.policy.samples(), SEED, "validation");
-        let mut invalid = None;
-        for bindings in drawn {
+        for bindings in spread(all.to_vec(), self.policy.samples(), SEED, "validation") {
             let bound = context.bound(bindings.clone());
             let known = self.opened(|round| round.checked.iter().find(|(at, _)| *at == bindings).cloned());
             let failure = match known {
                 Some((_, failure)) => failure,
                 None => self.check_one(&bound, bindings).await?,
             };
-            match failure {
-                Some(Failure::Invalid { case }) => invalid = Some((bound.id(), Failure::Invalid { case })),
-                Some(failure) => return Ok(Some((bound.id(), failure))),
-                None => {}
+            if let Some(failure) = failure.filter(|failure| !matches!(failure, Failure::Invalid { .. })) {
+                return Ok(Some((bound.id(), failure)));
             }
         }
-        let none_valid = self.opened(|round| round.checked.iter().all(|(_, failure)| failure.is_some()));
-        Ok(invalid.filter(|_| none_valid))
+        Ok(None)
     }
 
     async fn check_one(&mut self, bound: &Candidate, bindings: Bindings) -> Result<Option<Failure>, BrokeOff> {
