@@ -4,6 +4,7 @@
 //! one task at a time. A task that waits for its turn is a name and a hash.
 
 pub mod choosing;
+pub mod extension;
 pub mod limits;
 pub mod numbers;
 pub mod places;

@@ -22,6 +22,7 @@ use crate::{
         sglang::{self, Sglang},
     },
     exit::Exit,
+    version::VERSION,
 };
 use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -29,7 +30,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 /// Makes kernels faster with language models, and believes nothing it has not measured.
 #[derive(Debug, Parser)]
-#[command(name = "warpsmith", version, max_term_width = 110, after_help = Exit::help(), long_about = LONG_ABOUT)]
+#[command(name = "warpsmith", version = VERSION, max_term_width = 110, after_help = Exit::help(), long_about = LONG_ABOUT)]
 pub struct Cli {
     /// Settings; without this, `warpsmith.toml` in the working directory, if there is one.
     #[arg(long, global = true, value_name = "FILE")]
@@ -84,6 +85,9 @@ pub enum Command {
     /// Go on with a run that was interrupted, waits for replies, or broke off.
     #[command(after_help = RESUME_EXAMPLES)]
     Resume(ResumeArgs),
+    /// List the runs of this folder, the newest last, and how far each has come.
+    #[command(after_help = RUNS_EXAMPLES)]
+    Runs(RunsArgs),
     /// End a run that was interrupted or waits for replies, and certify the best that it has.
     #[command(after_help = "Examples:\n  warpsmith finish RUN")]
     Finish(FinishArgs),
@@ -105,6 +109,9 @@ pub enum Command {
     /// Let a run go on from one of its checkpoints or on one of its branches.
     #[command(after_help = transform::RESTORE_EXAMPLES)]
     Restore(RestoreArgs),
+    /// Say whether a run's numbers follow from the samples and texts that it holds, or where it was changed.
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyArgs),
     /// Print the rounds of a run, one round in full, or the difference between two candidates.
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArgs),
@@ -234,6 +241,16 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
+/// `runs`
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// Where the folders of runs are [default: run.folder, which is runs].
+    pub folder: Option<PathBuf>,
+    /// Print as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `resume`
 #[derive(Debug, Default, Args)]
 pub struct ResumeArgs {
@@ -252,6 +269,13 @@ pub struct ResumeArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub limits: LimitArgs,
+    /// How many candidates are written for a task in all: more than it has makes a run that ended go on.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Limits")]
+    pub rounds: Option<u32>,
+    /// The Python that has torch, where the run works on problems: a run's folder does not say which programs are started
+    /// [default: workshop.python, or python3].
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<String>,
     /// Print every event as a line of JSON, and a last line with the outcome.
     #[arg(long)]
     pub json: bool,
@@ -262,6 +286,10 @@ pub struct ResumeArgs {
 pub struct FinishArgs {
     /// The run's folder. Nobody may be working on it: a process that is can be interrupted with Ctrl-C, and loses nothing.
     pub run: PathBuf,
+    /// The Python that has torch, where the run works on problems: a run's folder does not say which programs are started
+    /// [default: workshop.python, or python3].
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<String>,
     /// Print every event as a line of JSON, and a last line with the outcome.
     #[arg(long)]
     pub json: bool,
@@ -272,10 +300,23 @@ pub struct FinishArgs {
 pub struct ReplayArgs {
     /// The run's folder.
     pub run: PathBuf,
-    /// Of a run of many tasks, this one's part.
+    /// Of a run of many tasks, this one's part alone.
     #[arg(long, value_name = "NAME")]
     pub task: Option<String>,
-    /// Print the outcome as JSON.
+    /// Print the outcome as JSON; of many tasks a list.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `verify`
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The run's folder.
+    pub run: PathBuf,
+    /// Of a run of many tasks, this one alone.
+    #[arg(long, value_name = "NAME")]
+    pub task: Option<String>,
+    /// Print what was found as JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -293,8 +334,11 @@ pub struct ShowArgs {
     /// The difference between two candidates, each named by its round, by the first digits of its hash, or `reference`.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "round")]
     pub diff: Option<Vec<String>>,
+    /// The source of a candidate as it is compiled, named in the same way, or the best one's.
+    #[arg(long, num_args = 0..=1, default_missing_value = "best", value_name = "best|N", conflicts_with_all = ["round", "diff"])]
+    pub source: Option<String>,
     /// Print the rounds as another system logs them.
-    #[arg(long, value_enum, conflicts_with_all = ["round", "diff", "json"])]
+    #[arg(long, value_enum, conflicts_with_all = ["round", "diff", "source", "json"])]
     pub format: Option<LogFormat>,
     /// Print as JSON.
     #[arg(long)]
@@ -458,13 +502,23 @@ Examples:
   warpsmith batch examples --match silu --model openai:NAME --task-usd 0.50
   warpsmith batch kb250 --problems KernelBench --shard 2/5 --gpus 0,1 --model openai:NAME";
 
+const RUNS_EXAMPLES: &str = "\
+Wherever a command takes a run's folder, `latest` names the newest of these, and a part of a name the one run that has it.
+
+Examples:
+  warpsmith runs
+  warpsmith show latest
+  warpsmith status silu";
+
 const RESUME_EXAMPLES: &str = "\
 No finished round is made again and no answered question is asked again. Start it in the directory that the run was
 started in if its model is a file or a folder.
 
 Examples:
   warpsmith resume runs/20261120-151203-silu_and_mul
-  warpsmith resume RUN --model openai:NAME                                # another model goes on";
+  warpsmith resume RUN --model openai:NAME                                # another model goes on
+  warpsmith resume RUN --rounds 20                                        # a run that has ended goes on
+  warpsmith resume RUN --usd 5                                            # so does one that ended at a limit, with more";
 
 const REPLAY_EXAMPLES: &str = "\
 Ends with 0 if everything agrees (times of day and waiting times aside), with 1 and the first difference if not.
@@ -473,11 +527,22 @@ Examples:
   warpsmith replay examples/silu_and_mul/recorded
   warpsmith replay RUN --json";
 
+const VERIFY_EXAMPLES: &str = "\
+Computes every ratio and interval again from its samples, compares every text with its hash, and every step and certificate
+with what stands before it. Ends with 0 if all agrees, with 1 if something differs. Whoever makes up samples that fit each
+other is not found out: `warpsmith evaluate --certify` measures a candidate anew.
+
+Examples:
+  warpsmith verify RUN
+  warpsmith verify RUN --json";
+
 const SHOW_EXAMPLES: &str = "\
 Examples:
   warpsmith show RUN
   warpsmith show RUN 3
-  warpsmith show RUN --diff 2 3
+  warpsmith show RUN --diff 2 3 | patch mine.cpp                          # mine.cpp holds the candidate of round 2
+  warpsmith show RUN --source > best.cpp
+  warpsmith show BATCH                                                    # its tasks; then --task NAME
   warpsmith show RUN --format astra";
 
 const REPORT_EXAMPLES: &str = "\

@@ -17,38 +17,47 @@ mod replay;
 mod report;
 mod resume;
 mod run;
+mod runs;
 pub(crate) mod scores;
 pub(crate) mod sglang;
 mod show;
 mod status;
 pub(crate) mod transform;
+mod verify;
 mod workflow;
 
 pub(crate) use report::write as write_report;
 
 use crate::{
-    cli::{Cli, Command},
+    cli::{
+        Cli, Command, FinishArgs, PromptsArgs, PromptsCommand, ReplayArgs, ReportArgs, ResumeArgs, ShowArgs,
+        StatusArgs, VerifyArgs,
+    },
     config::Layers,
     exit::{Exit, Trouble},
     key::Environment,
-    logging,
+    logging, store,
 };
-use std::future::Future;
+use std::{future::Future, path::PathBuf};
 
 /// Does it, and says how to end.
 ///
 /// # Errors
 ///
 /// Why not.
-pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Trouble> {
+pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, Trouble> {
     logging::colour(cli.color);
     let layers = Layers::load(cli.config.as_deref())?;
+    for run in named_runs(&mut cli.command) {
+        *run = store::find(&layers.config.run.folder, run)?;
+    }
     match cli.command {
         Command::Init(arguments) => init::init(&arguments),
         Command::Completions(arguments) => completions::completions(&arguments),
         Command::Man(arguments) => completions::man(&arguments),
         Command::Run(arguments) => run::run(&arguments, layers, environment),
         Command::Batch(arguments) => batch::batch(&arguments, layers, environment),
+        Command::Runs(arguments) => runs::runs(&arguments, &layers),
         Command::Status(arguments) => status::status(&arguments),
         Command::Finish(arguments) => resume::finish(&arguments, layers, environment),
         Command::Resume(arguments) => resume::resume(&arguments, &layers, environment),
@@ -58,6 +67,7 @@ pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Troub
         Command::Checkpoint(arguments) => workflow::checkpoint(&arguments),
         Command::Branch(arguments) => workflow::branch(&arguments),
         Command::Restore(arguments) => workflow::restore(&arguments),
+        Command::Verify(arguments) => verify::verify(&arguments),
         Command::Show(arguments) => show::show(&arguments),
         Command::Scores(arguments) => scores::scores(&arguments),
         Command::Ablate(arguments) => ablate::ablate(&arguments, &layers, environment),
@@ -71,6 +81,26 @@ pub(crate) fn execute(cli: Cli, environment: &Environment) -> Result<Exit, Troub
         Command::Metrics(what) => metrics::metrics(&what, layers),
         Command::Sglang(what) => sglang::sglang(&what, &layers),
         Command::Config(arguments) => config::config(&arguments, &layers),
+    }
+}
+
+/// The runs that a command names, which need not be whole paths.
+fn named_runs(command: &mut Command) -> Vec<&mut PathBuf> {
+    match command {
+        Command::Status(StatusArgs { run, .. })
+        | Command::Finish(FinishArgs { run, .. })
+        | Command::Resume(ResumeArgs { run, .. })
+        | Command::Replay(ReplayArgs { run, .. })
+        | Command::Verify(VerifyArgs { run, .. })
+        | Command::Show(ShowArgs { run, .. })
+        | Command::Scores(scores::ScoresArgs { run, .. })
+        | Command::Export(export::ExportArgs { run, .. })
+        | Command::Report(ReportArgs { run, .. }) => vec![run],
+        Command::Compare(arguments) => arguments.runs.iter_mut().collect(),
+        Command::Prompts(PromptsArgs { render: Some(PromptsCommand::Render(arguments)), .. }) => {
+            arguments.run.iter_mut().collect()
+        }
+        _ => vec![],
     }
 }
 

@@ -64,6 +64,8 @@ pub enum TaskChange {
     Slower,
     /// Correct in both, and not to be told apart.
     NoDifference,
+    /// The same code in both: whatever the times say, there is no difference.
+    SameCode,
     /// Correct here, and not in the first.
     Gained,
     /// Correct in the first, and not here.
@@ -116,8 +118,7 @@ impl Comparison {
     #[must_use]
     pub fn of(sides: &[&Side]) -> Self {
         let common = common(sides);
-        let outcomes: Vec<Vec<Outcome>> =
-            columns(sides, &common).map(|tasks| tasks.iter().map(|task| task.outcome()).collect()).collect();
+        let outcomes = outcomes(sides, &common);
         let pairs: Vec<Vec<(Outcome, Outcome)>> = outcomes
             .iter()
             .skip(1)
@@ -158,6 +159,17 @@ fn columns<'a>(sides: &'a [&Side], names: &'a [String]) -> impl Iterator<Item = 
     sides.iter().map(|side| names.iter().filter_map(|name| side.task(name)).collect())
 }
 
+/// What came of each task in each run. Where a run has the same code as the first, it has the first's outcome: two timings
+/// of one thing are no difference between the runs.
+fn outcomes(sides: &[&Side], names: &[String]) -> Vec<Vec<Outcome>> {
+    let columns: Vec<Vec<&TaskScore>> = columns(sides, names).collect();
+    let of = |tasks: &Vec<&TaskScore>| {
+        let beside = tasks.iter().zip(&columns[0]);
+        beside.map(|(task, first)| if task.is_same_code(first) { first.outcome() } else { task.outcome() }).collect()
+    };
+    columns.iter().map(of).collect()
+}
+
 /// The names of the tasks that all runs have, with the same content.
 fn common(sides: &[&Side]) -> Vec<String> {
     let Some((first, others)) = sides.split_first() else { return vec![] };
@@ -170,7 +182,14 @@ fn common(sides: &[&Side]) -> Vec<String> {
 fn paired(sides: &[&Side], name: &str) -> PairedTask {
     let speedups: Vec<Option<Speedup>> =
         sides.iter().map(|side| side.task(name).and_then(|task| task.speedup)).collect();
-    let changes = speedups.iter().skip(1).map(|second| change(speedups[0].as_ref(), second.as_ref())).collect();
+    let tasks: Vec<Option<&TaskScore>> = sides.iter().map(|side| side.task(name)).collect();
+    let same = |at: usize| tasks[0].zip(tasks[at]).is_some_and(|(first, other)| other.is_same_code(first));
+    let changes =
+        speedups.iter().enumerate().skip(1).map(|(at, second)| match change(speedups[0].as_ref(), second.as_ref()) {
+            _ if same(at) => TaskChange::SameCode,
+            told => told,
+        });
+    let changes = changes.collect();
     PairedTask { task: name.to_owned(), speedups, changes }
 }
 

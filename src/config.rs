@@ -108,6 +108,9 @@ pub struct Model {
     pub deadline_s: u64,
     /// Requests that follow a failed one.
     pub retries: u32,
+    /// How long an endpoint that is down is waited for, in seconds, whatever the number of retries.
+    #[serde(alias = "patience")]
+    pub patience_s: u64,
     /// Questions under way at the same time.
     pub in_flight: usize,
     /// With `openai-batch:` how long the first question of a batch waits for others, in seconds.
@@ -150,6 +153,8 @@ pub struct Run {
     /// Who chooses the shapes: `task`, `model`, or empty for the policy's choice.
     #[serde(with = "words::or_nothing")]
     pub shapes: Option<Shapes>,
+    /// Which cases are timed: `all`, `largest`, a case's name, `task` for the task's choice, or empty for the policy's.
+    pub timed: String,
     /// Who decides on the next step: `rule`, `model`, or empty for the policy's choice.
     #[serde(with = "words::or_nothing")]
     pub planner: Option<Decider>,
@@ -179,6 +184,8 @@ pub struct Workshop {
     pub memory_mib: u64,
     /// The largest case that is run, in MiB of arguments.
     pub largest_case_mib: u64,
+    /// Whether a kernel for the processor is certified that does not build with sanitizers, where the compiler has them.
+    pub unsanitized: bool,
     /// The Python that has torch, for problems; empty for `python3`.
     pub python: String,
     /// The device of problems, `cpu` or `cuda:0`; empty for the first NVIDIA GPU, else the processor.
@@ -237,6 +244,7 @@ impl Default for Model {
             request_timeout_s: 600,
             deadline_s: 1800,
             retries: 6,
+            patience_s: 600,
             in_flight: 4,
             batch_window_s: 5,
             prices: String::new(),
@@ -252,6 +260,7 @@ impl Default for Run {
             rounds: 0,
             folder: "runs".into(),
             shapes: None,
+            timed: String::new(),
             planner: None,
             strict_replay: false,
             first_candidates: String::new(),
@@ -265,6 +274,7 @@ impl Default for Workshop {
             cache: String::new(),
             memory_mib: 512,
             largest_case_mib: 256,
+            unsanitized: false,
             python: String::new(),
             device: String::new(),
             reference: ReferenceMode::KernelBench,

@@ -52,6 +52,13 @@ pub fn between(old: &str, new: &str) -> Vec<DiffLine> {
     cut(lines)
 }
 
+/// The whole difference as `patch` takes it, from the file `old_name` to `new_name`; empty where nothing changed.
+#[must_use]
+pub fn unified(old: &str, new: &str, old_name: &str, new_name: &str) -> String {
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(old, new);
+    diff.unified_diff().context_radius(CONTEXT).header(old_name, new_name).to_string()
+}
+
 /// How many lines were added and how many removed.
 #[must_use]
 pub fn size(lines: &[DiffLine]) -> (usize, usize) {
@@ -109,6 +116,14 @@ mod tests {
         assert_eq!(text(&lines), "@@ line 1, now line 1\n a\n-b\n+B\n c\n");
         assert_eq!((lines[2].old, lines[2].new), (Some(2), None));
         assert_eq!(size(&lines), (1, 1));
+    }
+
+    #[test]
+    fn a_unified_diff_counts_its_lines_and_says_where_an_end_of_line_is_missing() {
+        let told = unified("a\nb\nc", "a\nB\nc\n", "one", "two");
+        let same = "--- one\n+++ two\n@@ -1,3 +1,3 @@\n a\n-b\n-c\n\\ No newline at end of file\n+B\n+c\n";
+        assert_eq!(told, same);
+        assert_eq!(unified("a", "a", "one", "two"), "");
     }
 
     #[test]

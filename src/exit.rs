@@ -45,14 +45,15 @@ impl Exit {
         match self {
             Self::Done => "It did what was asked.",
             Self::NothingCorrect => {
-                "No correct candidate was found, the evaluated one failed, or a replay differs from its record."
+                "No correct candidate was found, the evaluated one failed, or a replay or a verification differs from its record."
             }
             Self::Usage => "The command line, the settings or the task file are wrong; the message says where.",
             Self::Machine => {
                 "This machine could not do it: no compiler, no memory, a broken tool; `warpsmith doctor` says what is missing."
             }
             Self::Model => {
-                "The model could not be reached or refused; what was done is kept, `warpsmith resume` goes on."
+                "The model could not be reached, refused, or gave a batch's task nothing readable; what was done is kept, \
+                 `warpsmith resume` goes on."
             }
             Self::Record => "The run's folder could not be read or written.",
             Self::Waiting => {

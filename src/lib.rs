@@ -4,6 +4,7 @@
 
 pub mod ablation;
 pub mod batch;
+pub mod best;
 pub mod cli;
 mod command;
 pub mod compare;
@@ -24,6 +25,8 @@ pub mod scores;
 pub mod session;
 pub mod show;
 pub mod store;
+pub mod verify;
+pub mod version;
 pub mod wiring;
 
 pub use metrics::quantity;

@@ -1,5 +1,9 @@
 //! What is to be done, after settings, task and recorded run have been looked at together?
 
+mod overruled;
+
+pub use overruled::{known, overruled};
+
 use crate::{
     config::{Config, Spec},
     exit::Trouble,
@@ -99,6 +103,9 @@ pub fn policy(config: &Config, record: Option<&Record>) -> Result<Policy, Troubl
     }
     policy.shapes = run.shapes.unwrap_or(policy.shapes);
     policy.planner = run.planner.unwrap_or(policy.planner);
+    if !run.timed.is_empty() {
+        policy.timed = overruled::read(&run.timed);
+    }
     if config.timing.warmup > 0 {
         policy.timing.warmup = config.timing.warmup;
     }

@@ -18,7 +18,7 @@ use agents::{
     log::{Log, LogError},
     trajectory::Trajectory,
 };
-use kernelbench::Hash;
+use kernelbench::{Hash, Hashing};
 
 /// How events are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,5 +75,9 @@ impl<L: Log> Log for Telling<L> {
 
     fn fetch(&self, hash: &Hash) -> Result<String, LogError> {
         self.log.fetch(hash)
+    }
+
+    fn digest(&self) -> Hashing {
+        self.log.digest()
     }
 }

@@ -1,6 +1,6 @@
 //! What was answered and found out before?
 
-use crate::store::{Record, RunFolder, StoreError};
+use crate::store::{Blobs, Record, RunFolder, StoreError};
 use agents::{
     event::Event,
     llm::{CallId, Purpose, Reply, replay::RecordedAnswer, seeded::Seeds},
@@ -65,6 +65,19 @@ pub fn known(record: &Record) -> Result<HashMap<CallId, (Hash, Reply)>, StoreErr
     Ok(known)
 }
 
+/// Those of these events whose replies are whole, by question.
+#[must_use]
+pub fn known_of(events: &[Event], blobs: &Blobs) -> HashMap<CallId, (Hash, Reply)> {
+    let reply = |event: &Event| match event.clone() {
+        Event::Answered { call, prompt, reply, model, usage, usd, latency_ms, requests } => {
+            let text = blobs.fetch(&reply).ok()?;
+            Some((call, (prompt, Reply { text, model, usage, usd, latency_ms, requests })))
+        }
+        _ => None,
+    };
+    events.iter().filter_map(reply).collect()
+}
+
 /// Who answered in this record, each once.
 #[must_use]
 pub fn who_answered(record: &Record) -> Vec<String> {
@@ -101,7 +114,7 @@ pub fn findings(events: impl IntoIterator<Item = Event>) -> Option<(Machine, Fin
             Event::Evaluated { candidate, evaluation } => findings.evaluations.push((candidate, Ok(evaluation))),
             Event::NotTimed { candidate, why } => findings.evaluations.push((candidate, Err(why))),
             Event::Profiled { candidate, profile: Ok(profile) } => findings.profiles.push((candidate, profile)),
-            Event::Certified { certificate } => findings.certificates.push(certificate),
+            Event::Certified { certificate, .. } => findings.certificates.push(certificate),
             _ => {}
         }
     }

@@ -3,6 +3,7 @@
 //! A pure function from a record to HTML. Everything from outside (sources, replies, compiler output, names) goes through
 //! the template's escaping; the charts are drawn by the template too, from positions computed here.
 
+mod apart;
 pub mod batch;
 mod chart;
 mod claim;
@@ -20,6 +21,8 @@ pub(crate) mod sample;
 mod tests;
 
 pub(crate) use round::{advice, details, fields};
+
+pub use apart::apart;
 
 use agents::{event::Line, trajectory::Trajectory};
 use kernelbench::Hash;

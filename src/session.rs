@@ -2,7 +2,7 @@
 
 use crate::{
     batch::limits::Meter,
-    command,
+    best, command,
     config::Limits,
     exit::{Exit, Trouble},
     progress::{Outcome, Screen, Telling, Voice},
@@ -119,12 +119,17 @@ impl Ending<'_> {
         let report = command::write_report(self.folder, None);
         let (path, run) = (report.as_ref().ok(), self.folder.path());
         if self.voice == Voice::Json {
-            let told = serde_json::json!({ "outcome": outcome, "report": path, "run": run, "exit": exit.code() });
+            let best = best::write(self.folder, &story.name, story).ok().flatten();
+            let told = serde_json::json!({ "outcome": outcome, "kernel": best, "report": path, "run": run, "exit": exit.code() });
             self.screen.say(&told.to_string());
         } else {
             self.screen.say(&format!("\n{}\n\n{}", show::rounds(story).trim_end(), result(story)));
             let path = path.map_or("-".to_owned(), |path| path.display().to_string());
-            self.screen.say(&format!("report     {path}\nrun        {}", run.display()));
+            let best = match best::write(self.folder, &story.name, story) {
+                Ok(best) => best.map(|best| format!("kernel     {}\n", best.display())).unwrap_or_default(),
+                Err(why) => format!("kernel     not written: {why}\n"),
+            };
+            self.screen.say(&format!("{best}report     {path}\nrun        {}", run.display()));
         }
         report.map(|_| exit)
     }

@@ -4,7 +4,7 @@ mod profile;
 
 pub use profile::{kernel_heading, profile, reading_name};
 
-use crate::{diff, quantity, report};
+use crate::{best, diff, quantity, report};
 use agents::{
     event::Step,
     trajectory::{Round, Trajectory},
@@ -22,7 +22,8 @@ pub fn rounds(story: &Trajectory) -> String {
     let head = ["round", "step", "candidate", "outcome", "advice it followed"].map(str::to_owned);
     let table = columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>());
     let certificates: String = story.certificates.iter().map(certificate).collect();
-    let claim = if certificates.is_empty() { "not certified\n".into() } else { certificates };
+    let apart = report::apart(story).map(|words| format!("  note: {words}\n")).unwrap_or_default();
+    let claim = if certificates.is_empty() { "not certified\n".into() } else { certificates + &apart };
     let broke_off = story.broke_off.as_ref().map(|why| format!("broke off: {why}\n")).unwrap_or_default();
     plain(&format!("{}: answered by {}\n\n{table}\n{claim}{broke_off}", story.name, story.model))
 }
@@ -58,8 +59,20 @@ pub fn round(story: &Trajectory, fetch: Fetch, number: u32) -> Result<String, St
 pub fn difference(story: &Trajectory, fetch: Fetch, old: &str, new: &str) -> Result<String, String> {
     let (old, new) = (named(story, fetch, old)?, named(story, fetch, new)?);
     let source = |id| source(story, fetch, id).ok_or_else(|| format!("the record holds no source of {id}"));
-    let lines = diff::between(&source(&old)?, &source(&new)?);
-    Ok(plain(&format!("--- {old}\n+++ {new}\n{}", diff::text(&lines))))
+    Ok(diff::unified(&source(&old)?, &source(&new)?, old.as_str(), new.as_str()))
+}
+
+/// The source of a candidate as it is compiled: the best one's, or that which is named as for [`difference`].
+///
+/// # Errors
+///
+/// If nothing is right yet, a name fits none or several, or the record lacks the source.
+pub fn whole_source(story: &Trajectory, fetch: Fetch, name: &str) -> Result<String, String> {
+    let id = match name {
+        "best" => best::of(story).ok_or("no candidate of this run is right: name one by its round")?,
+        name => named(story, fetch, name)?,
+    };
+    source(story, fetch, &id).ok_or_else(|| format!("the record holds no source of {id}"))
 }
 
 /// Astra's log: (round, code, correctness, performance) for the baseline and every round (Astra §3.2, Algorithm 1): the
@@ -177,7 +190,8 @@ fn change(story: &Trajectory, fetch: Fetch, round: &Round) -> Option<String> {
 
 /// A candidate's source, or the reference's, which lies in the task.
 fn source(story: &Trajectory, fetch: Fetch, id: &Hash) -> Option<String> {
-    fetch(id).or_else(|| reference_source(story, fetch).filter(|source| Hash::of(source.as_bytes()) == *id))
+    let own = fetch(id).map(|text| best::source(&text));
+    own.or_else(|| reference_source(story, fetch).filter(|source| Hash::of(source.as_bytes()) == *id))
 }
 
 fn reference_source(story: &Trajectory, fetch: Fetch) -> Option<String> {
@@ -232,7 +246,8 @@ fn columns<const N: usize>(rows: &[[String; N]]) -> String {
 }
 
 /// What comes from outside may not steer the terminal.
-fn plain(text: &str) -> String {
+#[must_use]
+pub fn plain(text: &str) -> String {
     let harmless = |c: char| match c {
         '\n' | '\t' => c,
         '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
@@ -250,6 +265,13 @@ mod tests {
     fn told<T>(sample: &sample::Sample, tell: impl Fn(&Trajectory, Fetch) -> T) -> T {
         let story: Trajectory = sample.lines.iter().map(|line| line.event.clone()).collect();
         tell(&story, &|hash| sample.blobs.get(hash).cloned())
+    }
+
+    #[test]
+    fn behind_a_certificate_on_other_shapes_it_is_noted_that_the_numbers_do_not_compare() {
+        let noted =
+            |sample| told(&sample, |story, _| rounds(story)).contains("of final-prefill, final-decode, the rounds'");
+        assert!(noted(sample::certified_elsewhere()) && !noted(sample::certified()));
     }
 
     #[test]
@@ -299,7 +321,7 @@ mod tests {
     #[test]
     fn nothing_from_outside_steers_the_terminal() {
         let text = told(&sample::tainted("\u{1b}[2J\u{7}"), |story, fetch| {
-            rounds(story) + &round(story, fetch, 3).unwrap() + &difference(story, fetch, "1", "2").unwrap()
+            rounds(story) + &round(story, fetch, 3).unwrap() + &plain(&difference(story, fetch, "1", "2").unwrap())
         });
         assert!(text.contains("\u{fffd}[2J") && !text.contains('\u{1b}') && !text.contains('\u{7}'));
     }

@@ -10,13 +10,17 @@ mod folder;
 mod header;
 mod lock;
 mod log;
+mod mend;
+mod names;
 
 pub use batch::{BatchList, Listed, Unreadable};
 pub use blobs::Blobs;
 pub use folder::RunFolder;
 pub use header::RunHeader;
 pub use lock::Lock;
-pub use log::{Record, TaskLog};
+pub use log::{Record, TaskLog, timed};
+pub use mend::Mended;
+pub use names::{find, runs};
 
 use agents::log::LogError;
 use std::path::{Path, PathBuf};

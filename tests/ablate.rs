@@ -52,9 +52,16 @@ fn ablate(out: &str, spec: &str, model: &str, more: &[&str]) -> program::Told {
     run(&[&["ablate", spec, "--out", out][..], more, &batch].concat())
 }
 
+/// The records of all tasks of a run.
+fn records(run: &Path) -> Vec<PathBuf> {
+    let mut files = program::files(&run.join("tasks"));
+    files.retain(|file| file.ends_with("events.jsonl"));
+    files
+}
+
 /// The events of all tasks of a variant.
 fn events(out: &str, variant: &str) -> Vec<Value> {
-    let files = program::files(&Path::new(out).join("runs").join(variant).join("tasks"));
+    let files = records(&Path::new(out).join("runs").join(variant));
     let lines = |file: PathBuf| fs::read_to_string(file).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
     let mut all: Vec<String> = files.into_iter().flat_map(lines).collect();
     all.sort();
@@ -97,10 +104,13 @@ fn an_ablation_goes_on_where_it_was_broken_off_and_comes_to_the_same_table() {
         json!([table["comparison"]["tasks"], table["comparison"]["measures"]])
     };
     let before = table();
+    let status = run(&["status", &out]).ended(0).out;
+    assert!(status.contains("variant judged") && status.contains("8 of 8 finished"), "{status}");
+    assert_eq!(run(&["report", &out]).ended(0).out.lines().count(), 2, "a report for each variant");
     assert_eq!(before[0].as_array().unwrap().len(), 8);
     // As if it had been killed in the first variant: one task short of its end, and the second variant not there.
     fs::remove_dir_all(Path::new(&out).join("runs/alone")).unwrap();
-    let log = program::files(&Path::new(&out).join("runs/judged/tasks")).remove(0);
+    let log = records(&Path::new(&out).join("runs/judged")).remove(0);
     let text = fs::read_to_string(&log).unwrap();
     let kept: Vec<&str> = text.lines().collect();
     fs::write(&log, kept[..kept.len() - 3].join("\n") + "\n").unwrap();

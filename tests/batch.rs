@@ -98,7 +98,8 @@ fn start(endpoint: &Endpoint, folder: &Path, count: usize, more: &[&str]) -> Com
     let all = tasks(folder, count).display().to_string();
     let (settings, out) = (settings.display().to_string(), folder.join("run").display().to_string());
     let arguments = ["--config", &settings, "batch", &all, "--model", "openai:coder", "--simulate", "--shapes", "task"];
-    let rest = ["--rounds", &ROUNDS.to_string(), "--repetitions", "5", "--out", &out].map(str::to_owned);
+    let rounds = if more.contains(&"--rounds") { vec![] } else { vec!["--rounds".to_owned(), ROUNDS.to_string()] };
+    let rest = ["--repetitions", "5", "--out", &out].map(str::to_owned).into_iter().chain(rounds).collect::<Vec<_>>();
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     with_key(warpsmith(&[&arguments[..], &rest, more].concat()), endpoint)
 }
@@ -240,10 +241,8 @@ fn a_limit_in_dollars_ends_the_run_by_name_and_more_money_goes_on() {
     assert_eq!(paid, noted, "a call was paid for and is not in the record");
     told_of(&mut resume(&endpoint, &run, &["--usd", "1"])).ended(0);
     assert_eq!(scores(&run).len(), 6);
-    assert_eq!(
-        scores(&run).values().filter(|score| score.last().unwrap()[1] == "out-of-rounds").count(),
-        6 - ends.iter().filter(|end| **end == json!("usd")).count()
-    );
+    // Those that had ended for want of money go on, too.
+    assert!(scores(&run).values().all(|score| score.last().unwrap()[1] == "out-of-rounds"));
 }
 
 #[test]
@@ -333,5 +332,41 @@ fn while_one_process_works_on_a_batch_another_may_look_and_not_write() {
     assert!(status.out.contains("of 4 finished") && status.out.contains("works on it"), "{status:?}");
     assert!(status.out.contains("waiting for the"), "{status:?}");
     let later = program::run(&["status", &path]).ended(0);
-    assert!(!later.out.contains("works on it"), "{later:?}");
+    assert!(later.out.contains("nobody works on it"), "{later:?}");
+}
+
+#[test]
+fn a_task_whose_model_says_nothing_readable_is_named_with_the_reason_wherever_it_is_told() {
+    let endpoint = Endpoint::start(|_, request| {
+        let nothing = question(request).0 == "task-01";
+        Act::Say(if nothing { "I would rather not.".to_owned() } else { reply(request) })
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let told = told(start(&endpoint, folder.path(), 2, &[])).ended(4);
+    let line = told.out.lines().find(|line| line.contains("task-01: ended")).unwrap();
+    assert!(line.contains("gave no readable reply") && told.out.contains("1 task ended without a reply"), "{told:?}");
+    let run = folder.path().join("run").display().to_string();
+    let status = run_status(&run);
+    let line = status.lines().find(|line| line.starts_with("task-01")).unwrap();
+    assert!(line.contains("gave no readable reply"), "{status}");
+}
+
+fn run_status(path: &str) -> String {
+    run(&["status", path]).ended(0).out
+}
+
+#[test]
+fn a_batch_that_has_ended_goes_on_with_more_rounds() {
+    let endpoint = answering();
+    let folder = tempfile::tempdir().unwrap();
+    told(start(&endpoint, folder.path(), 2, &["--rounds", "1"])).ended(0);
+    let path = folder.path().join("run");
+    told(resume(&endpoint, &path, &["--rounds", "3"])).ended(0);
+    for task in ["task-00", "task-01"] {
+        assert_eq!(events(&path, task).iter().filter(|event| event["event"] == "evaluated").count(), 3);
+    }
+    let replayed = run(&["replay", &path.display().to_string()]).ended(0).out;
+    assert_eq!(replayed.matches("the replay agrees with the record").count(), 2, "{replayed}");
+    let refused = told(resume(&endpoint, &path, &["--rounds", "2"])).ended(2);
+    assert!(refused.err.contains("3 rounds are done"), "{refused:?}");
 }

@@ -79,11 +79,10 @@ fn a_certificate_names_the_kinds_that_are_open() {
 }
 
 #[test]
-fn the_fifty_kinds_are_there_each_with_an_answer() {
+fn every_kind_is_there_once_with_an_answer() {
     let rows = rows(PAGE);
-    assert_eq!(
-        rows.iter().map(|row| row[0].to_owned()).collect::<Vec<_>>(),
-        (1..=50).map(|n: u32| n.to_string()).collect::<Vec<_>>()
-    );
+    let mut kinds = rows.iter().filter_map(|row| row[0].parse().ok()).collect::<Vec<u32>>();
+    kinds.sort_unstable();
+    assert_eq!(kinds, (1..=58).collect::<Vec<_>>());
     assert!(rows.iter().all(|row| row.len() == 5 && row[1..].iter().all(|cell| !cell.is_empty())));
 }

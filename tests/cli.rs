@@ -93,7 +93,7 @@ fn what_scripts_read_is_json() {
     assert!(outcome["speedup"].as_f64().unwrap() > 1.0 && outcome["claim"] == "faster", "{outcome}");
     assert_eq!(json(&run(&["replay", &run_path, "--json"]).ended(0).out)["agrees"], true);
     assert!(json(&run(&["show", &run_path, "--json"]).ended(0).out).as_array().unwrap().len() > 10);
-    assert_eq!(json(&run(&["policies", "--json"]).ended(0).out).as_array().unwrap().len(), 14);
+    assert_eq!(json(&run(&["policies", "--json"]).ended(0).out).as_array().unwrap().len(), 15);
     assert!(json(&run(&["prompts", "--json"]).ended(0).out)["seed"].is_string());
     let doctor = run(&["doctor", "--json"]);
     let findings = json(&doctor.out);
@@ -173,4 +173,28 @@ fn a_reader_that_goes_away_is_no_reason_to_fail() {
     let mut child = warpsmith(&["prompts", "seed"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_doctor_says_which_python_and_torch_it_would_use() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (python, settings) = (folder.path().join("my-python"), folder.path().join("settings.toml"));
+    std::fs::write(&python, "#!/bin/sh\necho /opt/python 3.12.1 with torch 2.9.0 on the processor\n").unwrap();
+    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let told = |python: &std::path::Path| {
+        std::fs::write(&settings, format!("[workshop]\npython = '{}'\n", python.display())).unwrap();
+        run(&["doctor", "--config", &settings.display().to_string()]).out
+    };
+    let found = told(&python);
+    assert!(found.contains("my-python): /opt/python 3.12.1 with torch 2.9.0"), "{found}");
+    let missing = told(&folder.path().join("none"));
+    assert!(missing.contains("none): cannot be started") && missing.contains("workshop.python"), "{missing}");
+}
+
+#[test]
+fn an_ablation_that_comes_along_can_be_printed_to_start_one_s_own_from() {
+    let told = run(&["ablate", "--show", "cudaforge-table1"]).ended(0);
+    assert!(told.out.contains("[[variant]]"), "{told:?}");
+    assert!(run(&["ablate", "--show", "nothing"]).ended(2).err.contains("expected one of cudaforge-table1"));
 }

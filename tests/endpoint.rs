@@ -28,7 +28,8 @@ impl Run {
             Endpoint::start(move |n, request| if at.is_none_or(|at| at == n) { act.clone() } else { good(request) });
         let folder = tempfile::tempdir().unwrap();
         let (settings, path) = (folder.path().join("settings.toml"), folder.path().join("run"));
-        let text = "[model]\nretries = 1\nrequest_timeout_s = 1\n[model.roles.judge]\nmodel = 'judge'\n";
+        let text =
+            "[model]\nretries = 1\npatience_s = 0\nrequest_timeout_s = 1\n[model.roles.judge]\nmodel = 'judge'\n";
         std::fs::write(&settings, text).unwrap();
         let (settings, out) = (settings.display().to_string(), path.display().to_string());
         let run = ["--config", &settings, "run", TASK, "--model", "openai:coder", "--simulate", "--shapes", "task"];
@@ -134,6 +135,34 @@ fn a_model_that_never_says_anything_readable_costs_its_rounds_and_nothing_more()
         let reasons = run.reasons("unreadable");
         assert!(reasons.len() == 2 && reasons.iter().all(|why| why.contains(name)), "{act:?}: {reasons:?}");
     }
+}
+
+#[test]
+fn an_endpoint_that_is_down_for_a_while_is_waited_for_with_a_line_that_counts() {
+    // Nobody listens there until the run has found that out a few times.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (settings, path) = (folder.path().join("settings.toml"), folder.path().join("run"));
+    std::fs::write(&settings, "[model]\nretries = 0\npatience_s = 4\n[model.roles.judge]\nmodel = 'judge'\n").unwrap();
+    let (settings, out) = (settings.display().to_string(), path.display().to_string());
+    let run = ["--config", &settings, "run", TASK, "--model", "openai:coder", "--simulate", "--shapes", "task"];
+    let mut command = warpsmith(&[&run[..], &["--rounds", "1", "--out", &out]].concat());
+    let began = std::time::Instant::now();
+    let told = Told::of(
+        command.env("OPENAI_BASE_URL", format!("http://{free}/v1")).env("OPENAI_API_KEY", KEY).output().unwrap(),
+    );
+    let told = told.ended(4);
+    assert!(began.elapsed() > std::time::Duration::from_secs(4), "it did not wait: {told:?}");
+    assert!(
+        told.err.contains("does not answer: waiting for") && told.err.contains("of at most 4 s, try 3"),
+        "{told:?}"
+    );
+    // A gateway that says so for three requests, and no retry is allowed: patience alone goes on.
+    let flaky =
+        Endpoint::start(|n, request| if n < 3 { Act::error(503, "unavailable", "restarting") } else { good(request) });
+    let mut resumed = warpsmith(&["resume", &out]);
+    resumed.env("OPENAI_BASE_URL", flaky.url()).env("OPENAI_API_KEY", KEY);
+    Told::of(resumed.output().unwrap()).ended(0);
 }
 
 fn misread(run: &Path) -> Vec<serde_json::Value> {

@@ -29,6 +29,11 @@ fn a_run_that_was_left_is_certified_and_ended() {
     run(&["replay", &left_run]).ended(0);
     run(&["finish", &left_run]).ended(0);
     assert_eq!(events(&left_run).len(), now.len(), "a run that has ended stays as it is");
+    let told = run(&["resume", &left_run]).ended(0);
+    assert_eq!(events(&left_run).len(), now.len(), "{told:?}");
+    run(&["resume", &left_run, "--rounds", "2"]).ended(0);
+    assert_eq!(events(&left_run).last().unwrap()["end"], "out-of-rounds");
+    run(&["replay", &left_run]).ended(0);
 }
 
 #[test]
@@ -53,4 +58,19 @@ fn of_a_batch_what_has_begun_is_certified_and_nothing_else_begins() {
     let last = begun("one").unwrap().trim_end().lines().last().unwrap().to_owned();
     assert!(last.contains("\"end\":\"finished\""), "{last}");
     assert!(begun("two").is_err(), "what had not begun is not begun");
+}
+
+#[test]
+fn going_on_with_a_problem_names_the_python_that_is_tried() {
+    let (folder, left_run) = place();
+    let letters = format!("mailbox:{}", folder.path().join("letters").display());
+    let problem = ["run", "examples/problems/level1/2_Matmul.py", "--simulate", "--out", &left_run];
+    run(&[&problem[..], &["--model", &letters, "--exit-when-waiting"]].concat()).ended(10);
+    let header = Path::new(&left_run).join("run.toml");
+    let text = fs::read_to_string(&header).unwrap();
+    fs::write(&header, text.replace("simulated = true", "simulated = false")).unwrap();
+    for command in ["resume", "finish"] {
+        let said = run(&[command, &left_run, "--python", "/nowhere/python"]).ended(3).err;
+        assert!(said.contains("/nowhere/python"), "{command}: {said}");
+    }
 }

@@ -340,8 +340,8 @@ async fn the_record_alone_gives_the_same_heads() {
 async fn a_role_that_a_policy_has_dropped_is_asked_nothing() {
     for ran in every_policy().await {
         let asked = |role| ran.events.iter().any(|event| matches!(event, Event::Asked { call } if call.role == role));
-        let judged =
-            ["cudaforge", "correction-only", "optimization-only", "accept-revert"].contains(&ran.policy.name.as_str());
+        let judged = ["cudaforge", "correction-only", "optimization-only", "accept-revert", "warpsmith"]
+            .contains(&ran.policy.name.as_str());
         assert_eq!(asked(Role::Judge), judged, "{}", ran.policy.name);
         assert_eq!(
             asked(Role::Planner),

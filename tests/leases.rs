@@ -1,53 +1,76 @@
-//! Is a GPU leased to one holder at a time, and never idle for want of order, however many tasks there are?
+//! Is a GPU held by nobody else while something is timed on it, and do checks share it, however many tasks there are?
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod crowd;
 
-use agents::{event::Event, lease::Lease};
+use agents::event::Event;
 use crowd::{Crowd, Slow, on_a_jumping_clock, work};
+use kernelbench::stage::Hold;
 use std::{collections::BTreeMap, sync::Arc};
 use warpsmith::store::RunFolder;
 
-/// The leases in a run's log, by device, in order of time.
-fn leases(folder: &RunFolder) -> BTreeMap<String, Vec<Lease>> {
-    let mut all: BTreeMap<String, Vec<Lease>> = BTreeMap::new();
+/// When somebody held a device, and how: from, until.
+type Holds = Vec<(i64, i64, Hold)>;
+
+/// Who held what in a run's log, by device, in order of time; and how many leases there were.
+fn holds(folder: &RunFolder) -> (BTreeMap<String, Holds>, usize) {
+    let (mut all, mut leases): (BTreeMap<String, Holds>, usize) = (BTreeMap::new(), 0);
     for task in folder.tasks().unwrap() {
         for event in folder.record(&task).unwrap().events() {
-            if let Event::Spent { lease: Some(lease), .. } = event {
-                all.entry(lease.device.clone()).or_default().push(lease);
-            }
+            let Event::Spent { lease: Some(lease), stages, .. } = event else { continue };
+            let of_device = all.entry(lease.device.clone()).or_default();
+            let held = stages.iter().filter_map(|one| Some((one.from_us, one.until_us(), one.held?)));
+            let before = of_device.len();
+            of_device.extend(held);
+            let us: i64 = of_device[before..].iter().map(|(from, until, _)| until - from).sum();
+            assert_eq!(u64::try_from(us).unwrap(), lease.us(), "the lease and its stages: {lease:?}");
+            leases += 1;
         }
     }
-    for leases in all.values_mut() {
-        leases.sort_by_key(|lease| (lease.from_us, lease.until_us));
+    for holds in all.values_mut() {
+        holds.sort_unstable();
     }
-    all
+    (all, leases)
 }
 
-fn most_at_once(crowd: Crowd) -> BTreeMap<String, Vec<Lease>> {
+fn under(crowd: Crowd) -> (BTreeMap<String, Holds>, usize) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let (outcome, _, machines) = on_a_jumping_clock(work(crowd, Arc::new(Slow::new(crowd.calls)), &path));
     assert!(outcome.broke_off.is_empty() && outcome.left == 0, "{outcome:?}");
-    assert!(machines.iter().all(|machine| machine.most_running() == 1), "two ran on one simulated GPU");
-    leases(&RunFolder::open(&path).unwrap())
+    for machine in machines {
+        assert_eq!((machine.most_running(), machine.disturbed()), (1, 0), "a timing was not alone");
+        assert!(machine.most_checking() <= 4);
+    }
+    holds(&RunFolder::open(&path).unwrap())
 }
 
 #[test]
-fn under_a_thousand_tasks_the_log_shows_one_holder_of_each_gpu_at_a_time() {
+fn under_a_thousand_tasks_the_log_shows_nobody_else_on_a_gpu_while_something_is_timed() {
     for (tasks, gpus) in [(1000, 1), (64, 8)] {
         let crowd = Crowd { tasks, rounds: 1, gpus, calls: 40, at_once: 144, repetitions: 2 };
-        let leases = most_at_once(crowd);
-        assert_eq!(leases.len(), gpus);
-        // The reference, the candidate and the certificate of each.
-        assert_eq!(leases.values().map(Vec::len).sum::<usize>(), 3 * tasks);
-        for (device, leases) in leases {
-            for pair in leases.windows(2) {
-                assert!(pair[0].until_us <= pair[1].from_us, "{device} has two holders: {pair:?}");
+        let (devices, leases) = under(crowd);
+        assert_eq!(devices.len(), gpus);
+        // The candidate and the certificate of each; the reference takes no time here, and holds nothing.
+        assert_eq!(leases, 3 * tasks);
+        for (device, holds) in devices {
+            let mut until = BTreeMap::from([(Hold::Shared, i64::MIN), (Hold::Exclusive, i64::MIN)]);
+            for (from, to, how) in holds {
+                assert!(until[&Hold::Exclusive] <= from, "{device}: at {from} somebody was alone");
+                assert!(how == Hold::Shared || until[&Hold::Shared] <= from, "{device}: at {from} somebody checked");
+                until.entry(how).and_modify(|until| *until = to.max(*until));
             }
-            assert!(leases.iter().all(|lease| lease.until_us >= lease.from_us));
         }
     }
+}
+
+#[test]
+fn checks_share_a_gpu() {
+    let crowd = Crowd { tasks: 64, rounds: 1, gpus: 1, calls: 40, at_once: 40, repetitions: 2 };
+    let (devices, _) = under(crowd);
+    let holds = devices.into_values().next().unwrap();
+    let overlap = holds.windows(2).filter(|pair| pair[1].0 < pair[0].1).count();
+    assert!(overlap > 10, "{overlap} checks began beside another");
 }
 
 #[test]

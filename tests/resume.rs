@@ -98,7 +98,7 @@ fn resume(endpoint: &Endpoint, run: &Path) -> Told {
 fn story(run: &Path) -> Vec<Value> {
     let kept = ["began", "judged", "wrote", "evaluated", "certified", "ended"];
     let of = |mut event: Value| {
-        for key in ["seq", "at_ms"] {
+        for key in ["seq", "at_ms", "evidence"] {
             event.as_object_mut().unwrap().remove(key);
         }
         event
@@ -319,4 +319,118 @@ fn a_run_that_has_ended_is_told_again_and_not_made_again() {
     let told = self::run(&["resume", &run]).ended(0);
     assert!(told.out.contains("certified: "), "{told:?}");
     assert_eq!(events(&run), before);
+}
+
+/// Every text of a run that begins so, cut short in this way.
+fn damage(run: &Path, begins: &str, to: &str) -> usize {
+    let texts = program::files(&run.join("blobs"));
+    let hit: Vec<_> = texts.iter().filter(|t| std::fs::read_to_string(t).unwrap().starts_with(begins)).collect();
+    for text in &hit {
+        std::fs::write(text, to).unwrap();
+    }
+    hit.len()
+}
+
+/// A run of four rounds that was killed before its certificate.
+fn broken_off(endpoint: &Endpoint, folder: &Path) -> std::path::PathBuf {
+    Told::of(start(endpoint, folder).args(["--rounds", "4"]).output().unwrap()).ended(0);
+    let run = folder.join("run");
+    let events = program::only_events(&run);
+    let text = std::fs::read_to_string(&events).unwrap();
+    let last = text.rfind("\"event\":\"evaluated\"").unwrap();
+    std::fs::write(&events, &text[..=text[..last].rfind('\n').unwrap()]).unwrap();
+    run
+}
+
+#[test]
+fn a_run_whose_replies_are_empty_asks_these_again_says_so_and_comes_to_the_same_end() {
+    let (first, folder) = (answering(), tempfile::tempdir().unwrap());
+    let run = broken_off(&first, folder.path());
+    let whole = story(&run);
+    let hit = damage(&run, "```cpp\n// candidate of round 2,", "");
+    assert_eq!(hit, 1, "the reply of round 2");
+    let endpoint = answering();
+    let told = resume(&endpoint, &run).ended(0);
+    assert!(told.err.contains("asked again") && told.err.contains("damaged-1"), "{told:?}");
+    assert_eq!(story(&run)[..whole.len()], whole);
+    // What was whole and is asked in the same words again is not asked again.
+    assert_eq!(asked(&endpoint).into_iter().collect::<Vec<_>>(), [(("coder".to_owned(), 2), 1)]);
+    program::run(&["verify", &run.display().to_string()]).ended(0);
+}
+
+#[test]
+fn a_run_whose_texts_are_all_empty_begins_anew_from_its_task() {
+    let (first, folder) = (answering(), tempfile::tempdir().unwrap());
+    let run = broken_off(&first, folder.path());
+    assert!(damage(&run, "", "") > 10);
+    let told = resume(&answering(), &run).ended(0);
+    assert!(told.err.contains("texts that it names are missing, empty or changed"), "{told:?}");
+    assert_eq!(story(&run).iter().filter(|event| event["event"] == "evaluated").count(), 4);
+}
+
+#[test]
+fn zeros_at_the_end_of_a_record_are_what_a_cut_of_power_left() {
+    let (first, folder) = (answering(), tempfile::tempdir().unwrap());
+    let run = broken_off(&first, folder.path());
+    let events = program::only_events(&run);
+    let mut bytes = std::fs::read(&events).unwrap();
+    bytes.extend(vec![0; 700]);
+    bytes.push(b'\n');
+    std::fs::write(&events, bytes).unwrap();
+    assert!(resume(&answering(), &run).ended(0).err.contains("torn"));
+}
+
+#[test]
+fn a_run_that_has_ended_goes_on_with_more_rounds_and_is_certified_anew() {
+    let (endpoint, folder) = (answering(), tempfile::tempdir().unwrap());
+    Told::of(start(&endpoint, folder.path()).args(["--rounds", "2"]).output().unwrap()).ended(0);
+    let run = folder.path().join("run");
+    let name = run.display().to_string();
+    let refused = program::run(&["resume", &name, "--rounds", "2"]).ended(2);
+    assert!(refused.err.contains("2 rounds are done"), "{refused:?}");
+    let refused = program::run(&["resume", &name, "--usd", "5"]).ended(2);
+    assert!(refused.err.contains("--rounds N gives it more"), "{refused:?}");
+    let mut more = warpsmith(&["resume", &name, "--rounds", "4"]);
+    more.env("OPENAI_BASE_URL", endpoint.url()).env("OPENAI_API_KEY", KEY);
+    let told = Told::of(more.output().unwrap()).ended(0);
+    assert!(told.out.contains("of 4"), "{told:?}");
+    let count = |name: &str| events(&run.display().to_string()).iter().filter(|e| e["event"] == name).count();
+    assert_eq!((count("evaluated"), count("certified"), count("ended"), count("extended")), (4, 2, 2, 1));
+    program::run(&["replay", &name]).ended(0);
+    program::run(&["verify", &name]).ended(0);
+    assert!(program::run(&["resume", &name]).ended(0).out.contains("certified: "));
+}
+
+#[test]
+fn a_run_that_ended_at_a_limit_goes_on_with_a_larger_one_and_not_with_the_same() {
+    let (endpoint, folder) = (answering(), tempfile::tempdir().unwrap());
+    Told::of(start(&endpoint, folder.path()).args(["--rounds", "3", "--tokens", "1"]).output().unwrap()).ended(0);
+    let run = folder.path().join("run");
+    let given = |limits: &[&str]| {
+        let mut command = warpsmith(&[&["resume", &run.display().to_string()], limits].concat());
+        Told::of(command.env("OPENAI_BASE_URL", endpoint.url()).env("OPENAI_API_KEY", KEY).output().unwrap())
+    };
+    let resumed = |tokens: &str| given(&["--tokens", tokens]);
+    let dollars = given(&["--tokens", "1000000", "--usd", "5"]).ended(2).err;
+    assert!(dollars.contains("is not known, so a limit in dollars could not be kept"), "{dollars}");
+    assert!(resumed("1").ended(2).err.contains("allows already"));
+    resumed("1000000").ended(0);
+    assert_eq!(events(&run.display().to_string()).iter().filter(|e| e["event"] == "evaluated").count(), 3);
+    program::run(&["replay", &run.display().to_string()]).ended(0);
+}
+
+#[test]
+fn of_a_run_that_was_killed_the_status_says_that_nobody_works_on_it() {
+    let endpoint = Endpoint::acting([Act::Hang]);
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = start(&endpoint, folder.path()).stdout(Stdio::null()).spawn().unwrap();
+    while endpoint.requests().is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let run = folder.path().join("run").display().to_string();
+    assert!(program::run(&["status", &run]).ended(0).out.contains(" works on it"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let told = program::run(&["status", &run]).ended(0);
+    assert!(told.out.contains("nobody works on it") && told.out.contains("warpsmith resume"), "{told:?}");
 }

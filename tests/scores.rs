@@ -95,8 +95,8 @@ fn timed(us: f64) -> Timed {
     let samples = |us: f64| Timing::of([us, us, us, us * 30.0].map(|us| us * 1000.0));
     let (reference, candidate) = (samples(100.0), samples(us));
     let speedup = Speedup::over(&[(&reference, &candidate)], Statistic::Median).unwrap();
-    let case = CaseTiming { case: "default".into(), reference, candidate, speedup, floor_ns: None };
-    Timed { cases: vec![case], speedup, statistic: Statistic::Median, labels: vec![] }
+    let case = CaseTiming { case: "default".into(), reference, candidate, speedup, floor_ns: None, uncounted: 0.0 };
+    Timed { cases: vec![case], speedup, statistic: Statistic::Median, labels: vec![], widened_by: None, object: None }
 }
 
 fn baseline() -> Baseline {
@@ -150,7 +150,8 @@ fn events(log: &mut dyn Log, task: &Task, fate: &Fate) -> Vec<Event> {
 }
 
 fn outcome(log: &mut dyn Log, task: &Task, fate: &Fate) -> Vec<Event> {
-    let candidate = Candidate::new(format!("# the candidate for {}\n", task.name));
+    let us = if let Certified(us) = fate { *us } else { 0.0 };
+    let candidate = Candidate::new(format!("# the candidate for {} that takes {us}\n", task.name));
     log.keep(&candidate.canonical()).unwrap();
     let id = candidate.id();
     let wrong = || Failure::Crash { case: "default".into(), signal: "SIGSEGV".into(), stderr: String::new() };
@@ -174,6 +175,7 @@ fn outcome(log: &mut dyn Log, task: &Task, fate: &Fate) -> Vec<Event> {
             build: String::new(),
             machine: String::new(),
         },
+        evidence: None,
     };
     let mut events =
         vec![Event::Wrote { candidate: id.clone() }, Event::Evaluated { candidate: id.clone(), evaluation }];
@@ -314,6 +316,32 @@ fn the_same_run_twice_is_no_difference_and_a_better_one_is_higher() {
     let words = |at: usize| serde_json::to_value(mean.differences[at].change).unwrap();
     assert_eq!((words(0), words(1)), ("no-difference".into(), "higher".into()));
     assert!((comparison.ratios[1].estimate.unwrap().value - 3.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_same_code_is_no_difference_however_it_was_timed() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = run_of(folder.path(), "first", &TEN);
+    let second = run_of(folder.path(), "second", &TEN);
+    // The very same candidates, on another day: three times as fast, samples and all.
+    for log in program::files(&second.path().join("tasks")) {
+        let text = fs::read_to_string(&log).unwrap();
+        let lines = text.lines().map(|line| {
+            let mut line: agents::event::Line = serde_json::from_str(line).unwrap();
+            if let Event::Certified { certificate, .. } = &mut line.event
+                && let CertificateVerdict::Certified(_) = certificate.verdict
+            {
+                certificate.verdict = CertificateVerdict::Certified(timed(3.0));
+            }
+            serde_json::to_string(&line).unwrap() + "\n"
+        });
+        fs::write(&log, lines.collect::<String>()).unwrap();
+    }
+    let comparison = Comparison::of(&[&Side::of(&first, None).unwrap(), &Side::of(&second, None).unwrap()]);
+    let faster = comparison.tasks.iter().filter(|task| task.changes[0] == TaskChange::Faster).count();
+    let same = comparison.tasks.iter().filter(|task| task.changes[0] == TaskChange::SameCode).count();
+    assert_eq!((faster, same), (0, 6), "{}", comparison.text());
+    assert!((comparison.ratios[0].estimate.unwrap().value - 1.0).abs() < 1e-9);
 }
 
 #[test]

@@ -15,6 +15,13 @@ use std::sync::Arc;
 pub enum Assignment {
     /// Write the first candidate.
     Seed,
+    /// Write another first candidate, in another way than the fastest so far.
+    SeedAnew {
+        /// The fastest.
+        fastest: Candidate,
+        /// Its speedup.
+        speedup: f64,
+    },
     /// Fix a candidate.
     Fix {
         /// Which.
@@ -63,7 +70,7 @@ impl Assignment {
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         match self {
-            Self::Seed => Purpose::Seed,
+            Self::Seed | Self::SeedAnew { .. } => Purpose::Seed,
             Self::Fix { .. } => Purpose::Fix,
             Self::Optimize { .. } => Purpose::Optimize,
             Self::Refine { .. } => Purpose::Refine,
@@ -122,6 +129,7 @@ impl Coder {
         match &write.assignment {
             Assignment::Seed if write.worked_example => words.seed_with_example(task, machine),
             Assignment::Seed => words.seed(task, machine),
+            Assignment::SeedAnew { fastest, speedup } => words.seed_anew(task, machine, fastest, *speedup),
             Assignment::Fix { candidate, failure, fix } => words.fix(task, machine, candidate, failure, fix.as_ref()),
             Assignment::Optimize { candidate, optimization } => {
                 words.optimize(task, machine, candidate, optimization.as_ref())

@@ -86,8 +86,9 @@ impl Crew {
         let Place { workshop, device: name, builds } = place;
         let builds = Arc::new(Semaphore::new(builds.max(1)));
         let boss = Supervisor::spawn(Supervisor);
+        let clock = Clock::set();
         let device = hire(&boss, {
-            let (workshop, clock) = (workshop.clone(), Clock::set());
+            let workshop = workshop.clone();
             move || Device::new(workshop.clone(), name.clone(), clock)
         })
         .await;
@@ -103,7 +104,7 @@ impl Crew {
         .await;
         let profiler = hire(&boss, {
             let (workshop, device, builds) = (workshop.clone(), device.clone(), builds.clone());
-            move || Profiler { workshop: workshop.clone(), device: device.clone(), builds: builds.clone() }
+            move || Profiler { workshop: workshop.clone(), device: device.clone(), builds: builds.clone(), clock }
         })
         .await;
         let tester = hire(&boss, {
@@ -114,6 +115,7 @@ impl Crew {
                 llm: llm.clone(),
                 prompts: prompts.clone(),
                 builds: builds.clone(),
+                clock,
             }
         })
         .await;

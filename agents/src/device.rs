@@ -1,14 +1,18 @@
-//! One device. Its mailbox is the lease: timing must be alone, so one job at a time is the point.
+//! One device. Its jobs run beside one another: its workshop lets checks share the device, and has nobody else there while
+//! something is timed.
 
 use crate::lease::{Clock, Lease, Leased};
 use kameo::prelude::*;
 use kernelbench::{
     Baseline, Built, CandidateId, Certificate, Evaluation, Failure, Fault, Hash, Rebuilt, Suite, Task, TimingPlan,
-    Verified, Workshop,
+    Verified, Workshop, stage::Recorder,
 };
 use metrics::Profile;
 use serde::{Deserialize, Serialize};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// Verified candidates that are kept for the Profiler.
 const KEPT: usize = 64;
@@ -73,104 +77,130 @@ pub struct CertifyCandidate {
 }
 
 /// Owns a device.
-#[derive(Actor)]
+#[derive(Actor, Clone)]
 pub struct Device {
     workshop: Arc<dyn Workshop>,
     name: String,
     clock: Clock,
-    verified: HashMap<(CandidateId, Hash), Verified>,
+    verified: Arc<Mutex<HashMap<(CandidateId, Hash), Verified>>>,
 }
 
 impl Device {
     /// The device of this workshop, by its name, with the clock that its leases are read off.
     pub fn new(workshop: Arc<dyn Workshop>, name: String, clock: Clock) -> Self {
-        Self { workshop, name, clock, verified: HashMap::new() }
+        Self { workshop, name, clock, verified: Arc::default() }
     }
 
-    fn leased<T>(&self, from_us: i64, result: T) -> Leased<T> {
-        let lease = Lease { device: self.name.clone(), from_us, checked_us: None, until_us: self.clock.now_us() };
-        Leased { result, lease }
+    /// Does a job, and says who held the device meanwhile.
+    async fn leased<T>(&self, job: impl Future<Output = Result<T, Fault>>) -> Result<Leased<T>, Fault> {
+        let from_us = self.clock.now_us();
+        let recorder = Recorder::begin(from_us);
+        let result = recorder.record(job).await?;
+        let stages = recorder.stretches();
+        let lease = Lease::of(&self.name, (from_us, self.clock.now_us()), &stages);
+        Ok(Leased { result, lease, stages })
     }
 
-    async fn verify(&mut self, task: &Task, built: Built, suite: &Suite) -> Result<Result<Verified, Failure>, Fault> {
+    fn known(&self) -> MutexGuard<'_, HashMap<(CandidateId, Hash), Verified>> {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn verify(&self, task: &Task, built: Built, suite: &Suite) -> Result<Result<Verified, Failure>, Fault> {
         let key = (built.candidate().id(), suite.id());
-        if let Some(verified) = self.verified.get(&key) {
-            return Ok(Ok(verified.clone()));
+        let known = self.known().get(&key).cloned();
+        if let Some(verified) = known {
+            return Ok(Ok(verified));
         }
         let outcome = self.workshop.check(task, built, suite).await?;
         if let Ok(verified) = &outcome {
-            if self.verified.len() >= KEPT {
-                self.verified.clear();
+            let mut known = self.known();
+            if known.len() >= KEPT {
+                known.clear();
             }
-            self.verified.insert(key, verified.clone());
+            known.insert(key, verified.clone());
         }
         Ok(outcome)
+    }
+
+    async fn check_and_time(&self, job: CheckAndTime) -> Result<Leased<Evaluation>, Fault> {
+        let CheckAndTime { task, built, suite, plan, self_difference } = job;
+        let mut checked_us = None;
+        let mut leased = self
+            .leased(async {
+                // Checked anew each time it is offered, whatever was found before.
+                self.known().remove(&(built.candidate().id(), suite.id()));
+                let verified = match self.verify(&task, built, &suite).await? {
+                    Ok(verified) => verified,
+                    Err(failure) => return Ok(Evaluation::Failed(failure)),
+                };
+                checked_us = Some(self.clock.now_us());
+                let timed = self.workshop.time(&task, &verified, &suite, &plan, self_difference).await?;
+                Ok(timed.map_or_else(Evaluation::Failed, Evaluation::Passed))
+            })
+            .await?;
+        leased.lease.checked_us = checked_us;
+        Ok(leased)
+    }
+
+    async fn check(&self, job: CheckAlone) -> Result<Leased<Option<Failure>>, Fault> {
+        let CheckAlone { task, built, suite } = job;
+        self.leased(async { Ok(self.workshop.check(&task, built, &suite).await?.err()) }).await
+    }
+
+    async fn profile(&self, job: RunProfiler) -> Result<Leased<Result<Profile, String>>, Fault> {
+        let RunProfiler { task, built, suite } = job;
+        self.leased(async {
+            Ok(match self.verify(&task, built, &suite).await? {
+                Ok(verified) => Ok(self.workshop.profile(&task, &verified, &suite).await?),
+                Err(failure) => Err(format!("not measured: {failure}")),
+            })
+        })
+        .await
     }
 }
 
 impl Message<CheckAndTime> for Device {
-    type Reply = Result<Leased<Evaluation>, Fault>;
+    type Reply = DelegatedReply<Result<Leased<Evaluation>, Fault>>;
 
-    async fn handle(&mut self, job: CheckAndTime, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        let from_us = self.clock.now_us();
-        let CheckAndTime { task, built, suite, plan, self_difference } = job;
-        // Checked anew each time it is offered, whatever was found before.
-        self.verified.remove(&(built.candidate().id(), suite.id()));
-        let verified = match self.verify(&task, built, &suite).await? {
-            Ok(verified) => verified,
-            Err(failure) => return Ok(self.leased(from_us, Evaluation::Failed(failure))),
-        };
-        let checked_us = self.clock.now_us();
-        let mut leased = match self.workshop.time(&task, &verified, &suite, &plan, self_difference).await? {
-            Ok(timed) => self.leased(from_us, Evaluation::Passed(timed)),
-            Err(failure) => self.leased(from_us, Evaluation::Failed(failure)),
-        };
-        leased.lease.checked_us = Some(checked_us);
-        Ok(leased)
+    async fn handle(&mut self, job: CheckAndTime, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let device = self.clone();
+        ctx.spawn(async move { device.check_and_time(job).await })
     }
 }
 
 impl Message<CheckAlone> for Device {
     /// How it failed; none where it is right.
-    type Reply = Result<Leased<Option<Failure>>, Fault>;
+    type Reply = DelegatedReply<Result<Leased<Option<Failure>>, Fault>>;
 
-    async fn handle(&mut self, job: CheckAlone, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        let from_us = self.clock.now_us();
-        let outcome = self.workshop.check(&job.task, job.built, &job.suite).await?;
-        Ok(self.leased(from_us, outcome.err()))
+    async fn handle(&mut self, job: CheckAlone, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let device = self.clone();
+        ctx.spawn(async move { device.check(job).await })
     }
 }
 
 impl Message<RunProfiler> for Device {
-    type Reply = Result<Leased<Result<Profile, String>>, Fault>;
+    type Reply = DelegatedReply<Result<Leased<Result<Profile, String>>, Fault>>;
 
-    async fn handle(&mut self, job: RunProfiler, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        let from_us = self.clock.now_us();
-        let RunProfiler { task, built, suite } = job;
-        let profile = match self.verify(&task, built, &suite).await? {
-            Ok(verified) => Ok(self.workshop.profile(&task, &verified, &suite).await?),
-            Err(failure) => Err(format!("not measured: {failure}")),
-        };
-        Ok(self.leased(from_us, profile))
+    async fn handle(&mut self, job: RunProfiler, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let device = self.clone();
+        ctx.spawn(async move { device.profile(job).await })
     }
 }
 
 impl Message<PrepareReference> for Device {
-    type Reply = Result<Leased<Baseline>, Fault>;
+    type Reply = DelegatedReply<Result<Leased<Baseline>, Fault>>;
 
-    async fn handle(&mut self, job: PrepareReference, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        let from_us = self.clock.now_us();
-        let baseline = self.workshop.prepare(&job.task, &job.suite, &job.plan).await?;
-        Ok(self.leased(from_us, baseline))
+    async fn handle(&mut self, job: PrepareReference, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let device = self.clone();
+        ctx.spawn(async move { device.leased(device.workshop.prepare(&job.task, &job.suite, &job.plan)).await })
     }
 }
 
 impl Message<CertifyCandidate> for Device {
-    type Reply = Result<Leased<Certificate>, Fault>;
+    type Reply = DelegatedReply<Result<Leased<Certificate>, Fault>>;
 
-    async fn handle(&mut self, job: CertifyCandidate, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        let from_us = self.clock.now_us();
-        let certificate = self.workshop.certify(&job.task, job.rebuilt, &job.plan).await?;
-        Ok(self.leased(from_us, certificate))
+    async fn handle(&mut self, job: CertifyCandidate, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let device = self.clone();
+        ctx.spawn(async move { device.leased(device.workshop.certify(&job.task, job.rebuilt, &job.plan)).await })
     }
 }

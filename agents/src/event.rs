@@ -5,7 +5,9 @@
 use crate::lease::{Lease, Work};
 use crate::llm::{CallId, Role, Usage};
 use crate::workflow::{Checkpoint, Order};
-use kernelbench::{Baseline, Bindings, CandidateId, Certificate, Evaluation, Failure, Hash, Suite, Tried};
+use kernelbench::{
+    Baseline, Bindings, CandidateId, Certificate, Evaluation, Failure, Hash, Hashing, Suite, Tried, stage::Stretch,
+};
 use metrics::{Machine, Profile};
 use prompts::{Suggestions, Verdict};
 use serde::{Deserialize, Serialize};
@@ -233,6 +235,9 @@ pub enum Event {
         build_ms: Option<u64>,
         /// Who held which device, from when to when; nobody where it did not come to that.
         lease: Option<Lease>,
+        /// What the time was spent on, in order, and how the device was held meanwhile; empty where nobody recorded it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        stages: Vec<Stretch>,
     },
     /// The Profiler looked at the base.
     Profiled {
@@ -341,12 +346,54 @@ pub enum Event {
     Certified {
         /// The outcome.
         certificate: Certificate,
+        /// The SHA-256 of the record's lines before this one and of the certificate as JSON: every text is named in these
+        /// lines by its own hash, so it stands for all the evidence. None in records made before it was written down.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        evidence: Option<Hash>,
     },
-    /// The run ended. Comes last, once.
+    /// The run ended. Comes last, but where the run is given more afterwards.
     Ended {
         /// Why.
         end: End,
     },
+    /// The run was given more than it had: what ended it, if it had ended, does so no longer, and the best is certified anew.
+    Extended {
+        /// How many candidates models may write in all; `None` where another limit was raised.
+        rounds: Option<u32>,
+    },
+}
+
+impl Event {
+    /// The texts that it names, by hash.
+    #[must_use]
+    pub fn texts(&self) -> Vec<&Hash> {
+        match self {
+            Self::Opened { task, policy, .. } => vec![task, policy],
+            Self::Answered { prompt, reply, .. } => vec![prompt, reply],
+            Self::Wrote { candidate } | Self::Evaluated { candidate, .. } | Self::NotTimed { candidate, .. } => {
+                vec![candidate]
+            }
+            Self::Tuned { candidate, bound, .. } => vec![candidate, bound],
+            Self::Ordered(order) => [&order.definition].into_iter().chain(&order.imports).collect(),
+            Self::Checkpointed(Checkpoint { id, context, bound, .. }) => vec![id, context, bound],
+            _ => vec![],
+        }
+    }
+
+    /// Whether it costs too much to come about again to be left to the system to write down in its own time: an answer is
+    /// paid for, and the others are few.
+    #[must_use]
+    pub fn is_dear(&self) -> bool {
+        matches!(self, Self::Opened { .. } | Self::Answered { .. } | Self::Certified { .. } | Self::Ended { .. })
+    }
+}
+
+/// What a certificate rests on, as one hash: the record's lines before it, and itself as JSON.
+#[must_use]
+pub fn evidence(mut before: Hashing, certificate: &Certificate) -> Hash {
+    // Plain data always makes JSON, so nothing is ever taken in its place.
+    before.take(serde_json::to_string(certificate).unwrap_or_default().as_bytes());
+    before.hash()
 }
 
 /// The format that this program writes.

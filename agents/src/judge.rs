@@ -5,7 +5,7 @@ use crate::llm::{AskError, CallId, Llm};
 use kameo::prelude::*;
 use kernelbench::{Candidate, Failure, Task, Timed};
 use metrics::{Machine, Profile};
-use prompts::{Prompts, Verdict};
+use prompts::{Attempted, Prompts, Verdict};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -37,6 +37,9 @@ pub struct Consider {
     pub candidate: Candidate,
     /// What is known of it.
     pub evidence: Evidence,
+    /// Changes of this candidate that were tried before, where the policy lets the Judge remember.
+    #[serde(default)]
+    pub tried: Vec<Attempted>,
     /// The first try, when this is the second.
     pub earlier: Option<Earlier>,
 }
@@ -52,12 +55,12 @@ pub struct Judge {
 
 impl Judge {
     async fn consider(self, consider: Consider) -> Result<Answer<Verdict>, AskError> {
-        let Consider { call, task, machine, candidate, evidence, earlier } = consider;
+        let Consider { call, task, machine, candidate, evidence, tried, earlier } = consider;
         let prompt = match (&earlier, &evidence) {
             (Some(first), _) => self.prompts.again(&first.prompt, &first.reply, &first.why),
             (None, Evidence::Failed(failure)) => self.prompts.diagnose(&task, &machine, &candidate, failure),
             (None, Evidence::Passed { timed, profile }) => {
-                self.prompts.advise(&task, &machine, &candidate, timed, profile.as_ref())
+                self.prompts.advise(&task, &machine, &candidate, timed, profile.as_ref(), &tried)
             }
         };
         let failed = matches!(evidence, Evidence::Failed(_));

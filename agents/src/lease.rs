@@ -1,9 +1,10 @@
 //! Who held a device, from when to when, and what did a job take beside that?
 
+use kernelbench::stage::{Hold, Recorder, Stretch};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-/// A device was held. Two leases of one device never overlap: its mailbox hands out one at a time.
+/// A device was held. Where it was held alone, nobody else's lease of that device holds it too; checks share it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// Which device: `cuda:0`, `cpu`.
@@ -15,13 +16,48 @@ pub struct Lease {
     pub checked_us: Option<i64>,
     /// When it was given back.
     pub until_us: i64,
+    /// How it was held meanwhile; alone all the time where it is `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
+}
+
+/// How long a device was held, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Alone.
+    pub exclusive_us: u64,
+    /// Beside others that checked.
+    pub shared_us: u64,
 }
 
 impl Lease {
-    /// How long it was held, in microseconds.
+    /// How long it was held, alone or beside others, in microseconds.
     #[must_use]
     pub fn us(&self) -> u64 {
-        u64::try_from(self.until_us - self.from_us).unwrap_or(0)
+        let whole = u64::try_from(self.until_us - self.from_us).unwrap_or(0);
+        self.held.map_or(whole, |held| held.exclusive_us + held.shared_us)
+    }
+
+    /// How long it was held alone, in microseconds.
+    #[must_use]
+    pub fn exclusive_us(&self) -> u64 {
+        self.held.map_or_else(|| self.us(), |held| held.exclusive_us)
+    }
+
+    /// That of work on this device whose stages are known; of all the time since then where they are not.
+    #[must_use]
+    pub(crate) fn of(device: &str, (from_us, until_us): (i64, i64), stages: &[Stretch]) -> Self {
+        let held = || stages.iter().filter(|one| one.held.is_some());
+        let recorded = !stages.is_empty();
+        let (first, last) = (held().next(), held().next_back());
+        let us = |how| held().filter(|one| one.held == Some(how)).map(|one| one.us).sum();
+        Self {
+            device: device.to_owned(),
+            from_us: first.map_or(if recorded { until_us } else { from_us }, |first| first.from_us),
+            checked_us: None,
+            until_us: last.map_or(until_us, Stretch::until_us),
+            held: recorded.then(|| Held { exclusive_us: us(Hold::Exclusive), shared_us: us(Hold::Shared) }),
+        }
     }
 }
 
@@ -32,6 +68,8 @@ pub struct Leased<T> {
     pub result: T,
     /// From when to when.
     pub lease: Lease,
+    /// What the time was spent on, in order.
+    pub stages: Vec<Stretch>,
 }
 
 /// What was done for a candidate or the reference.
@@ -59,11 +97,47 @@ pub struct Worked<T> {
     pub build_ms: Option<u64>,
     /// The lease; `None` where it did not come to that.
     pub lease: Option<Lease>,
+    /// What the time was spent on, in order, where the workshop says so.
+    pub stages: Vec<Stretch>,
+}
+
+impl<T> Worked<T> {
+    /// This after a build.
+    #[must_use]
+    pub fn after(self, build: Build) -> Self {
+        let stages = build.stages.into_iter().chain(self.stages).collect();
+        Self { build_ms: Some(build.ms), stages, ..self }
+    }
+}
+
+/// What a build took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// In milliseconds.
+    pub ms: u64,
+    /// What the time was spent on, in order.
+    pub stages: Vec<Stretch>,
+}
+
+impl Build {
+    /// Builds, and says what that took.
+    pub async fn timed<T>(clock: Clock, build: impl Future<Output = T>) -> (T, Self) {
+        let (began, recorder) = (Instant::now(), Recorder::begin(clock.now_us()));
+        let done = recorder.record(build).await;
+        (done, Self { ms: began.elapsed().as_millis() as u64, stages: recorder.stretches() })
+    }
+
+    /// What came of work that ended with the build.
+    #[must_use]
+    pub fn ended<T>(self, result: T) -> Worked<T> {
+        Worked { result, build_ms: Some(self.ms), lease: None, stages: self.stages }
+    }
 }
 
 impl<T> From<Leased<T>> for Worked<T> {
     fn from(leased: Leased<T>) -> Self {
-        Self { result: leased.result, build_ms: None, lease: Some(leased.lease) }
+        let Leased { result, lease, stages } = leased;
+        Self { result, build_ms: None, lease: Some(lease), stages }
     }
 }
 

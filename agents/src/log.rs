@@ -1,7 +1,7 @@
 //! Where is it written down?
 
 use crate::event::Event;
-use kernelbench::Hash;
+use kernelbench::{Hash, Hashing};
 use std::{collections::HashMap, sync::Arc, sync::Mutex};
 
 /// The record could not be written or read: where, and why.
@@ -31,6 +31,9 @@ pub trait Log: Send + 'static {
     ///
     /// If it is missing, or its content is not what its name says.
     fn fetch(&self, hash: &Hash) -> Result<String, LogError>;
+
+    /// What was noted so far, as a hash of its lines.
+    fn digest(&self) -> Hashing;
 }
 
 /// A record in memory: for tests and simulations. Clones share it.
@@ -77,5 +80,13 @@ impl Log for MemoryLog {
 
     fn fetch(&self, hash: &Hash) -> Result<String, LogError> {
         self.lock().blobs.get(hash).cloned().ok_or_else(|| LogError(format!("no text {hash} was kept")))
+    }
+
+    fn digest(&self) -> Hashing {
+        let mut digest = Hashing::default();
+        for event in &self.lock().events {
+            digest.take(serde_json::to_string(event).unwrap_or_default().as_bytes());
+        }
+        digest
     }
 }

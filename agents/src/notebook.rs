@@ -1,9 +1,9 @@
 //! What has happened, kept twice: in the record and in mind, never one without the other.
 
-use crate::event::Event;
+use crate::event::{self, Event};
 use crate::log::{Log, LogError};
 use crate::trajectory::Trajectory;
-use kernelbench::{Candidate, CandidateId, Hash};
+use kernelbench::{Candidate, CandidateId, Certificate, Hash};
 
 /// The record of one task and what it adds up to. Note first, then believe.
 pub struct Notebook {
@@ -51,6 +51,12 @@ impl Notebook {
     /// If it is missing or damaged.
     pub fn fetch(&self, hash: &Hash) -> Result<String, LogError> {
         self.log.fetch(hash)
+    }
+
+    /// What a certificate that is noted next rests on.
+    #[must_use]
+    pub fn evidence(&self, certificate: &Certificate) -> Hash {
+        event::evidence(self.log.digest(), certificate)
     }
 
     /// A candidate by its name.

@@ -1,6 +1,8 @@
 //! The main loop. The Planner asks; nobody asks the Planner but for its status.
 
+mod remember;
 mod round;
+mod same_code;
 mod talk;
 mod workflow;
 
@@ -247,7 +249,8 @@ impl Loop {
             let certify = Certify { task: self.task.clone(), candidate, plan: self.policy.timing };
             let worked = asked(&self.crew.tester.certify, certify).await?;
             let certificate = self.note_spent(Work::Certify, worked)?;
-            self.note(Event::Certified { certificate })?;
+            let evidence = Some(self.book.evidence(&certificate));
+            self.note(Event::Certified { certificate, evidence })?;
         }
         Ok(())
     }
@@ -258,8 +261,8 @@ impl Loop {
 
     /// Notes what a job took, and gives what it came to.
     fn note_spent<T>(&mut self, work: Work, worked: Worked<T>) -> Result<T, BrokeOff> {
-        let Worked { result, build_ms, lease } = worked;
-        self.note(Event::Spent { work, build_ms, lease })?;
+        let Worked { result, build_ms, lease, stages } = worked;
+        self.note(Event::Spent { work, build_ms, lease, stages })?;
         Ok(result)
     }
 

@@ -21,6 +21,12 @@ pub struct Policy {
     pub start: Start,
     /// How many candidates models write; the seed counts (CudaForge §3.2: 10; Astra §4: 5).
     pub rounds: u32,
+    /// How many first candidates are written, each after the first in another way than the fastest so far; 1 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<u32>,
+    /// After how many rounds without gain a new beginning is made; never when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<u32>,
     /// Which candidate the next round starts from.
     pub advance: Advance,
     /// What to do with a base that failed.
@@ -161,6 +167,9 @@ pub enum Memory {
     None,
     /// The Coder sees its own conversation (Astra §5.2, the single agent).
     Conversation,
+    /// The Judge sees which changes of its candidate were tried and what came of them, and a new beginning sees the fastest
+    /// candidate so far, to go another way.
+    Tried,
 }
 
 /// Who decides on the next step.
@@ -199,6 +208,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("peak-mi200-fp32", include_str!("../policies/peak-mi200-fp32.toml")),
     ("peak-mi200-fp16", include_str!("../policies/peak-mi200-fp16.toml")),
     ("peak-x1-85", include_str!("../policies/peak-x1-85.toml")),
+    ("warpsmith", include_str!("../policies/warpsmith.toml")),
 ];
 
 impl Policy {
@@ -229,8 +239,11 @@ pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
         return next_transformation(so_far, sequence);
     }
     let written = so_far.finished().filter(|round| round.step != Step::Baseline).count();
-    if written >= policy.rounds as usize {
+    if written >= so_far.extended_to.unwrap_or(policy.rounds) as usize {
         return ControlFlow::Break(End::OutOfRounds);
+    }
+    if begins_anew(so_far, policy) {
+        return ControlFlow::Continue(Step::Seed);
     }
     ControlFlow::Continue(match (current(so_far, policy.advance), policy.start) {
         (Some((base, evaluation)), _) => step_from(base, evaluation, policy),
@@ -260,6 +273,20 @@ fn next_transformation(so_far: &Trajectory, sequence: &[String]) -> ControlFlow<
         Some(_) => ControlFlow::Break(End::Stuck),
         None => step(head, next),
     }
+}
+
+/// Whether it is time for another first candidate: not as many were written as the policy wants, or rounds without gain were
+/// as many as it bears.
+fn begins_anew(so_far: &Trajectory, policy: &Policy) -> bool {
+    let (mut seeds, mut best, mut idle) = (0, 0.0, 0);
+    for round in so_far.finished().filter(|round| round.step != Step::Baseline) {
+        let reached = round.evaluation.as_ref().map_or(0.0, ratio);
+        let seed = round.step == Step::Seed;
+        seeds += u32::from(seed);
+        idle = if seed || reached > best { 0 } else { idle + 1 };
+        best = reached.max(best);
+    }
+    (1..policy.seeds.unwrap_or(1)).contains(&seeds) || policy.restart.is_some_and(|bears| idle >= bears)
 }
 
 /// The candidate that the next round starts from, and what came of it; `None` before the first.

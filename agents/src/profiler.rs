@@ -1,14 +1,14 @@
 //! The Profiler: a candidate that passed in, a profile out.
 
 use crate::device::{Device, RunProfiler};
-use crate::lease::Worked;
+use crate::lease::{Build, Clock, Worked};
 use crate::tester::fault;
 use kameo::prelude::*;
 use kernelbench::{Candidate, Fault, Suite, Task, Workshop};
 use metrics::Profile;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::sync::Semaphore;
 
 /// Say where the time goes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub struct Profiler {
     pub device: ActorRef<Device>,
     /// As the Tester's.
     pub builds: Arc<Semaphore>,
+    /// As the Tester's.
+    pub clock: Clock,
 }
 
 impl Message<TakeProfile> for Profiler {
@@ -38,21 +40,17 @@ impl Message<TakeProfile> for Profiler {
 
     async fn handle(&mut self, job: TakeProfile, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
         let (workshop, device, builds) = (self.workshop.clone(), self.device.clone(), self.builds.clone());
+        let clock = self.clock;
         ctx.spawn(async move {
             let TakeProfile { task, candidate, suite } = job;
             let _turn = builds.acquire().await;
-            let began = Instant::now();
-            let built = workshop.build(&task, &candidate).await?;
-            let build_ms = Some(began.elapsed().as_millis() as u64);
-            let built = match built {
+            let (built, took) = Build::timed(clock, workshop.build(&task, &candidate)).await;
+            let built = match built? {
                 Ok(built) => built,
-                Err(failure) => {
-                    let result = Err(format!("not measured: {failure}"));
-                    return Ok(Worked { result, build_ms, lease: None });
-                }
+                Err(failure) => return Ok(took.ended(Err(format!("not measured: {failure}")))),
             };
             let leased = device.ask(RunProfiler { task, built, suite }).await.map_err(fault)?;
-            Ok(Worked { build_ms, ..leased.into() })
+            Ok(Worked::from(leased).after(took))
         })
     }
 }

@@ -2,17 +2,17 @@
 
 use crate::answer::{self, Answer, Earlier};
 use crate::device::{CertifyCandidate, CheckAlone, CheckAndTime, Device, PrepareReference};
-use crate::lease::Worked;
+use crate::lease::{Build, Clock, Worked};
 use crate::llm::{AskError, CallId, Llm};
 use kameo::{error::SendError, prelude::*};
 use kernelbench::{
-    Baseline, Candidate, Case, Certificate, Evaluation, Failure, Fault, Provenance, Suite, Task, TimedCases,
+    Baseline, Candidate, Case, Certificate, Evaluation, Failure, Fault, Hash, Provenance, Suite, Task, TimedCases,
     TimingPlan, Tuned, Workshop,
 };
 use prompts::Prompts;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::sync::Semaphore;
 
 /// Shapes that a model is asked for (CudaForge, Appendix B).
 const SHAPES: usize = 10;
@@ -122,6 +122,8 @@ pub struct Tester {
     pub device: ActorRef<Device>,
     /// How many candidates may be under way at once, from the build on until the device gives them back.
     pub builds: Arc<Semaphore>,
+    /// The clock that leases are read off.
+    pub clock: Clock,
 }
 
 impl Message<ProposeShapes> for Tester {
@@ -164,10 +166,10 @@ impl Message<Examine> for Tester {
     type Reply = DelegatedReply<Result<Worked<Evaluation>, Fault>>;
 
     async fn handle(&mut self, ask: Examine, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        let (workshop, device, builds) = (self.workshop.clone(), self.device.clone(), self.builds.clone());
+        let (place, builds) = (self.place(), self.builds.clone());
         ctx.spawn(async move {
             let _turn = builds.acquire().await;
-            examine(&*workshop, &device, ask).await
+            place.examine(ask).await
         })
     }
 }
@@ -177,10 +179,10 @@ impl Message<Check> for Tester {
     type Reply = DelegatedReply<Result<Worked<Option<Failure>>, Fault>>;
 
     async fn handle(&mut self, ask: Check, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        let (workshop, device, builds) = (self.workshop.clone(), self.device.clone(), self.builds.clone());
+        let (place, builds) = (self.place(), self.builds.clone());
         ctx.spawn(async move {
             let _turn = builds.acquire().await;
-            check(&*workshop, &device, ask).await
+            place.check(ask).await
         })
     }
 }
@@ -189,10 +191,10 @@ impl Message<Tune> for Tester {
     type Reply = DelegatedReply<Result<Searched, Fault>>;
 
     async fn handle(&mut self, ask: Tune, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        let (workshop, device, builds) = (self.workshop.clone(), self.device.clone(), self.builds.clone());
+        let (place, builds) = (self.place(), self.builds.clone());
         ctx.spawn(async move {
             let _turn = builds.acquire().await;
-            tune(&*workshop, &device, ask).await
+            place.tune(ask).await
         })
     }
 }
@@ -201,71 +203,80 @@ impl Message<Certify> for Tester {
     type Reply = DelegatedReply<Result<Worked<Certificate>, Fault>>;
 
     async fn handle(&mut self, ask: Certify, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        let (workshop, device, builds) = (self.workshop.clone(), self.device.clone(), self.builds.clone());
+        let (Place { workshop, device, clock }, builds) = (self.place(), self.builds.clone());
         let Certify { task, candidate, plan } = ask;
         ctx.spawn(async move {
             let _turn = builds.acquire().await;
-            let began = Instant::now();
-            let rebuilt = workshop.rebuild(&task, &candidate).await?;
-            let build_ms = Some(began.elapsed().as_millis() as u64);
-            let leased = device.ask(CertifyCandidate { task, rebuilt, plan }).await.map_err(fault)?;
-            Ok(Worked { build_ms, ..leased.into() })
+            let (rebuilt, took) = Build::timed(clock, workshop.rebuild(&task, &candidate)).await;
+            let certify = CertifyCandidate { task, rebuilt: rebuilt?, plan };
+            let leased = device.ask(certify).await.map_err(fault)?;
+            Ok(Worked::from(leased).after(took))
         })
     }
 }
 
-/// Builds a candidate beside the device, then has it checked and timed there.
-async fn examine(
-    workshop: &dyn Workshop,
-    device: &ActorRef<Device>,
-    ask: Examine,
-) -> Result<Worked<Evaluation>, Fault> {
-    let Examine { task, candidate, suite, plan, self_difference } = ask;
-    // Building needs no device, so it waits for none.
-    let began = Instant::now();
-    let built = workshop.build(&task, &candidate).await?;
-    let build_ms = Some(began.elapsed().as_millis() as u64);
-    let built = match built {
-        Ok(built) => built,
-        Err(failure) => return Ok(Worked { result: Evaluation::Failed(failure), build_ms, lease: None }),
-    };
-    let leased = device.ask(CheckAndTime { task, built, suite, plan, self_difference }).await.map_err(fault)?;
-    Ok(Worked { build_ms, ..leased.into() })
+/// Where candidates are worked on.
+struct Place {
+    workshop: Arc<dyn Workshop>,
+    device: ActorRef<Device>,
+    clock: Clock,
 }
 
-/// Builds a configuration beside the device, then has it checked there.
-async fn check(
-    workshop: &dyn Workshop,
-    device: &ActorRef<Device>,
-    ask: Check,
-) -> Result<Worked<Option<Failure>>, Fault> {
-    let Check { task, candidate, suite } = ask;
-    let began = Instant::now();
-    let built = workshop.build(&task, &candidate).await?;
-    let build_ms = Some(began.elapsed().as_millis() as u64);
-    let built = match built {
-        Ok(built) => built,
-        Err(failure) => return Ok(Worked { result: Some(failure), build_ms, lease: None }),
-    };
-    let leased = device.ask(CheckAlone { task, built, suite }).await.map_err(fault)?;
-    Ok(Worked { build_ms, ..leased.into() })
+impl Tester {
+    fn place(&self) -> Place {
+        Place { workshop: self.workshop.clone(), device: self.device.clone(), clock: self.clock }
+    }
 }
 
-/// Searches the task's space for the best bindings of an open candidate. The device is free between two configurations.
-async fn tune(workshop: &dyn Workshop, device: &ActorRef<Device>, ask: Tune) -> Result<Searched, Fault> {
-    let Tune { examine: asked, tests } = ask;
-    let space = asked.task.context().map(|context| context.tuning.clone()).unwrap_or_default();
-    let spent = Mutex::new(vec![]);
-    let evaluate = |candidate, plan| {
-        let (ask, spent) = (Examine { candidate, plan, ..asked.clone() }, &spent);
-        async move {
-            let Worked { result, build_ms, lease } = examine(workshop, device, ask).await?;
-            spent.lock().unwrap_or_else(PoisonError::into_inner).push(Worked { result: (), build_ms, lease });
-            Ok(result)
+impl Place {
+    /// Builds a candidate beside the device, then has it checked and timed there.
+    async fn examine(&self, ask: Examine) -> Result<Worked<Evaluation>, Fault> {
+        let Examine { task, candidate, suite, plan, self_difference } = ask;
+        // Building needs no device, so it waits for none.
+        let (built, took) = Build::timed(self.clock, self.workshop.build(&task, &candidate)).await;
+        let built = match built? {
+            Ok(built) => built,
+            Err(failure) => return Ok(took.ended(Evaluation::Failed(failure))),
+        };
+        // Read before a candidate runs, in a folder that it may not write to.
+        let object = std::fs::read(built.artifact()).ok().map(|content| Hash::of(&content));
+        let job = CheckAndTime { task, built, suite, plan, self_difference };
+        let mut leased = self.device.ask(job).await.map_err(fault)?;
+        if let Evaluation::Passed(timed) = &mut leased.result {
+            timed.object = object.or(timed.object.take());
         }
-    };
-    let tuned = kernelbench::search(&space, &asked.candidate, &asked.plan, tests, evaluate).await?;
-    Ok(Searched { tuned, spent: spent.into_inner().unwrap_or_else(PoisonError::into_inner) })
+        Ok(Worked::from(leased).after(took))
+    }
+
+    /// Builds a configuration beside the device, then has it checked there.
+    async fn check(&self, ask: Check) -> Result<Worked<Option<Failure>>, Fault> {
+        let Check { task, candidate, suite } = ask;
+        let (built, took) = Build::timed(self.clock, self.workshop.build(&task, &candidate)).await;
+        let built = match built? {
+            Ok(built) => built,
+            Err(failure) => return Ok(took.ended(Some(failure))),
+        };
+        let leased = self.device.ask(CheckAlone { task, built, suite }).await.map_err(fault)?;
+        Ok(Worked::from(leased).after(took))
+    }
+
+    /// Searches the task's space for the best bindings of an open candidate. The device is free between two configurations.
+    async fn tune(&self, ask: Tune) -> Result<Searched, Fault> {
+        let Tune { examine: asked, tests } = ask;
+        let space = asked.task.context().map(|context| context.tuning.clone()).unwrap_or_default();
+        let spent = Mutex::new(vec![]);
+        let evaluate = |candidate, plan| {
+            let (ask, spent) = (Examine { candidate, plan, ..asked.clone() }, &spent);
+            async move {
+                let Worked { result, build_ms, lease, stages } = self.examine(ask).await?;
+                let worked = Worked { result: (), build_ms, lease, stages };
+                spent.lock().unwrap_or_else(PoisonError::into_inner).push(worked);
+                Ok(result)
+            }
+        };
+        let tuned = kernelbench::search(&space, &asked.candidate, &asked.plan, tests, evaluate).await?;
+        Ok(Searched { tuned, spent: spent.into_inner().unwrap_or_else(PoisonError::into_inner) })
+    }
 }
 
 /// The suite of the cases that fit, and what was left out. A model's proposal of which too little fits gives way to the

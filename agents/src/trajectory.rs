@@ -116,6 +116,8 @@ pub struct Trajectory {
     pub broke_off: Option<String>,
     /// Why it ended, if it has.
     pub end: Option<End>,
+    /// How many candidates models may write in all, where it was given another number than its policy's.
+    pub extended_to: Option<u32>,
 }
 
 impl Trajectory {
@@ -189,9 +191,10 @@ impl Trajectory {
             Event::Proposed { round, proposal, taken } => {
                 self.proposals.insert(round, (proposal, taken));
             }
-            Event::Certified { certificate } => self.certificates.push(certificate),
+            Event::Certified { certificate, .. } => self.certificates.push(certificate),
             Event::BrokeOff { why } => self.broke_off = Some(why),
             Event::Ended { end } => self.end = Some(end),
+            Event::Extended { rounds } => self.extend(rounds),
             Event::Spent { lease, .. } => self.leased_us += lease.map_or(0, |lease| lease.us()),
             Event::Asked { .. } => {}
             Event::Misread { call, why } => self.in_round(|round| round.misread.push((call, why))),
@@ -224,6 +227,13 @@ impl Trajectory {
             Event::NotTimed { why, .. } => self.in_round(|round| round.not_timed = Some(why)),
             Event::Unreadable { role, why } => self.in_round(|round| round.unreadable = Some((role, why))),
         }
+    }
+
+    /// What ended it is no end any more. What was certified was the best of then; what was refused stays refused.
+    fn extend(&mut self, rounds: Option<u32>) {
+        self.end = None;
+        self.extended_to = rounds.or(self.extended_to);
+        self.certificates.retain(|c| matches!(c.verdict, CertificateVerdict::Refused(_)));
     }
 
     fn in_round(&mut self, take_in: impl FnOnce(&mut Round)) {

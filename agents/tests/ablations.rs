@@ -125,6 +125,7 @@ async fn the_judge_and_the_profiler_are_sent_what_the_policy_sends_them_and_noth
         ("single-agent", 0, 0, 3),
         ("astra", 0, 0, 3),
         ("single-shot", 0, 0, 0),
+        ("warpsmith", 0, 3, 3),
     ] {
         let trace = trace(name).await;
         assert_eq!((trace.judged(), trace.to_profiler.len()), ((fixes, optimizations), profiles), "{name}");

@@ -6,6 +6,7 @@ mod story;
 use kernelbench::{
     Baseline, Candidate, Case, Certificate, Evaluation, Failure, Fault, Provenance, Rebuilt, Simulated, Suite, Tuned,
     Workshop,
+    stage::{Hold, Stage, Stretch},
 };
 use metrics::Profile;
 use prompts::{Fix, Prompt, Verdict};
@@ -16,7 +17,7 @@ use warpsmith_agents::{
     coder::{Assignment, Rewrite, Write},
     device::{CertifyCandidate, CheckAlone, CheckAndTime, PrepareReference, RunProfiler},
     judge::{Consider, Evidence},
-    lease::{Lease, Leased, Worked},
+    lease::{Held, Lease, Leased, Worked},
     llm::{AskError, CallId, Purpose, Reply, Role},
     profiler::TakeProfile,
     tester::{Certify, Check, Examine, FreezeSuite, Prepare, ProposeShapes, Searched, Tune},
@@ -79,12 +80,15 @@ fn rewriting() -> prompts::Rewriting {
 }
 
 fn worked<T>(result: T) -> Worked<T> {
-    let lease = Lease { device: "cuda:0".into(), from_us: 1, checked_us: Some(2), until_us: 3 };
-    Worked { result, build_ms: Some(7), lease: Some(lease) }
+    let held = Some(Held { exclusive_us: 1, shared_us: 1 });
+    let lease = Lease { device: "cuda:0".into(), from_us: 1, checked_us: Some(2), until_us: 3, held };
+    let stages = vec![Stretch { stage: Stage::Check, held: Some(Hold::Shared), from_us: 1, us: 1 }];
+    Worked { result, build_ms: Some(7), lease: Some(lease), stages }
 }
 
 fn leased<T>(result: T) -> Leased<T> {
-    Leased { result, lease: worked(()).lease.unwrap() }
+    let Worked { lease, stages, .. } = worked(());
+    Leased { result, lease: lease.unwrap(), stages }
 }
 
 fn answer<T>(read: T) -> Answer<T> {
@@ -143,6 +147,7 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
             machine,
             candidate: candidate.clone(),
             evidence,
+            tried: vec![],
             earlier: None,
         }),
         there_and_back(&Rewrite {

@@ -24,6 +24,8 @@ fn passed(ratio: f64) -> Evaluation {
         speedup: Speedup { ratio, interval },
         statistic: Statistic::Median,
         labels: vec![],
+        widened_by: None,
+        object: None,
     })
 }
 
@@ -70,7 +72,9 @@ fn walked(story: &[Came], policy: &Policy) -> ControlFlow<End, Step> {
     if story.len() - baselines >= policy.rounds as usize {
         return ControlFlow::Break(End::OutOfRounds);
     }
+    let seeds = policy.seeds.unwrap_or(1) as usize;
     ControlFlow::Continue(match head {
+        _ if (1..seeds).contains(&(story.len() - baselines)) => Step::Seed,
         None if story.is_empty() && policy.start == Start::Baseline => Step::Baseline,
         None => Step::Seed,
         Some((base, Came::Passed(_))) => match policy.on_pass {

@@ -41,6 +41,18 @@ async fn run(name: &str, rounds: u32, entries: impl IntoIterator<Item = Entry>) 
 }
 
 #[tokio::test]
+async fn a_candidate_that_is_offered_again_is_named_and_its_samples_join_those_of_before() {
+    let entries = [coder("us=80"), judge(OPTIMIZATION), coder("us=80"), judge(OPTIMIZATION), coder("us=40")];
+    let (log, _) = run("cudaforge", 3, entries).await;
+    let trajectory: warpsmith_agents::trajectory::Trajectory = log.events().into_iter().collect();
+    let timed = |round: usize| trajectory.rounds[round].evaluation.as_ref().unwrap().passed().unwrap();
+    let samples = |round: usize| timed(round).cases[0].candidate.samples_ns().len();
+    assert_eq!((samples(0), samples(1), samples(2)), (5, 10, 5));
+    assert!(timed(1).labels[0].text.contains("of round 1: its samples are joined"), "{:?}", timed(1).labels);
+    assert_eq!(timed(1).recompute(), Ok(()));
+}
+
+#[tokio::test]
 async fn a_candidate_that_does_not_build_is_mended_then_made_faster_then_certified() {
     let entries = [coder("build-error"), judge(FIX), coder("us=80"), judge(OPTIMIZATION), coder("us=40")];
     let (log, _) = run("cudaforge", 3, entries).await;
@@ -73,6 +85,30 @@ async fn a_policy_that_reverts_goes_on_from_the_fastest() {
     let (log, _) = run("accept-revert", 3, entries).await;
     let trajectory: warpsmith_agents::trajectory::Trajectory = log.events().into_iter().collect();
     assert_eq!(trajectory.rounds[2].step.base(), trajectory.rounds[0].candidate.as_ref());
+}
+
+#[tokio::test]
+async fn a_policy_that_remembers_begins_twice_tells_the_judge_what_failed_and_begins_anew_after_two_rounds_without_gain()
+ {
+    let entries = [
+        coder("us=40"),
+        coder("us=60"),
+        judge(OPTIMIZATION),
+        coder("us=90"),
+        judge(OPTIMIZATION),
+        coder("us=80"),
+        coder("us=30"),
+    ];
+    let (log, llm) = run("warpsmith", 5, entries).await;
+    assert_eq!(steps(&log.events()), ["seed", "seed", "optimize", "optimize", "seed"]);
+    let trajectory: warpsmith_agents::trajectory::Trajectory = log.events().into_iter().collect();
+    for round in [2, 3] {
+        assert_eq!(trajectory.rounds[round].step.base(), trajectory.rounds[0].candidate.as_ref());
+    }
+    let shows = |at: usize, words: &str| llm.asked()[at].prompt.turns.iter().any(|turn| turn.text.contains(words));
+    let (fastest, tried) = ("# The fastest so far", "# What was tried");
+    assert!(!shows(0, fastest) && shows(1, fastest) && shows(1, "us=40") && shows(6, fastest));
+    assert!(!shows(2, tried) && shows(4, tried) && shows(4, "Result: correct"));
 }
 
 #[tokio::test]

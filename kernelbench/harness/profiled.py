@@ -1,6 +1,6 @@
 """One call of a candidate that is built already, for a profiler to look at: warmed up, then once between start and stop.
 
-It is started ahead of need, imports torch, makes its context, says that it is ready, and waits until it is given its job. It runs as untrusted as the candidate itself; what a profiler makes of it is advice and decides nothing.
+It is started ahead of need, imports torch, makes its context, says that it is ready, and waits until it is given its job. It loads the candidate and warms it up beside others' work, says so, and waits again until the device is its own. It runs as untrusted as the candidate itself; what a profiler makes of it is advice and decides nothing.
 """
 
 import contextlib
@@ -75,10 +75,10 @@ def prepare(device, primed, folder, stages):
         stages.note("own launch")
 
 
-def job_of(folder):
-    """Waits for the job; ends where the program that would give one is gone."""
+def told(folder, sign):
+    """Says by a file that it waits, and waits for a line; ends where the program that would give one is gone."""
     with open(os.path.join(folder, "job"), encoding="utf-8") as pipe:
-        open(os.path.join(folder, "ready"), "w").close()
+        open(os.path.join(folder, sign), "w").close()
         line = pipe.readline()
     if not line:
         raise SystemExit("nobody gave a job")
@@ -89,13 +89,13 @@ def main(folder, primed, device):
     stages = Stages()
     device = torch.device(device)
     prepare(device, primed == "primed", folder, stages)
-    job = job_of(folder)
+    job = told(folder, "ready")
     stages.note("waiting")
     os.environ.update(dict(job["environment"]))
     runner = candidate.Runner(job["setup"])
-    told = runner.load(job["load"])
-    if "missing" in told:
-        raise SystemExit(told["missing"])
+    loaded = runner.load(job["load"])
+    if "missing" in loaded:
+        raise SystemExit(loaded["missing"])
     stages.note("load")
     if device.type == "cuda":
         runner.map_inputs({"arena": job["arena"]})
@@ -115,6 +115,8 @@ def main(folder, primed, device):
             runner.model(*inputs)
         settled(device)
         stages.note("warm-up")
+        told(folder, "loaded")
+        stages.note("waiting for the device")
         between_start_and_stop(lambda: runner.model(*inputs), device)
         stages.note("reading")
     # All was read: to tear everything down would take as long as the reading.

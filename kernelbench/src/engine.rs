@@ -10,7 +10,9 @@ pub(crate) mod sessions;
 pub(crate) mod time;
 
 use crate::{
+    lease::{Gate, Lease},
     measure::numbers::Effort,
+    profile::own::own_kernels,
     result::{
         candidate::{Built, Candidate, CandidateId, Verified},
         certificate::Certificate,
@@ -20,16 +22,20 @@ use crate::{
         label::{Kind, Label},
         survey::Survey,
     },
+    stage::{self, Stage},
     task::{Case, Task, suite::Suite},
     workshop::{Baseline, Rebuilt, Step, TimingPlan, Workshop},
 };
-use backend::{Backend, Processes, Toolchain};
+use backend::{Backend, Both, Processes, Toolchain};
 use check::Checking;
-use metrics::{Machine, Profile};
+use metrics::{Machine, MachineKind, Profile, Rung};
 use notes::Remarks;
 use rand::{SeedableRng, rngs::StdRng};
 use sessions::{Kept, is_full, lock};
-use std::sync::Arc;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, TryLockError},
+};
 use time::What;
 
 /// A workshop on one backend. Clones share what is open.
@@ -46,6 +52,10 @@ impl<B: Backend> Clone for Engine<B> {
 pub(crate) struct Inner<B: Backend> {
     pub(crate) backend: B,
     kept: Kept<B>,
+    /// Who may use the device now.
+    gate: Gate,
+    /// Whose turn it is to profile: a device's counters are one program's at a time.
+    profiling: Mutex<()>,
 }
 
 /// What inputs are drawn for: the same seed draws other contents for another purpose.
@@ -65,7 +75,8 @@ impl<B: Backend> Engine<B> {
     pub(crate) fn on(backend: B) -> Self {
         crate::sandbox::process::close_own_memory();
         let kept = Kept::new(&backend);
-        Self(Arc::new(Inner { backend, kept }))
+        let gate = Gate::new(backend.free_memory(), backend.beside());
+        Self(Arc::new(Inner { backend, kept, gate, profiling: Mutex::default() }))
     }
 
     /// The backend.
@@ -102,7 +113,7 @@ impl<B: Backend> Engine<B> {
 
     /// Releases a candidate's process, which is otherwise kept for the next step.
     pub fn release(&self, candidate: &CandidateId) {
-        drop(self.0.kept.unpark(candidate));
+        self.0.kept.release(candidate);
     }
 
     /// Closes a task: its processes end and give their memory back. It is opened again when it is next asked about.
@@ -116,14 +127,26 @@ impl<B: Backend> Engine<B> {
     ) -> Step<'_, Result<T, Fault>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let done = tokio::task::spawn_blocking(move || work(&inner)).await;
+            let recorder = stage::recorder();
+            let work = move || stage::on_behalf_of(recorder, || work(&inner));
+            let done = tokio::task::spawn_blocking(work).await;
             done.map_err(|e| Fault::Machine(format!("the workshop's thread broke: {e}")))?
         })
     }
 }
 
+fn hangs<T>(attempt: &Attempt<T>) -> bool {
+    matches!(attempt, Err(EvalError::Candidate(failure)) if matches!(**failure, Failure::Hang { .. }))
+}
+
 fn differs(failure: &Failure) -> bool {
     matches!(failure, Failure::Mismatch { .. })
+}
+
+/// The profile of a candidate that did not run under a profiler: its own doing, and no word about the machine.
+fn unprofiled(failure: &Failure) -> Profile {
+    let notes = vec![format!("the candidate failed under a profiler: {failure}")];
+    Profile { rung: Rung::TimingOnly, case: String::new(), readings: vec![], kernels: vec![], notes }
 }
 
 /// What a trusted step came to: a failure there is the reference's.
@@ -150,27 +173,49 @@ impl<B: Backend> Inner<B> {
 
     /// The task's session, opened where it was not yet.
     fn session(&self, task: &Task) -> Attempt<sessions::Shared<B>> {
-        let open = || self.backend.open(task, Toolchain::Quick);
-        self.kept.task(&self.backend, &self.backend.key(task), open)
+        let open = |on_device: &mut dyn FnMut()| self.backend.open(task, Toolchain::Quick, on_device);
+        let key = self.backend.key(task);
+        let lease = || self.gate.share(self.kept.room_for(&self.backend, &key));
+        self.kept.task(&self.backend, &key, lease, open)
     }
 
-    /// Does a step that works with a task's session, with room for it.
+    /// Does a step that works with a task's session, with room for it, beside others' steps.
     fn in_session<T>(
         &self,
         task: &Task,
         short: impl Fn(&Attempt<T>) -> bool,
-        mut step: impl FnMut(&mut B::Session) -> Attempt<T>,
+        mut step: impl FnMut(&mut B::Session, &mut Lease<'_>) -> Attempt<T>,
     ) -> Attempt<T> {
-        let (session, key) = (trusted(self.session(task))?, self.backend.key(task));
-        let mut session = lock(&session);
-        let wanted = self.backend.wanted_memory(&session);
-        self.kept.with_room(&self.backend, Some(&key), wanted, short, || step(&mut session))
+        let key = self.backend.key(task);
+        loop {
+            let wanted = trusted(self.session(task)).map(|session| self.backend.wanted_memory(&lock(&session)))?;
+            // Whoever waits here keeps no task open that others need the memory of.
+            let lease = self.gate.share(wanted);
+            let Some(session) = self.kept.open_task(&key) else { continue };
+            let mut session = match session.try_lock() {
+                Ok(session) => session,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    // Another step of this task waits for the device: it goes first.
+                    drop(lease);
+                    drop(lock(&session));
+                    continue;
+                }
+            };
+            let step = |lease: &mut Lease<'_>| step(&mut session, lease);
+            return self.kept.with_room(&self.backend, lease, (Some(&key), wanted), short, step);
+        }
     }
 
     /// The candidate's process, started again where it is gone.
     fn unpark(&self, task: &Task, candidate: &Candidate) -> Attempt<B::Loaded> {
         if let Some(parked) = self.kept.unpark(&candidate.id()) {
             return Ok(parked);
+        }
+        let _stage = stage::begin(Stage::Build);
+        if let Some(mut asleep) = self.kept.asleep(&candidate.id()) {
+            self.backend.wake(&mut asleep)?;
+            return Ok(asleep);
         }
         let needs_stock = self.kept.note(&candidate.id(), |notes| notes.needs_stock);
         self.backend.load(task, candidate, if needs_stock { Toolchain::Stock } else { Toolchain::Quick })
@@ -181,10 +226,12 @@ impl<B: Backend> Inner<B> {
         self.backend.get_ready();
         let rng = &mut self.rng(Purpose::Prepare);
         let candidate = Candidate::new(task.reference_as_candidate());
-        let prepared = self.in_session(task, is_full, |session| {
-            let mut loaded = self.backend.load(task, &candidate, Toolchain::Quick)?;
+        let load = || stage::during(Stage::Build, || self.backend.load(task, &candidate, Toolchain::Quick));
+        let mut first = Some(settled(load())?);
+        let prepared = self.in_session(task, is_full, |session, lease| {
+            let mut loaded = first.take().map_or_else(load, Ok)?;
             let how = Checking { draws: 1, signed: false, oracle: false, ..self.checking(task) };
-            let pair = self.backend.pair(task, session, &mut loaded, Processes::AtHand);
+            let pair = stage::during(Stage::Load, || self.backend.pair(task, session, &mut loaded, Processes::AtHand));
             let checked = pair.and_then(|mut pair| check::check(&mut pair, &suite.cases, &how, rng));
             let differs = match checked {
                 Err(EvalError::Candidate(failure)) if self.backend.reference_may_differ() && differs(&failure) => {
@@ -193,12 +240,13 @@ impl<B: Backend> Inner<B> {
                 }
                 checked => checked.map(|_| None)?,
             };
-            let quiet = self.backend.quiet();
             let what = What { task, suite, plan, effort: Effort::Loop, trusted: true, self_difference: 0.0 };
-            let (timed, _) = time::time(&self.backend, session, &mut loaded, &what, rng)?;
-            drop((quiet, loaded));
+            let both = Both { session, loaded: &mut loaded, lease };
+            let (timed, _) = time::time(&self.backend, both, &what, rng)?;
+            lease.let_others_in();
+            drop(loaded);
             self.backend.tidy(session)?;
-            let variants = self.backend.variants(task, session, plan)?;
+            let variants = self.backend.variants(task, session, plan, lease)?;
             let labels = self.backend.labels(session);
             let signature = self.backend.signature(session);
             Ok((timed, variants, labels.into_iter().chain(differs).collect(), signature))
@@ -212,11 +260,26 @@ impl<B: Backend> Inner<B> {
     }
 
     fn build(&self, task: &Task, candidate: &Candidate) -> Attempt<Built> {
+        let _stage = stage::begin(Stage::Build);
+        if let Some(artifact) = self.built_before(candidate)? {
+            return Ok(Built { candidate: candidate.clone(), artifact });
+        }
         let load = || self.backend.load(task, candidate, Toolchain::Quick);
-        let loaded = self.kept.with_room(&self.backend, None, 0, is_full, load)?;
+        let loaded = self.kept.off_the_device(&self.backend, load)?;
         let artifact = self.backend.artifact(&loaded);
-        self.kept.park(&self.backend, candidate.id(), loaded)?;
+        self.kept.park(&self.backend, &candidate.id(), loaded)?;
         Ok(Built { candidate: candidate.clone(), artifact })
+    }
+
+    /// Where a candidate's build lies that is there still, in a process that can go on or in none. What was compiled for its
+    /// check serves its timing and its profile.
+    fn built_before(&self, candidate: &Candidate) -> Attempt<Option<PathBuf>> {
+        let id = candidate.id();
+        if let Some(loaded) = self.kept.unpark(&id) {
+            // One that cannot rest is not kept.
+            self.kept.park(&self.backend, &id, loaded)?;
+        }
+        Ok(self.kept.build_of(&self.backend, &id))
     }
 
     fn check(&self, task: &Task, built: Built, suite: &Suite) -> Attempt<Verified> {
@@ -226,9 +289,15 @@ impl<B: Backend> Inner<B> {
             Ok(labels) => labels.iter().any(Label::is_of_memory),
             failed => is_full(failed),
         };
-        let checked = self.in_session(task, short, |session| {
-            let loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
-            self.check_once(session, task, candidate, loaded, suite)
+        let checked = self.in_session(task, short, |session, lease| {
+            let mut loaded = || parked.take().map_or_else(|| self.unpark(task, candidate), Ok);
+            let checked = self.check_once(session, task, candidate, loaded()?, suite);
+            if lease.is_alone() || !hangs(&checked) {
+                return checked;
+            }
+            // Others may have held it up, with compilers or calls of their own.
+            lease.be_alone();
+            self.check_once(session, task, candidate, loaded()?, suite)
         });
         if checked.is_err() {
             self.backend.get_ready();
@@ -251,14 +320,14 @@ impl<B: Backend> Inner<B> {
         let mut of_build = self.backend.build_labels(&loaded);
         let in_doubt = checked.as_ref().err().and_then(|error| self.backend.in_doubt(&loaded, error));
         if let Some(label) = in_doubt {
-            loaded = self.backend.load(task, candidate, Toolchain::Stock)?;
+            loaded = stage::during(Stage::Build, || self.backend.load(task, candidate, Toolchain::Stock))?;
             checked = self.examine(session, task, &mut loaded, &suite.cases);
             of_build = vec![label];
             self.kept.note(&candidate.id(), |notes| notes.needs_stock = checked.is_ok());
         }
         let mut labels = checked?;
         labels.append(&mut of_build);
-        self.kept.park(&self.backend, candidate.id(), loaded)?;
+        self.kept.park(&self.backend, &candidate.id(), loaded)?;
         Ok(labels)
     }
 
@@ -270,7 +339,7 @@ impl<B: Backend> Inner<B> {
         cases: &[Case],
     ) -> Attempt<Vec<Label>> {
         let rng = &mut self.rng(Purpose::Check);
-        let pair = self.backend.pair(task, session, loaded, Processes::AtHand);
+        let pair = stage::during(Stage::Load, || self.backend.pair(task, session, loaded, Processes::AtHand));
         let checked = pair.and_then(|mut pair| check::check(&mut pair, cases, &self.checking(task), rng));
         self.backend.tidy(session)?;
         checked
@@ -285,15 +354,15 @@ impl<B: Backend> Inner<B> {
         self_difference: f64,
     ) -> Attempt<Timed> {
         let mut parked = Some(self.unpark(task, candidate)?);
-        let timed = self.in_session(task, is_full, |session| {
+        let timed = self.in_session(task, is_full, |session, lease| {
             let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
-            let quiet = self.backend.quiet();
             let what = What { task, suite, plan, effort: Effort::Loop, trusted: false, self_difference };
-            let timed = time::time(&self.backend, session, &mut loaded, &what, &mut self.rng(Purpose::Time));
-            drop(quiet);
+            let both = Both { session, loaded: &mut loaded, lease };
+            let timed = time::time(&self.backend, both, &what, &mut self.rng(Purpose::Time));
+            lease.let_others_in();
             self.backend.tidy(session)?;
             let timed = timed?;
-            self.kept.park(&self.backend, candidate.id(), loaded)?;
+            self.kept.park(&self.backend, &candidate.id(), loaded)?;
             Ok(timed)
         });
         self.backend.get_ready();
@@ -312,35 +381,55 @@ impl<B: Backend> Inner<B> {
         task: &Task,
         candidate: &Candidate,
         suite: &Suite,
-        mut step: impl FnMut(&mut B::Session, &mut B::Loaded, &Case, &mut StdRng) -> Attempt<T>,
-    ) -> Result<T, Fault> {
+        mut step: impl FnMut((Both<'_, '_, B>, B::Tool), &Case, &mut StdRng) -> Attempt<T>,
+    ) -> Outcome<T> {
         let timed = suite.cases.iter().filter(|case| suite.timed.contains(&case.name));
         let case = timed.max_by_key(|case| self.backend.fits(task, case).unwrap_or(0));
         let case =
             case.ok_or_else(|| Fault::Machine("the suite times no case, so there is none to profile".to_owned()))?;
         let rng = &mut self.rng(Purpose::Profile);
-        let done = self.in_session(task, is_full, |session| {
-            let mut loaded = self.unpark(task, candidate)?;
-            let done = step(session, &mut loaded, case, rng);
-            let parked = self.kept.park(&self.backend, candidate.id(), loaded);
+        let mut parked = match outcome(self.unpark(task, candidate))? {
+            Ok(loaded) => Some(loaded),
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let turn = stage::during(Stage::Lease, || lock(&self.profiling));
+        let mut tool = parked.as_ref().map(|loaded| self.backend.tool(loaded));
+        let done = self.in_session(task, is_full, |session, lease| {
+            let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
+            let tool = tool.take().unwrap_or_else(|| self.backend.tool(&loaded));
+            let done = step((Both { session, loaded: &mut loaded, lease }, tool), case, rng);
+            lease.let_others_in();
+            let parked = self.kept.park(&self.backend, &candidate.id(), loaded);
             done.and_then(|done| parked.map(|()| done))
         });
+        drop(turn);
         self.backend.get_ready();
-        outcome(done)?.map_err(|failure| Fault::Machine(format!("the candidate failed under a profiler: {failure}")))
+        outcome(done)
     }
 
     fn profile(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Profile, Fault> {
-        self.profiled(task, candidate, suite, |session, loaded, case, rng| {
+        self.profiled(task, candidate, suite, |both, case, rng| {
             let timing = self.kept.note(&candidate.id(), |notes| {
                 notes.timings.iter().find(|(timed, _)| timed.case == case.name).cloned()
             });
-            self.backend.profile(task, session, loaded, case, timing.as_ref(), rng)
+            self.backend.profile(task, both, case, timing.as_ref(), rng)
+        })
+        .map(|profiled| profiled.unwrap_or_else(|failure| unprofiled(&failure)))
+        .map(|mut profile| {
+            let on_gpu = self.backend.machine().kind == MachineKind::Gpu;
+            let own = task.problem().filter(|_| on_gpu).and_then(|_| own_kernels(&profile, &candidate.source()));
+            profile.readings.extend(own);
+            profile
         })
     }
 
     fn survey(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Result<Survey, String>, Fault> {
-        self.profiled(task, candidate, suite, |session, loaded, case, rng| {
-            self.backend.survey(task, session, loaded, case, rng)
+        self.profiled(task, candidate, suite, |(Both { session, loaded, lease }, _), case, rng| {
+            lease.be_alone();
+            stage::during(Stage::Replay, || self.backend.survey(task, session, loaded, case, rng))
+        })
+        .map(|surveyed| {
+            surveyed.unwrap_or_else(|failure| Err(format!("the candidate failed under a profiler: {failure}")))
         })
     }
 }

@@ -12,8 +12,13 @@ impl Hash {
     /// The hash of these bytes.
     #[must_use]
     pub fn of(content: &[u8]) -> Self {
+        let mut hashing = Hashing::default();
+        hashing.take(content);
+        hashing.hash()
+    }
+
+    fn hex(digest: &[u8]) -> Self {
         use std::fmt::Write;
-        let digest = Sha256::digest(content);
         let mut hex = String::with_capacity(64);
         for byte in digest {
             let _ = write!(hex, "{byte:02x}");
@@ -31,6 +36,23 @@ impl Hash {
     #[must_use]
     pub fn short(&self) -> &str {
         self.0.get(..8).unwrap_or(&self.0)
+    }
+}
+
+/// A hash of content that comes in pieces.
+#[derive(Clone, Debug, Default)]
+pub struct Hashing(Sha256);
+
+impl Hashing {
+    /// Takes in the next piece.
+    pub fn take(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// The hash of all that was taken in so far.
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        Hash::hex(&self.0.clone().finalize())
     }
 }
 

@@ -5,6 +5,7 @@ pub mod cpu;
 pub(crate) mod job;
 pub(crate) mod kind;
 pub mod ncu;
+pub(crate) mod own;
 pub(crate) mod sanitizer;
 pub(crate) mod tool;
 pub(crate) mod torch;

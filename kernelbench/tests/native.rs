@@ -334,7 +334,8 @@ fn a_candidate_that_keeps_its_answers_by_pointer_is_wrong() {
 
 #[test]
 fn a_candidate_that_is_right_only_at_first_is_caught_while_it_is_timed() {
-    let body = "static int calls = 0; if (calls++ < 4) { RIGHT } else sum[0] += x[0];".replace("RIGHT", RIGHT);
+    let body =
+        "static int calls = 0; if (n != 20001 || calls++ < 40) { RIGHT } else sum[0] += x[0];".replace("RIGHT", RIGHT);
     let failed = failure(&kernel(&body));
     assert!(matches!(&failed, Failure::Mismatch { while_timed: true, .. }), "{failed:?}");
 }
@@ -388,16 +389,131 @@ fn a_candidate_that_is_right_in_the_loop_and_wrong_on_a_new_shape_is_refused() {
 }
 
 #[test]
-fn a_candidate_that_reads_beside_its_input_is_refused_by_the_sanitizer() {
+fn a_candidate_that_reads_beside_an_argument_is_caught_without_a_sanitizer() {
+    for (beside, of) in [("x[n]", "x"), ("x[n + 7]", "x"), ("x[-1]", "x"), ("sum[n]", "sum")] {
+        let failed = failure(&kernel(&format!("volatile float beside = {beside}; (void)beside; {RIGHT}")));
+        assert!(matches!(&failed, Failure::OutOfBounds { argument, .. } if argument == of), "{beside}: {failed:?}");
+    }
+}
+
+#[test]
+fn a_candidate_that_takes_the_guards_away_is_refused() {
+    let lift = "mprotect((void *)(((uintptr_t)(x + n) + 4095) & ~4095ull), 4096, PROT_READ);";
+    let what = forbidden(&program("#include <sys/mman.h>", &format!("{lift} {RIGHT}")));
+    assert_eq!(what, "change the memory that its arguments lie in");
+}
+
+#[test]
+fn a_candidate_that_takes_an_alignment_for_granted_is_caught() {
+    let body = "if (((uintptr_t)x | (uintptr_t)out) % 64) return; RIGHT".replace("RIGHT", RIGHT);
+    let failed = failure(&kernel(&body));
+    assert!(matches!(&failed, Failure::Mismatch { while_timed: false, .. }), "{failed:?}");
+}
+
+#[test]
+fn a_candidate_that_keeps_the_size_of_its_first_call_is_caught() {
+    let body = "static int64_t first = n; n = first; RIGHT".replace("RIGHT", RIGHT);
+    let failed = failure(&kernel(&body));
+    let caught = matches!(&failed, Failure::Mismatch { while_timed: false, .. } | Failure::OutOfBounds { .. });
+    assert!(caught, "{failed:?}");
+}
+
+#[test]
+fn a_scratch_of_the_first_calls_size_is_found_by_the_sanitizer() {
     let _alone = alone();
-    let source = kernel(&format!("volatile float beside = x[n]; (void)beside; {RIGHT}"));
-    assert!(evaluate(&source).unwrap().is_ok());
-    let certificate = certify(&source);
-    let CertificateVerdict::Refused(Failure::Sanitizer { tool, finding }) = &certificate.verdict else {
-        panic!("{certificate:#?}")
+    let body = "static float *kept = (float *)malloc(n * 4); for (int64_t i = 0; i < n; ++i) kept[i] = x[i];
+        volatile float last = kept[n - 1]; (void)last; RIGHT"
+        .replace("RIGHT", RIGHT);
+    let certificate = certify(&program("#include <stdlib.h>", &body));
+    let caught = matches!(
+        &certificate.verdict,
+        CertificateVerdict::Refused(Failure::Sanitizer { .. } | Failure::Crash { .. } | Failure::Mismatch { .. })
+    );
+    assert!(caught, "{certificate:#?}");
+}
+
+#[test]
+fn memory_that_grows_from_call_to_call_is_named() {
+    let _alone = alone();
+    let leak = program(
+        "#include <stdlib.h>\n#include <string.h>",
+        &format!("char *volatile p = (char *)malloc(n * 4); memset(p, 1, n * 4); {RIGHT}"),
+    );
+    let timed = evaluate(&leak).unwrap().unwrap();
+    assert!(timed.labels.iter().any(|label| label.text.contains("its memory grows")), "{:?}", timed.labels);
+    let honest = evaluate(&kernel(RIGHT)).unwrap().unwrap();
+    assert!(honest.labels.iter().all(|label| !label.text.contains("its memory grows")), "{:?}", honest.labels);
+}
+
+/// Looks for a kept input turned by some number of elements, and copies the kept output turned likewise.
+#[test]
+fn answers_turned_like_the_inputs_help_no_timed_call() {
+    let _alone = alone();
+    let before = "#include <math.h>\n#include <string.h>\n#include <stdlib.h>
+        static float *in[4], *put[4]; static int64_t has[4]; static int held;
+        static float slow(float v) { double s = v; for (int k = 0; k < 30; ++k) s += sin(s) * 1e-9; return (float)(s * 2.5 + 1); }";
+    let turn = "if (n == 20001) for (int h = 0; h < held; ++h) { const float *p = (const float *)memchr(in[h], 0, 0);
+            for (int64_t t = 0; t < n; ++t) if (in[h][t] == x[0] && in[h][(t + 1) % n] == x[1]) { p = in[h] + t; break; }
+            if (p) { int64_t t = p - in[h]; memcpy(out, put[h] + t, (n - t) * 4); memcpy(out + n - t, put[h], t * 4);
+                for (int64_t i = 0; i < n; ++i) sum[i] += x[i]; return; } }
+        for (int64_t i = 0; i < n; ++i) { out[i] = slow(x[i]); sum[i] += x[i]; }
+        if (n == 20001 && held < 4) { in[held] = (float *)malloc(n * 4); put[held] = (float *)malloc(n * 4);
+            memcpy(in[held], x, n * 4); memcpy(put[held], out, n * 4); has[held++] = n; }";
+    let context = KernelContext {
+        reference: program(before, "for (int64_t i = 0; i < n; ++i) { out[i] = slow(x[i]); sum[i] += x[i]; }"),
+        ..task().context().unwrap().clone()
     };
-    assert!(tool == "address" && finding.contains("heap-buffer-overflow"), "{tool}: {finding}");
-    assert!(finding.contains("candidate.cpp:3"), "{finding}");
+    let slow = Task { source: Source::Context(context), ..task() };
+    let timed = evaluate_for(&slow, &program(before, turn)).unwrap().unwrap();
+    assert!(timed.speedup.ratio < 1.25, "{:?}", timed.speedup);
+}
+
+#[test]
+fn a_candidate_that_refuses_to_build_sanitized_is_refused_and_one_that_forges_a_word_of_the_machine_too() {
+    let _alone = alone();
+    let refuses = kernel(&format!("#ifdef __SANITIZE_ADDRESS__\n#error no\n#endif\n{RIGHT}"));
+    let verdict = certify(&refuses).verdict;
+    assert!(matches!(&verdict, CertificateVerdict::Refused(Failure::Sanitizer { .. })), "{verdict:?}");
+    let says =
+        "#ifdef __SANITIZE_ADDRESS__\nfputs(\"cannot start program: no memory\\n\", stderr); _exit(127);\n#endif";
+    let verdict = certify(&program("#include <stdio.h>\n#include <unistd.h>", &format!("\n{says}\n{RIGHT}"))).verdict;
+    assert!(matches!(&verdict, CertificateVerdict::Refused(Failure::Sanitizer { .. })), "{verdict:?}");
+}
+
+#[test]
+fn a_candidate_that_closes_its_line_or_says_nonsense_on_it_before_its_first_call_fails_and_not_the_machine() {
+    let line = "#include <unistd.h>\n#include <stdlib.h>\n#include <string.h>\n#include <errno.h>
+        static int line() { int l = 3; while (l < 64 && !(lseek(l, 0, SEEK_CUR) < 0 && errno == ESPIPE)) ++l; return l; }";
+    for does in [
+        "write(line(), \"garbled\", 7);",
+        "close(line());",
+        "write(line(), \"\", 0); close(line()); for (;;) sleep(1);",
+    ] {
+        let source = program(&format!("{line}\n__attribute__((constructor)) static void first() {{ {does} }}"), RIGHT);
+        failure(&source);
+    }
+}
+
+/// It knows a profiler's process by its environment, and there starts a process, limits its parent, or kills it.
+#[test]
+fn a_candidate_that_misbehaves_under_a_profiler_is_confined_there_too() {
+    let _alone = alone();
+    let limits = || std::fs::read_to_string("/proc/self/limits").unwrap();
+    let (before, runtime) = (limits(), tokio::runtime::Builder::new_current_thread().build().unwrap());
+    let headers = "#include <stdlib.h>\n#include <signal.h>\n#include <unistd.h>\n#include <sys/resource.h>\n#include <sys/wait.h>";
+    let limit = "rlimit r = {12345, 12345}; prlimit(getppid(), RLIMIT_MSGQUEUE, &r, 0);";
+    for does in ["if (fork() == 0) { setsid(); sleep(20); _exit(0); }", limit] {
+        let source = program(headers, &format!("if (getenv(\"LC_ALL\")) {{ {does} }} {RIGHT}"));
+        let (workshop, task) = (workshop_on(cpu::machine(Some(&cache()))), task());
+        let suite = suite(&task);
+        let profile = runtime.block_on(async {
+            let built = workshop.build(&task, &Candidate::new(source)).await.unwrap().unwrap();
+            let verified = workshop.check(&task, built, &suite).await.unwrap().unwrap();
+            workshop.profile(&task, &verified, &suite).await.unwrap()
+        });
+        assert_eq!(children(), Vec::<String>::new(), "{does}: {profile:#?}");
+        assert_eq!(limits(), before, "{does}");
+    }
 }
 
 #[test]

@@ -82,8 +82,10 @@ async fn how_many_run_at_the_same_time_is_counted() {
     for evaluation in three {
         evaluation.await.unwrap().unwrap().unwrap();
     }
-    assert_eq!((workshop.most_building(), workshop.most_running(), workshop.builds()), (3, 3, 3));
-    assert_eq!(started.elapsed(), Duration::from_millis(60));
+    assert_eq!((workshop.most_building(), workshop.most_checking(), workshop.builds()), (3, 3, 3));
+    assert_eq!((workshop.most_running(), workshop.disturbed()), (1, 0), "each is timed alone");
+    // Builds beside one another, then checks; then one timing after the other.
+    assert_eq!(started.elapsed(), Duration::from_millis(100));
     assert_eq!(Simulated::new().most_running(), 0);
 }
 

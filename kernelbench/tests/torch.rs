@@ -193,6 +193,29 @@ class ModelNew(nn.Module):
 
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn what_was_built_for_the_check_serves_the_profile_and_a_certificate_builds_anew() {
+    let workshop = workshop();
+    let (task, suite) = (problem("1_Softplus"), Suite::of_task(&problem("1_Softplus")));
+    let counting = "import os\nopen(os.path.join(os.path.dirname(__file__), 'imports'), 'a').write('x')\n";
+    let candidate = Candidate::new(format!("{counting}{RIGHT}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let built = workshop.build(&task, &candidate).await.unwrap().unwrap();
+        let folder = built.artifact().parent().unwrap().to_owned();
+        let verified = workshop.check(&task, built, &suite).await.unwrap().unwrap();
+        let again = workshop.build(&task, &candidate).await.unwrap().unwrap();
+        assert_eq!(again.artifact().parent(), Some(folder.as_path()));
+        workshop.profile(&task, &verified, &suite).await.unwrap();
+        assert_eq!(std::fs::read_to_string(folder.join("imports")).unwrap(), "x", "it was imported more than once");
+        workshop.rebuild(&task, &candidate).await.unwrap();
+        let folders = std::fs::read_dir(folder.parent().unwrap()).unwrap().flatten();
+        let imported = folders.filter(|one| one.path().join("imports").exists()).count();
+        assert_eq!(imported, 2, "a certificate is of a build of its own");
+    });
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn a_candidate_that_breaks_out_when_its_model_is_dropped_is_told() {
     let workshop = workshop();
     let source = "

@@ -50,12 +50,24 @@ impl Speedup {
         if cases.is_empty() || cases.iter().any(Vec::is_empty) {
             return None;
         }
-        let overall = geometric_mean(cases.iter().map(|processes| ratio(&processes.concat(), statistic)));
+        let overall = Self::ratio_of(&cases, statistic);
         let resample = |rng: &mut StdRng| {
             Some(geometric_mean(cases.iter().map(|processes| ratio(&resampled(processes, rng), statistic))))
         };
         let interval = bootstrap::interval(resample);
         Some(Self { ratio: overall, interval })
+    }
+
+    /// Its ratio alone, without the resampling that an interval takes; `None` where a case has no samples.
+    #[must_use]
+    pub fn ratio_over(cases: &[(&Timing, &Timing)], statistic: Statistic) -> Option<f64> {
+        let cases: Vec<Processes> = cases.iter().map(|(r, c)| paired(r, c)).collect();
+        let measured = !cases.is_empty() && !cases.iter().any(Vec::is_empty);
+        measured.then(|| Self::ratio_of(&cases, statistic))
+    }
+
+    fn ratio_of(cases: &[Processes], statistic: Statistic) -> f64 {
+        geometric_mean(cases.iter().map(|processes| ratio(&processes.concat(), statistic)))
     }
 
     /// The same with its interval widened at both ends by a systematic error, as a part of the ratio.

@@ -40,6 +40,12 @@ impl Timing {
         Self { samples_ns: processes.concat(), processes: sizes }
     }
 
+    /// These samples and behind them those of another timing, of other processes.
+    #[must_use]
+    pub fn followed_by(&self, later: &Self) -> Self {
+        Self::of_processes(self.processes().chain(later.processes()).map(<[f64]>::to_vec))
+    }
+
     /// Every sample, in nanoseconds, in the order taken.
     #[must_use]
     pub fn samples_ns(&self) -> &[f64] {

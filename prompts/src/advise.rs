@@ -1,9 +1,9 @@
 //! How is the one optimization asked for, and how is the answer read? (CudaForge, Appendix D.2.)
 
 use crate::{
-    Optimization, Prompt, Prompts, Unreadable,
+    Attempted, Optimization, Prompt, Prompts, Unreadable,
     reply::{Field, read_fields, read_names},
-    words,
+    words::{self, one_line},
 };
 use kernelbench::{Candidate, Task, Timed};
 use metrics::{Machine, Profile};
@@ -22,7 +22,8 @@ const METRICS: &str = "metrics";
 const MOST_METRICS: usize = 4;
 
 impl Prompts {
-    /// Judge: the one bottleneck of this candidate and the one method against it, from its own measurements.
+    /// Judge: the one bottleneck of this candidate and the one method against it, from its own measurements, and
+    /// other than what was tried on it.
     #[must_use]
     pub fn advise(
         &self,
@@ -31,8 +32,9 @@ impl Prompts {
         candidate: &Candidate,
         timed: &Timed,
         profile: Option<&Profile>,
+        tried: &[Attempted],
     ) -> Prompt {
-        self.page("advise", &values(task, machine, candidate, timed, profile))
+        self.page("advise", &after(tried, &values(task, machine, candidate, timed, profile)))
     }
 }
 
@@ -48,9 +50,20 @@ pub(crate) fn values(
         machine => words::machine(machine),
         candidate => words::candidate(candidate),
         timed => words::timed(timed),
+        tried => Vec::<Value>::new(),
         profile => profile.map(|profile| words::profile(profile, machine)),
         products => words::products(task, machine),
     }
+}
+
+/// The values with the changes that were tried.
+pub(crate) fn after(tried: &[Attempted], values: &Value) -> Value {
+    let line = |one: &Attempted| {
+        let Optimization { method, plan, .. } = &one.change;
+        context! { method => one_line(method), plan => one_line(plan), came => one_line(&one.came) }
+    };
+    let tried: Vec<Value> = tried.iter().map(line).collect();
+    context! { tried, ..values.clone() }
 }
 
 /// Reads the Judge's one optimization, and which measurements it reasons from, as far as it says so: that alone makes no

@@ -270,9 +270,10 @@ pub(crate) fn timed() -> Timed {
         candidate: Timing::of([candidate]),
         speedup,
         floor_ns: Some(4_750.0),
+        uncounted: 0.0,
     };
     let cases = vec![case("16x4096", 61_250.0, 43_130.0), case("63x1003", 59_800.0, 42_115.0)];
-    Timed { cases, speedup, statistic: Statistic::Median, labels: vec![] }
+    Timed { cases, speedup, statistic: Statistic::Median, labels: vec![], widened_by: None, object: None }
 }
 
 pub(crate) fn profile() -> Profile {

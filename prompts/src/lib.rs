@@ -47,4 +47,4 @@ pub use shapes::read_shapes;
 pub use suggest::read_suggestions;
 pub use transform::{Rewriting, backend};
 pub use transformation::{BACKENDS, Origin, Pass, RegionCall, Transformation, TransformationError};
-pub use verdict::{Fix, Optimization, Suggestions, Unreadable, Verdict};
+pub use verdict::{Attempted, Fix, Optimization, Suggestions, Unreadable, Verdict};

@@ -152,7 +152,7 @@ fn the_paragraph_on_precision_says_with_which_arithmetic_the_reference_runs() {
 fn a_judge_of_a_gpu_is_told_of_launches_roofs_and_tensor_cores_and_one_of_a_cpu_is_not() {
     let (task, candidate, timed) = (example::problem(), example::candidate(), example::timed());
     let page = |machine: &metrics::Machine, profile: &metrics::Profile| {
-        Prompts::embedded().advise(&task, machine, &candidate, &timed, Some(profile)).turns.remove(0).text
+        Prompts::embedded().advise(&task, machine, &candidate, &timed, Some(profile), &[]).turns.remove(0).text
     };
     let on_gpu = page(&example::h200(), &example::profile_on_a_gpu());
     assert_order(&on_gpu, &["All kernels of a call take 38.02 us of its 43.13 us (88 %)", "TF32 tensor cores at"]);
@@ -289,7 +289,7 @@ fn a_bad_template_is_refused_at_the_start_with_its_place() {
     assert_order(&error_of("seed", &page("a", "b\n{% if %}")), &["template seed, line 5"]);
     assert_order(
         &error_of("seed", &page("a", "{{ candidate.source }}")),
-        &["seed", "candidate.source", "example, machine, task"],
+        &["seed", "candidate.source", "example, fastest, machine, speedup, task"],
     );
     assert_order(&error_of("seed", &page("{{ task.name }}", "b")), &["seed", "task.name", "same in every round"]);
     assert_order(&error_of("machine", "{{ machine.nmae }}"), &["machine", "machine.nmae"]);

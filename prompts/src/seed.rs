@@ -1,7 +1,7 @@
 //! How is the first candidate asked for? (CudaForge, Appendix D.1.)
 
 use crate::{Prompt, Prompts, words};
-use kernelbench::Task;
+use kernelbench::{Candidate, Task};
 use metrics::Machine;
 use minijinja::{Value, context};
 
@@ -10,6 +10,12 @@ impl Prompts {
     #[must_use]
     pub fn seed(&self, task: &Task, machine: &Machine) -> Prompt {
         self.page("seed", &values(task, machine, false))
+    }
+
+    /// The same, after other beginnings: the fastest candidate so far and its speedup are shown, to go another way.
+    #[must_use]
+    pub fn seed_anew(&self, task: &Task, machine: &Machine, fastest: &Candidate, speedup: f64) -> Prompt {
+        self.page("seed", &anew(task, machine, fastest, speedup))
     }
 
     /// The same, with a worked example of another task in the same language (CudaForge, Appendix D.1: one shot). A task whose
@@ -22,5 +28,10 @@ impl Prompts {
 }
 
 pub(crate) fn values(task: &Task, machine: &Machine, example: bool) -> Value {
-    context! { task => words::task(task), machine => words::machine(machine), example => example }
+    context! { task => words::task(task), machine => words::machine(machine), example => example, fastest => (), speedup => () }
+}
+
+pub(crate) fn anew(task: &Task, machine: &Machine, fastest: &Candidate, speedup: f64) -> Value {
+    let source = words::candidate(fastest).get_attr("source").unwrap_or_default();
+    context! { fastest => source, speedup => format!("{speedup:.2}"), ..values(task, machine, false) }
 }

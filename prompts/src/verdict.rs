@@ -37,6 +37,15 @@ pub struct Optimization {
     pub plan: String,
 }
 
+/// A change that a candidate had, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempted {
+    /// What the Judge asked for.
+    pub change: Optimization,
+    /// What came of it, in words.
+    pub came: String,
+}
+
 /// What Astra's planning agent says: a short list (Astra §3.2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suggestions {

@@ -86,13 +86,19 @@ impl Spec {
             .map(|(name, text)| (*name, Self::parse(name, text).map(|spec| spec.summary).unwrap_or_default()))
     }
 
+    /// The text of an ablation that comes with the program, to start one's own from.
+    #[must_use]
+    pub fn text(name: &str) -> Option<&'static str> {
+        EMBEDDED.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    }
+
     /// An ablation by its name, or from a file.
     ///
     /// # Errors
     ///
     /// If there is none, or it is wrong: where, and what was expected.
     pub fn named(name: &str) -> Result<Self, Trouble> {
-        if let Some((_, text)) = EMBEDDED.iter().find(|(known, _)| *known == name) {
+        if let Some(text) = Self::text(name) {
             return Self::parse(name, text);
         }
         let known: Vec<&str> = EMBEDDED.iter().map(|(name, _)| *name).collect();

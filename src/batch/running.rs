@@ -3,8 +3,9 @@
 //! So many tasks are under way at once as keep the model and the devices busy. Each has a device for life; the other
 //! tasks are names in a queue.
 
-use super::{limits::Meter, standing::Standing, watching::Board};
+use super::{extension::More, limits::Meter, standing::Standing, watching::Board};
 use crate::{
+    best,
     exit::{Exit, Trouble},
     recall,
     store::{BatchList, Listed, Lock, RunFolder, StoreError},
@@ -13,6 +14,7 @@ use agents::{
     crew::{Crew, Place},
     event::{End, Event},
     llm::{AskError, Llm, remembering::Remembering},
+    log::Log,
     planner::{BrokeOff, Job, work},
     policy::Policy,
     trajectory::Trajectory,
@@ -48,6 +50,8 @@ pub struct Batch {
     pub board: Arc<Board>,
     /// Tasks under way at the same time.
     pub at_once: usize,
+    /// What it is given beside what it began with.
+    pub more: More,
 }
 
 /// What came of working on a batch.
@@ -73,6 +77,7 @@ struct Shared {
     remembering: Arc<Remembering>,
     meter: Arc<Meter>,
     board: Arc<Board>,
+    more: More,
 }
 
 /// A device, its crew, and how it fares.
@@ -102,8 +107,8 @@ impl Batch {
             let crew = Crew::at(place, remembering.clone(), self.prompts.clone()).await;
             benches.push(Bench { device, crew, running: 0, faults: 0, leases: 0 });
         }
-        let Self { folder, lock, policy, meter, board, .. } = self;
-        let shared = Arc::new(Shared { folder, lock, policy, remembering, meter, board });
+        let Self { folder, lock, policy, meter, board, more, .. } = self;
+        let shared = Arc::new(Shared { folder, lock, policy, remembering, meter, board, more });
         let mut floor = Floor { shared, benches, turns: JoinSet::new(), outcome: Outcome::default() };
         let mut queue: VecDeque<Listed> = self.list.tasks.into();
         loop {
@@ -138,7 +143,7 @@ impl Floor {
             }
             let Some(listed) = queue.pop_front() else { return };
             match Standing::read(&self.shared.folder, &listed.name) {
-                Ok(Some(standing)) if standing.end.is_some() => {}
+                Ok(Some(standing)) if standing.end.is_some() && !self.shared.goes_on(&listed) => {}
                 Ok(None) if finishes => {}
                 Ok(standing) => self.begin(listed, standing.unwrap_or_default()),
                 Err(trouble) => self.outcome.broke_off.push((listed.name, trouble.message)),
@@ -219,15 +224,47 @@ impl Floor {
 impl Shared {
     /// One task's turn, from where its record ends.
     async fn turn(&self, listed: &Listed, so_far: Standing, crew: &Crew) -> Result<(), BrokeOff> {
-        let (task, story) = self.take_up(listed).map_err(|error| BrokeOff::Log(error.into()))?;
+        let mended = self.folder.mend(&listed.name, &self.lock).map_err(|error| BrokeOff::Log(error.into()))?;
+        mended.words.iter().for_each(|word| self.board.say(word));
+        let aside = recall::known_of(&mended.aside, &self.folder.blobs());
+        self.remembering.learn_where_the_prompt_is_the_same(aside);
+        let (task, mut story) = self.take_up(listed).map_err(|error| BrokeOff::Log(error.into()))?;
         let opened = self.folder.append(&listed.name, &self.lock).map_err(|error| BrokeOff::Log(error.into()))?;
         let (log, torn) = opened;
         if let Some(word) = torn {
             self.board.say(&word);
         }
-        let log = Box::new(self.board.watch(&listed.name, log, so_far));
-        let job = Job { task, policy: self.policy.clone(), so_far: story, log, limit: self.meter.for_task() };
-        work(job, crew).await.map(drop)
+        let mut policy = self.policy_of(&story);
+        let mut log = self.board.watch(&listed.name, log, so_far);
+        if let Ok(Some(extended)) = self.extension(&story) {
+            log.note(&extended)?;
+            story.apply(extended);
+        }
+        policy.rounds = story.extended_to.unwrap_or(policy.rounds);
+        let job = Job { task, policy, so_far: story, log: Box::new(log), limit: self.meter.for_task() };
+        let story = work(job, crew).await?;
+        best::write(&self.folder, &listed.name, &story).map_err(|error| BrokeOff::Log(error.into()))?;
+        Ok(())
+    }
+
+    /// How a task is worked on: as its record opened, for the batch may have been given more rounds since.
+    fn policy_of(&self, story: &Trajectory) -> Policy {
+        let recorded = story.policy.as_ref().and_then(|hash| self.folder.blobs().fetch(hash).ok());
+        recorded.and_then(|text| Policy::parse(&text).ok()).unwrap_or_else(|| self.policy.clone())
+    }
+
+    fn extension(&self, story: &Trajectory) -> Result<Option<Event>, String> {
+        if story.task.is_none() {
+            return Ok(None);
+        }
+        let rounds = story.extended_to.unwrap_or_else(|| self.policy_of(story).rounds);
+        self.more.for_task(story, rounds, &self.meter.for_task())
+    }
+
+    /// Whether a task that has ended is given what it lacked.
+    fn goes_on(&self, listed: &Listed) -> bool {
+        let extended = || self.extension(&self.folder.record(&listed.name).ok()?.events().collect()).ok()?;
+        self.more.is_some() && extended().is_some()
     }
 
     /// The task and what happened to it, with what was answered in the round that is open.

@@ -1,7 +1,7 @@
 //! How far has a task come, in a few numbers?
 
 use super::limits::Used;
-use crate::{exit::Trouble, store::RunFolder};
+use crate::{exit::Trouble, progress::plain, quantity, store::RunFolder};
 use agents::event::{End, Event};
 use kernelbench::{CertificateVerdict, Evaluation};
 use metrics::{Claim, Speedup};
@@ -27,6 +27,12 @@ pub struct Standing {
     pub broke_off: Option<String>,
     /// Why it ended, if it has.
     pub end: Option<End>,
+    /// How many rounds it may have in all, where it was given another number than its policy's.
+    pub extended_to: Option<u32>,
+    /// Why the last round came to no right candidate, while none was right.
+    pub trouble: Option<String>,
+    /// Whether any reply could be read as a candidate.
+    pub has_candidate: bool,
 }
 
 impl Standing {
@@ -50,6 +56,22 @@ impl Standing {
         self.certified.is_some_and(|speedup| speedup.claim() == Claim::Faster)
     }
 
+    /// What it came to, in words: the certified speedup, or why there is none.
+    #[must_use]
+    pub fn came_to(&self) -> String {
+        if let Some(speedup) = &self.certified {
+            return format!("{}, {}, certified", quantity::speedup(speedup), quantity::claim(speedup));
+        }
+        let why = self.trouble.as_ref().map(|why| format!(" ({})", plain(why))).unwrap_or_default();
+        format!("nothing correct{why}")
+    }
+
+    /// Whether it ended without a single candidate that could be read: the model's doing.
+    #[must_use]
+    pub fn is_speechless(&self) -> bool {
+        self.end.is_some() && !self.has_candidate && self.trouble.is_some()
+    }
+
     /// Takes in one event.
     pub fn take_in(&mut self, event: &Event) {
         self.broke_off = None;
@@ -59,18 +81,31 @@ impl Standing {
             Event::SuiteFrozen { .. } => self.doing = "examining the reference",
             Event::Began { round, .. } => (self.open, self.doing) = (Some(*round), "deciding"),
             Event::Asked { call } => self.doing = waiting_for(call.role),
-            Event::Wrote { .. } => self.doing = "examining the candidate",
+            Event::Wrote { .. } => (self.doing, self.has_candidate) = ("examining the candidate", true),
             Event::Evaluated { evaluation, .. } => {
                 self.close();
                 if let Evaluation::Passed(timed) = evaluation {
                     self.best = Some(self.best.map_or(timed.speedup.ratio, |best| best.max(timed.speedup.ratio)));
                 }
-            }
-            Event::NotTimed { .. } | Event::Unreadable { .. } => self.close(),
-            Event::Certified { certificate } => {
-                if let CertificateVerdict::Certified(timed) = &certificate.verdict {
-                    self.certified = Some(timed.speedup);
+                if let Evaluation::Failed(failure) = evaluation {
+                    self.trouble = Some(failure.to_string());
                 }
+            }
+            Event::NotTimed { why, .. } => {
+                self.trouble = Some(format!("right, but it could not be timed: {why}"));
+                self.close();
+            }
+            Event::Unreadable { role, why } => {
+                self.trouble = Some(format!("the {} gave no readable reply: {why}", role.name()));
+                self.close();
+            }
+            Event::Certified { certificate, .. } => match &certificate.verdict {
+                CertificateVerdict::Certified(timed) => self.certified = Some(timed.speedup),
+                CertificateVerdict::Refused(failure) => self.trouble = Some(format!("not certified: {failure}")),
+            },
+            Event::Extended { rounds } => {
+                (self.end, self.certified) = (None, None);
+                self.extended_to = rounds.or(self.extended_to);
             }
             Event::BrokeOff { why } => (self.broke_off, self.doing) = (Some(why.clone()), "broken off"),
             Event::Ended { end } => (self.end, self.doing) = (Some(*end), "ended"),

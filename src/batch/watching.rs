@@ -16,7 +16,7 @@ use agents::{
     log::{Log, LogError},
 };
 use indicatif::ProgressBar;
-use kernelbench::Hash;
+use kernelbench::{Hash, Hashing};
 use std::{
     collections::HashMap,
     sync::{
@@ -44,6 +44,7 @@ struct State {
     finished: usize,
     correct: usize,
     faster: usize,
+    speechless: usize,
     running: usize,
     /// Leases that were given back, by device.
     leases: HashMap<String, u64>,
@@ -90,6 +91,12 @@ impl Board {
         (state.finished, state.correct, state.faster)
     }
 
+    /// How many ended without a reply that could be read as a candidate.
+    #[must_use]
+    pub fn speechless(&self) -> usize {
+        self.lock().speechless
+    }
+
     /// How often a device was held and given back.
     #[must_use]
     pub fn leases(&self, device: &str) -> u64 {
@@ -131,6 +138,7 @@ impl State {
         self.finished += 1;
         self.correct += usize::from(ended.certified.is_some());
         self.faster += usize::from(ended.is_faster());
+        self.speechless += usize::from(ended.is_speechless());
         // Rounds that a task does not need count as done.
         self.done += u64::from(rounds.saturating_sub(ended.rounds));
     }
@@ -200,9 +208,7 @@ impl<L> Watched<L> {
             Event::BrokeOff { why } => format!("broke off: {}", plain(why)),
             Event::Ended { end } => {
                 let limit = end.limit().map(|limit| format!(" at the limit {limit}")).unwrap_or_default();
-                let came_to = self.standing.certified.as_ref().map_or("nothing correct".to_owned(), |speedup| {
-                    format!("{}, {}, certified", quantity::speedup(speedup), quantity::claim(speedup))
-                });
+                let came_to = self.standing.came_to();
                 format!("ended{limit}: {came_to} ({})", self.board.summary())
             }
             _ => return None,
@@ -242,5 +248,9 @@ impl<L: Log> Log for Watched<L> {
 
     fn fetch(&self, hash: &Hash) -> Result<String, LogError> {
         self.log.fetch(hash)
+    }
+
+    fn digest(&self) -> Hashing {
+        self.log.digest()
     }
 }

@@ -83,6 +83,9 @@ pub struct WayArgs {
     /// Who chooses the shapes that candidates are tried on.
     #[arg(long, value_enum)]
     pub shapes: Option<ShapesArg>,
+    /// Which cases are timed: all, largest, a case's name, or task for what the task says [default: as the policy says].
+    #[arg(long, value_name = "CASES")]
+    pub timed: Option<String>,
     /// Who decides on the next step.
     #[arg(long, value_enum)]
     pub planner: Option<PlannerArg>,
@@ -98,6 +101,7 @@ impl WayArgs {
             ShapesArg::Model => Shapes::Model,
         });
         layers.flag("run.shapes", shapes, |config, shapes| config.run.shapes = Some(shapes));
+        layers.flag("run.timed", self.timed.clone(), |config, timed| config.run.timed = timed);
         let planner = self.planner.map(|planner| match planner {
             PlannerArg::Rule => Decider::Rule,
             PlannerArg::Model => Decider::Model,
@@ -182,6 +186,12 @@ pub struct LimitArgs {
 }
 
 impl LimitArgs {
+    /// Whether any is named.
+    pub(crate) fn is_some(&self) -> bool {
+        let parts = [self.usd, self.seconds, self.gpu_seconds, self.task_usd, self.task_seconds, self.task_gpu_seconds];
+        parts.iter().any(Option::is_some) || self.tokens.is_some() || self.task_tokens.is_some()
+    }
+
     /// Overrules the settings.
     pub(crate) fn apply(&self, layers: &mut Layers) {
         layers.flag("limits.usd", self.usd, |config, usd| config.limits.usd = usd);

@@ -22,11 +22,14 @@ use std::{
 #[derive(Debug, Args)]
 pub struct AblateArgs {
     /// The variants: the name of an ablation that comes along, or a file.
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present_any = ["list", "show"])]
     pub spec: Option<String>,
     /// List the ablations that come along.
     #[arg(long)]
     pub list: bool,
+    /// Print an ablation that comes along, to start one's own from.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["spec", "list"])]
+    pub show: Option<String>,
     /// Another folder of tasks, or suite, than the file names.
     #[arg(long, value_name = "PATH|SUITE")]
     pub tasks: Option<String>,
@@ -52,11 +55,18 @@ writes the report of a variant.
 
 Examples:
   warpsmith ablate --list
+  warpsmith ablate --show cudaforge-table1 > mine.toml
   warpsmith ablate cudaforge-table1 -- --problems KernelBench --model openai:o3 --usd 50
   warpsmith ablate mine.toml --tasks examples/problems --share-seed-candidate -- --model mailbox:letters --exit-when-waiting";
 
 /// Lists, or makes the folder and works on it.
 pub(super) fn ablate(arguments: &AblateArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    if let Some(name) = &arguments.show {
+        let known = || Spec::embedded().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
+        let none = || Trouble::usage(format!("no ablation {name:?} comes along; expected one of {}", known()));
+        say(Spec::text(name).ok_or_else(none)?.trim_end());
+        return Ok(Exit::Done);
+    }
     let Some(name) = arguments.spec.as_ref().filter(|_| !arguments.list) else {
         Spec::embedded().for_each(|(name, summary)| say(&format!("{name}\n    {summary}")));
         return Ok(Exit::Done);
@@ -128,7 +138,7 @@ impl Work<'_> {
         say(&format!("\nvariant {} goes on", planned.name));
         let BatchArgs { model, width, limits, json, .. } = flags;
         resume::resume(
-            &ResumeArgs { run: path, without_device: false, model, width, limits, json },
+            &ResumeArgs { run: path, without_device: false, model, width, limits, rounds: None, python: None, json },
             self.layers,
             self.environment,
         )

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     batch::{
         choosing::{Choice, Chosen, choose},
+        extension::More,
         limits::Meter,
         places::Needs,
         running::{Batch, Outcome},
@@ -23,11 +24,13 @@ use crate::{
     progress::{Screen, plain},
     session::interrupted,
     store::{BatchList, Listed, Lock, RunFolder, RunHeader},
+    version::VERSION,
     wiring::{self, Answering, Kind},
 };
 use agents::{
     crew::Place,
     policy::{Policy, Profiling, Shapes},
+    trajectory::Trajectory,
 };
 use kernelbench::Task;
 use metrics::Machine;
@@ -48,6 +51,7 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
     if chosen.tasks[0].1.problem().is_some() {
         policy.shapes = Shapes::Task;
     }
+    chosen.tasks.iter().try_for_each(|(_, task)| plan::known(task, &policy)).map_err(Trouble::usage)?;
     let places = needs.places(config, policy.profile != Profiling::Never)?;
     New { arguments, chosen, policy, spec, config, environment, needs }.begin(places)
 }
@@ -156,7 +160,16 @@ impl New<'_> {
             let devices: Vec<&str> = places.iter().map(|place| place.device.as_str()).collect();
             self.opening(&llm.describe(), &machine, &devices, folder.path()).iter().for_each(|line| screen.say(line));
         }
-        let going = Going { folder, lock, list, policy: self.policy, screen, at_once, json: arguments.json };
+        let going = Going {
+            folder,
+            lock,
+            list,
+            policy: self.policy,
+            screen,
+            at_once,
+            json: arguments.json,
+            more: More::default(),
+        };
         going.work(places, llm, prompts, config, &[])
     }
 
@@ -194,7 +207,7 @@ impl New<'_> {
         let compiler = machine.facts.iter().find(|fact| fact.name == "compiler");
         RunHeader {
             format: agents::event::FORMAT,
-            warpsmith: env!("CARGO_PKG_VERSION").to_owned(),
+            warpsmith: VERSION.to_owned(),
             began: jiff::Timestamp::now().to_string(),
             task: self.arguments.tasks.display().to_string(),
             model: model.to_owned(),
@@ -210,14 +223,16 @@ impl New<'_> {
     fn opening(&self, model: &str, machine: &Machine, devices: &[&str], run: &Path) -> Vec<String> {
         let (tasks, unreadable) = (self.chosen.tasks.len(), self.chosen.unreadable.len());
         let left_out = if unreadable > 0 { format!(", {unreadable} could not be read") } else { String::new() };
-        vec![
-            format!("warpsmith {}", env!("CARGO_PKG_VERSION")),
+        let mut lines = vec![
+            format!("warpsmith {VERSION}"),
             format!("model      {}", plain(model)),
             format!("machine    {}; devices: {}", on_what(machine), devices.join(", ")),
             format!("tasks      {tasks} of {}{left_out}", self.arguments.tasks.display()),
             format!("policy     {}, {} rounds each", plain(&self.policy.name), self.policy.rounds),
-            format!("run        {}", run.display()),
-        ]
+        ];
+        lines.extend(plan::overruled(self.chosen.tasks.iter().map(|(_, task)| task), &self.policy));
+        lines.push(format!("run        {}", run.display()));
+        lines
     }
 }
 
@@ -230,6 +245,7 @@ pub(super) struct Going {
     pub(super) screen: Screen,
     pub(super) at_once: usize,
     pub(super) json: bool,
+    pub(super) more: More,
 }
 
 impl Going {
@@ -242,7 +258,7 @@ impl Going {
         config: &Config,
         begun: &[Standing],
     ) -> Result<Exit, Trouble> {
-        let Self { folder, lock, list, policy, screen, at_once, json } = self;
+        let Self { folder, lock, list, policy, screen, at_once, json, more } = self;
         logging::start(&screen, Some(folder.path()));
         let limits = config.limits;
         let all = list.tasks.len();
@@ -262,6 +278,7 @@ impl Going {
                 meter: meter.clone(),
                 board: board.clone(),
                 at_once,
+                more,
             };
             let outcome = tokio::select! {
                 outcome = batch.run(places) => Some(outcome),
@@ -296,7 +313,7 @@ impl Ending<'_> {
             let used = self.meter.used();
             let told = serde_json::json!({
                 "finished": finished, "correct": correct, "faster": faster, "not_begun": outcome.left,
-                "waiting": waiting, "broke_off": broke_off, "limit": outcome.limit, "usd": used.usd,
+                "waiting": waiting, "broke_off": broke_off, "no_reply": self.board.speechless(), "limit": outcome.limit, "usd": used.usd,
                 "unpriced": used.unpriced, "tokens": used.tokens, "run": self.folder.path(), "exit": exit.code(),
             });
             self.screen.say(&told.to_string());
@@ -314,6 +331,7 @@ impl Ending<'_> {
             Outcome { halted: Some(halted), .. } => halted.exit,
             Outcome { waiting, .. } if !waiting.is_empty() => Exit::Waiting,
             Outcome { broke_off, .. } if !broke_off.is_empty() => Exit::Machine,
+            _ if self.board.speechless() > 0 => Exit::Model,
             _ if self.board.counts().1 > 0 => Exit::Done,
             _ => Exit::NothingCorrect,
         }
@@ -331,6 +349,11 @@ impl Ending<'_> {
         }
         if outcome.waiting.len() > 5 {
             say(&format!("waiting    {} tasks in all", outcome.waiting.len()));
+        }
+        match self.board.speechless() {
+            0 => {}
+            1 => say("no reply   1 task ended without a reply that could be read as a candidate"),
+            some => say(&format!("no reply   {some} tasks ended without a reply that could be read as a candidate")),
         }
         if let Some(limit) = outcome.limit.and_then(agents::event::End::limit) {
             say(&format!("limit      {limit} is reached; {} tasks have not begun", outcome.left));
@@ -352,6 +375,27 @@ impl Ending<'_> {
     }
 }
 
+/// Where every task has ended and what is given now lets none go on, it is said why not.
+fn refuse_what_does_not_help(folder: &RunFolder, list: &BatchList, given: &Given<'_>) -> Result<(), Trouble> {
+    if given.more.rounds.is_none() && !given.more.limit {
+        return Ok(());
+    }
+    let mut refused = None;
+    let limit = Arc::new(Meter::new(given.config.limits, &[])).for_task();
+    for listed in &list.tasks {
+        if !folder.has_record(&listed.name) {
+            return Ok(());
+        }
+        let story: Trajectory = folder.record(&listed.name)?.events().collect();
+        let helps = given.more.for_task(&story, story.extended_to.unwrap_or(0), &limit);
+        match helps {
+            Err(why) if story.end.is_some() => refused = refused.or(Some(format!("{}: {why}", listed.name))),
+            _ => return Ok(()),
+        }
+    }
+    refused.map_or(Ok(()), |why| Err(Trouble::usage(why)))
+}
+
 /// Goes on with a batch.
 pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Result<Exit, Trouble> {
     let config = given.config;
@@ -360,11 +404,13 @@ pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Re
     if let Some(word) = taken_over {
         screen.warn(&word);
     }
-    let policy = plan::parse("the batch's policy", &folder.blobs().fetch(&list.policy)?)?;
+    let mut policy = plan::parse("the batch's policy", &folder.blobs().fetch(&list.policy)?)?;
+    policy.rounds = given.more.rounds.unwrap_or(policy.rounds);
     let mut begun = vec![];
     for listed in &list.tasks {
         begun.extend(Standing::read(&folder, &listed.name)?);
     }
+    refuse_what_does_not_help(&folder, &list, given)?;
     let spec = plan::spec(&config.model.spec)?;
     priced(config, &spec)?;
     let first = list.tasks.first().ok_or_else(|| Trouble::record("this batch has no tasks"))?;
@@ -390,6 +436,6 @@ pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Re
     let (llm, prompts) = (answering.port(&spec)?, Arc::new(super::prompts::library(config)?));
     let places = needs.places(config, policy.profile != Profiling::Never)?;
     let at_once = needs.at_once(config, places.len());
-    let going = Going { folder, lock, list, policy, screen, at_once, json: given.json };
+    let going = Going { folder, lock, list, policy, screen, at_once, json: given.json, more: given.more };
     going.work(places, llm, prompts, config, &begun)
 }

@@ -7,6 +7,7 @@ use crate::{
     exit::{Exit, Trouble},
     key::{Environment, without_credentials},
     progress::plain,
+    version::VERSION,
     wiring,
 };
 use kernelbench::{
@@ -40,6 +41,7 @@ struct Findings {
     profilers: Vec<Finding>,
     confinement: Vec<Finding>,
     model: Vec<Finding>,
+    python: Vec<Finding>,
     gpu: Vec<Finding>,
 }
 
@@ -47,12 +49,13 @@ struct Findings {
 pub(super) fn doctor(arguments: &JsonArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
     let workshop = wiring::native(&layers.config)?;
     let findings = Findings {
-        version: env!("CARGO_PKG_VERSION"),
+        version: VERSION,
         machine: kernelbench::Workshop::machine(&workshop).clone(),
         compilers: vec![compiler("CXX", "g++", "C++"), compiler("CC", "gcc", "C")],
         profilers: profilers(),
         confinement: confinement(&workshop.confinement()?),
         model: model(&layers.config, environment),
+        python: vec![python(&layers.config.workshop.python)],
         gpu: vec![gpu(), nvcc(), ncu()],
     };
     let able = findings.compilers.first().is_some_and(|compiler| compiler.found);
@@ -82,6 +85,7 @@ fn tell(findings: &Findings) {
         ("profilers", &findings.profilers),
         ("confinement of candidates", &findings.confinement),
         ("model", &findings.model),
+        ("Python, for problems in KernelBench's format", &findings.python),
         ("GPU, for problems and for kernels in CUDA", &findings.gpu),
     ];
     for (title, section) in sections {
@@ -173,6 +177,30 @@ fn model(config: &Config, environment: &Environment) -> Vec<Finding> {
             advice: None,
         },
     ]
+}
+
+/// What a Python is asked: itself, and the torch that it would use.
+const ASKED_OF_PYTHON: &str = "import sys, torch; print(sys.executable, sys.version.split()[0], 'with torch', \
+                               torch.__version__, 'and a GPU' if torch.cuda.is_available() else 'on the processor')";
+
+/// Which Python and torch problems would run in.
+fn python(named: &str) -> Finding {
+    let python = if named.is_empty() { "python3" } else { named };
+    let advice = "without torch no problem can be run, tasks in C++ and CUDA can; install torch, or name another Python \
+                  with --python or as workshop.python in warpsmith.toml";
+    let what = format!("Python with torch ({})", plain(python));
+    match last_words(python, &["-c", ASKED_OF_PYTHON]) {
+        Ok(detail) => Finding { what, found: true, detail, advice: None },
+        Err(why) => Finding { what, found: false, detail: why, advice: Some(advice.into()) },
+    }
+}
+
+/// What a program prints, or the last line of its complaint.
+fn last_words(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).output().map_err(|e| format!("cannot be started: {e}"))?;
+    let text = if output.status.success() { &output.stdout } else { &output.stderr };
+    let last = String::from_utf8_lossy(text).trim().lines().last().unwrap_or("says nothing").to_owned();
+    if output.status.success() { Ok(last) } else { Err(last) }
 }
 
 /// What the driver's management library says.

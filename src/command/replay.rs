@@ -7,12 +7,13 @@ use crate::{
     progress::plain,
     recall,
     store::{Record, RunFolder, RunHeader},
+    verify::Verification,
 };
 use agents::{
     crew::Crew,
     event::{End, Event},
     llm::replay::Replay,
-    log::MemoryLog,
+    log::{Log, MemoryLog},
     planner::{Job, Limit, work},
     trajectory::Trajectory,
 };
@@ -34,6 +35,8 @@ struct Found {
     prompts_compared: bool,
     /// The first event that does not, from 0, with what stands in the record and what came now.
     difference: Option<Difference>,
+    /// What does not follow from the samples and texts that the record holds.
+    verification: Verification,
 }
 
 #[derive(Debug, Serialize)]
@@ -43,17 +46,17 @@ struct Difference {
     again: Option<Event>,
 }
 
-/// Makes the run again from its record and compares.
+/// Makes the run again from its record and compares; of many tasks each that has begun.
 pub(super) fn replay(arguments: &ReplayArgs) -> Result<Exit, Trouble> {
     let folder = RunFolder::open(&arguments.run)?;
+    if arguments.task.is_none() && folder.batch()?.is_some() {
+        return every_task(&folder, arguments.json);
+    }
     let record = match &arguments.task {
         Some(task) => folder.record(task)?,
         None => folder.only_record()?,
     };
-    let prompts = Prompts::embedded();
-    let same_words = folder.header()?.templates == RunHeader::templates_of(&prompts);
-    let again = on_threads(make_again(&record, prompts))?;
-    let found = compare(&comparable(record.events(), same_words), &comparable(again, same_words), same_words);
+    let found = one(&folder, &record)?;
     if arguments.json {
         say(&super::json(&found));
     } else {
@@ -62,18 +65,62 @@ pub(super) fn replay(arguments: &ReplayArgs) -> Result<Exit, Trouble> {
     Ok(if found.agrees { Exit::Done } else { Exit::NothingCorrect })
 }
 
+fn every_task(folder: &RunFolder, json: bool) -> Result<Exit, Trouble> {
+    let (mut agree, mut all) = (true, vec![]);
+    for name in folder.tasks()?.iter().filter(|name| folder.has_record(name)) {
+        // A record that cannot be replayed at all is no reason not to look at the others.
+        let found = folder.record(name).map_err(Trouble::from).and_then(|record| one(folder, &record));
+        agree &= found.as_ref().is_ok_and(|found| found.agrees);
+        match (json, found) {
+            (true, Ok(found)) => all.push(serde_json::json!({ "task": name, "found": found })),
+            (true, Err(why)) => all.push(serde_json::json!({ "task": name, "trouble": why.to_string() })),
+            (false, Ok(found)) => {
+                say(&format!("{}:", plain(name)));
+                tell(&found);
+            }
+            (false, Err(why)) => say(&format!("{}: {}", plain(name), plain(&why.to_string()))),
+        }
+    }
+    if json {
+        say(&super::json(&all));
+    }
+    Ok(if agree { Exit::Done } else { Exit::NothingCorrect })
+}
+
+fn one(folder: &RunFolder, record: &Record) -> Result<Found, Trouble> {
+    let prompts = Prompts::embedded();
+    let same_words = folder.header()?.templates == RunHeader::templates_of(&prompts);
+    let again = on_threads(make_again(record, prompts))?;
+    let mut found = compare(&comparable(record.events(), same_words), &comparable(again, same_words), same_words);
+    found.verification = Verification::of(record);
+    found.agrees &= found.verification.differences.is_empty();
+    Ok(found)
+}
+
 async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Trouble> {
     let (task, policy) = opened(record)?;
     let replies = Replay::new("the record", recall::answers(record)?, false);
-    let (log, limit) = (MemoryLog::default(), as_recorded(record));
+    let log = MemoryLog::default();
     let found = recall::findings(record.events());
     let (machine, findings) = found.ok_or_else(|| Trouble::record("the record holds no event"))?;
     let workshop = Arc::new(Recorded::new(machine, findings));
     let prompts = prompts.transforming(transformations(record)?);
     let crew = Crew::spawn(workshop, Arc::new(replies), Arc::new(prompts)).await;
-    let job = Job { task, policy, so_far: Trajectory::default(), log: Box::new(log.clone()), limit };
-    // However it ends, the events say how far it came; that is what is compared.
-    let _ = work(job, &crew).await;
+    let mut recorded = vec![];
+    for part in parts(record) {
+        let mut log = log.clone();
+        if let Some(extended @ Event::Extended { .. }) = part.first() {
+            log.note(extended)?;
+        }
+        let mut so_far: Trajectory = log.events().into_iter().collect();
+        recorded.extend(part);
+        let whole: Trajectory = recorded.iter().cloned().collect();
+        so_far.extended_to = whole.extended_to;
+        let limit = as_recorded(&whole);
+        let job = Job { task: task.clone(), policy: policy.clone(), so_far, log: Box::new(log), limit };
+        // However it ends, the events say how far it came; that is what is compared.
+        let _ = work(job, &crew).await;
+    }
     crew.stop().await;
     Ok(log.events())
 }
@@ -100,11 +147,24 @@ fn transformations(record: &Record) -> Result<Catalogue, Trouble> {
     Ok(catalogue)
 }
 
+/// The record, cut before each place where the run was given more after it had ended.
+fn parts(record: &Record) -> Vec<Vec<Event>> {
+    let mut parts: Vec<Vec<Event>> = vec![vec![]];
+    for event in record.events() {
+        let Some(part) = parts.last_mut() else { continue };
+        if matches!((part.last(), &event), (Some(Event::Ended { .. }), Event::Extended { .. })) {
+            parts.push(vec![event]);
+        } else {
+            part.push(event);
+        }
+    }
+    parts
+}
+
 /// A limit ends the replay where one ended the record: after as many rounds and answers.
-fn as_recorded(record: &Record) -> Limit {
-    let whole: Trajectory = record.events().collect();
+fn as_recorded(whole: &Trajectory) -> Limit {
     let counts = |story: &Trajectory| (story.baseline.is_some(), story.rounds.len(), story.answers().count());
-    let (end, last) = (whole.end.filter(|end| end.limit().is_some() || *end == End::Finished), counts(&whole));
+    let (end, last) = (whole.end.filter(|end| end.limit().is_some() || *end == End::Finished), counts(whole));
     Arc::new(move |so_far| end.filter(|_| counts(so_far) >= last))
 }
 
@@ -126,6 +186,10 @@ fn comparable(events: impl IntoIterator<Item = Event>, same_words: bool) -> Vec<
             // What was under way when the run was interrupted stands twice in its record.
             again @ (Event::Asked { .. } | Event::Misread { .. } | Event::PassedOver { .. })
                 if in_this_round(&kept, &again) => {}
+            // What was given before the run had ended is no event of a run that is made in one go.
+            Event::Extended { .. } if !matches!(kept.last(), Some(Event::Ended { .. })) => {}
+            // It rests on times of day, too.
+            Event::Certified { certificate, .. } => kept.push(Event::Certified { certificate, evidence: None }),
             other => kept.push(other),
         }
     }
@@ -142,12 +206,16 @@ fn compare(recorded: &[Event], again: &[Event], prompts_compared: bool) -> Found
     let difference =
         at.map(|event| Difference { event, recorded: recorded.get(event).cloned(), again: again.get(event).cloned() });
     let agrees = difference.is_none();
-    Found { recorded: recorded.len(), again: again.len(), agrees, prompts_compared, difference }
+    let verification = Verification::default();
+    Found { recorded: recorded.len(), again: again.len(), agrees, prompts_compared, difference, verification }
 }
 
 fn tell(found: &Found) {
     if !found.prompts_compared {
         say("the run was made with other prompt templates than this program's: its prompts are not compared");
+    }
+    for difference in &found.verification.differences {
+        say(&format!("the record does not follow from what it holds: {}", plain(difference)));
     }
     let Some(difference) = &found.difference else {
         say(&format!("the replay agrees with the record in all {} events", found.recorded));

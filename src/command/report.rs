@@ -2,11 +2,12 @@
 
 use super::say;
 use crate::{
+    ablation::AblationFolder,
     cli::ReportArgs,
     exit::{Exit, Trouble},
     report::{self, ReportInput, batch::BatchInput},
     scores::RunScores,
-    store::{Record, RunFolder},
+    store::{self, Record, RunFolder},
 };
 use agents::trajectory::Trajectory;
 use kernelbench::Hash;
@@ -19,6 +20,12 @@ use std::{
 
 /// Writes the report and says where.
 pub(super) fn report(arguments: &ReportArgs) -> Result<Exit, Trouble> {
+    if let Some(ablation) = AblationFolder::at(&arguments.run) {
+        for run in store::runs(&ablation.path().join("runs"))? {
+            say(&write(&RunFolder::open(&run)?, None)?.display().to_string());
+        }
+        return Ok(Exit::Done);
+    }
     let folder = RunFolder::open(&arguments.run)?;
     let path = match &arguments.picture {
         Some(path) => picture(&folder, path)?,

@@ -3,6 +3,7 @@
 use super::{batch, on_threads};
 use crate::{
     ablation::AblationFolder,
+    batch::{extension::More, limits::Meter},
     cli::{FinishArgs, ResumeArgs},
     config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
@@ -12,12 +13,13 @@ use crate::{
     progress::{Screen, Voice},
     recall,
     session::{Ending, Session},
-    store::{Record, RunFolder, RunHeader},
+    store::{Mended, Record, RunFolder, RunHeader, TaskLog},
     wiring::{self, Answering, Kind},
 };
 use agents::{
     event::{Event, Step},
     llm::remembering::Remembering,
+    log::Log,
     planner::Request,
     policy::{Policy, Profiling},
     trajectory::{Round, Trajectory},
@@ -34,6 +36,7 @@ pub(super) struct Given<'a> {
     pub(super) absent: Option<metrics::Machine>,
     pub(super) exit_when_waiting: bool,
     pub(super) json: bool,
+    pub(super) more: More,
 }
 
 /// Goes on.
@@ -48,7 +51,8 @@ pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Envi
         let (simulated, exit_when_waiting) = (header.simulated, arguments.model.exit_when_waiting);
         let absent = arguments.without_device.then(|| header.machine.clone());
         let json = arguments.json;
-        let given = Given { config: &config, environment, simulated, absent, exit_when_waiting, json };
+        let given =
+            Given { config: &config, environment, simulated, absent, exit_when_waiting, json, more: more(arguments) };
         return batch::go_on(folder, list, &given);
     }
     go_on(arguments, &folder, &header, &config, environment, None)
@@ -67,10 +71,16 @@ pub(super) fn transform(
     go_on(arguments, &folder, &header, &config, environment, Some(request))
 }
 
+/// What the run is given now.
+fn more(arguments: &ResumeArgs) -> More {
+    More { rounds: arguments.rounds, limit: arguments.limits.is_some(), model: arguments.model.model.is_some() }
+}
+
 /// Ends a run with what it has: no model is asked any more, and the best candidate of each task that has begun is certified.
 pub(super) fn finish(arguments: &FinishArgs, mut layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
     layers.config.limits.finish = true;
-    let arguments = ResumeArgs { run: arguments.run.clone(), json: arguments.json, ..ResumeArgs::default() };
+    let FinishArgs { run, python, json } = arguments;
+    let arguments = ResumeArgs { run: run.clone(), python: python.clone(), json: *json, ..ResumeArgs::default() };
     resume(&arguments, &layers, environment)
 }
 
@@ -92,7 +102,7 @@ fn settings(
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);
     config.prompts.transformations.clone_from(&layers.config.prompts.transformations);
     config.workshop.cache.clone_from(&layers.config.workshop.cache);
-    config.workshop.python.clone_from(&layers.config.workshop.python);
+    config.workshop.python.clone_from(arguments.python.as_ref().unwrap_or(&layers.config.workshop.python));
     let (here, recorded) = (environment.base_url_for(&layers.config.model), config.model.base_url.clone());
     let has_key = environment.key_for(&config.model)?.is_some();
     if here.is_empty()
@@ -122,9 +132,17 @@ fn go_on(
     let voice = if arguments.json { Voice::Json } else { Voice::Words };
     let screen = Screen::new(voice == Voice::Words);
     let (lock, taken_over) = folder.lock()?;
-    let start = Start::of(folder, header, config)?;
-    let (log, torn) = folder.append(&start.task.name, &lock)?;
-    taken_over.iter().chain(&torn).for_each(|word| screen.warn(word));
+    let mended = match folder.tasks()?.as_slice() {
+        [only] => folder.mend(only, &lock)?,
+        _ => Mended::default(),
+    };
+    let mut start = Start::of(folder, header, config)?;
+    let limits = config.limits.of_one();
+    let limit = Arc::new(Meter::new(limits, &[])).for_task();
+    // A transformation makes it go on by itself.
+    let given = if request.is_some() { More::default() } else { more(arguments) };
+    let extended = given.for_task(&start.so_far, start.policy.rounds, &limit);
+    let extended = extended.map_err(|why| Trouble::usage(format!("{}: {why}", folder.path().display())))?;
     if request.is_some() && start.policy.sequence.is_none() {
         return Err(Trouble::usage(format!(
             "{}: this run's policy is {}, which has no checkpoints: begin a workflow with `warpsmith transform TASK NAME`",
@@ -132,8 +150,15 @@ fn go_on(
             start.policy.name
         )));
     }
-    if start.so_far.end.is_some() && request.is_none() {
+    let (mut log, torn) = folder.append(&start.task.name, &lock)?;
+    taken_over.iter().chain(&torn).chain(&mended.words).for_each(|word| screen.warn(word));
+    if start.so_far.end.is_some() && extended.is_none() && request.is_none() {
         return Ending { folder, screen: &screen, voice }.tell(&start.so_far);
+    }
+    let spec = plan::spec(&config.model.spec)?;
+    batch::priced(config, &spec)?;
+    if let Some(event) = extended {
+        start.extend(event, &mut log)?;
     }
     let kind = Kind::of(&start.task, header.simulated);
     let workshop = wiring::workshop(kind, config, start.policy.profile != Profiling::Never)?;
@@ -149,8 +174,9 @@ fn go_on(
         run,
         folder: folder.path(),
     };
-    let port = answering.port(&plan::spec(&config.model.spec)?)?;
+    let port = answering.port(&spec)?;
     let llm = Arc::new(Remembering::new(port, start.known));
+    llm.learn_where_the_prompt_is_the_same(recall::known_of(&mended.aside, &folder.blobs()));
     if voice == Voice::Words {
         let written = |round: &&Round| round.step != Step::Baseline;
         let (done, rounds) = (start.so_far.finished().filter(written).count(), start.policy.rounds);
@@ -159,7 +185,6 @@ fn go_on(
     }
     let prompts = Arc::new(super::prompts::library(config)?);
     let Start { task, policy, so_far, .. } = start;
-    let limits = config.limits.of_one();
     let session =
         Session { folder: folder.clone(), log, task, policy, so_far, llm, prompts, screen, voice, limits, request };
     let exit = on_threads(session.drive(workshop));
@@ -189,9 +214,23 @@ impl Start {
 
     /// The record says it all.
     fn from_record(record: &Record) -> Result<Self, Trouble> {
-        let (task, policy) = opened(record)?;
+        let (task, mut policy) = opened(record)?;
         let known = recall::known(record)?;
-        Ok(Self { task, policy, so_far: record.events().collect(), known })
+        let so_far: Trajectory = record.events().collect();
+        policy.rounds = so_far.extended_to.unwrap_or(policy.rounds);
+        Ok(Self { task, policy, so_far, known })
+    }
+
+    /// It is given more, which its record is to say before it goes on.
+    fn extend(&mut self, event: Event, log: &mut TaskLog) -> Result<(), Trouble> {
+        let more = if let Event::Extended { rounds } = &event { *rounds } else { None };
+        // What has not begun yet has no record that could say it, and opens with what it is given.
+        if self.so_far.task.is_some() {
+            log.note(&event)?;
+            self.so_far.apply(event);
+        }
+        self.policy.rounds = more.unwrap_or(self.policy.rounds);
+        Ok(())
     }
 
     /// The program was killed before the first event.

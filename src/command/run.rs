@@ -7,10 +7,11 @@ use crate::{
     exit::{Exit, Trouble},
     key::{Environment, without_credentials},
     logging,
-    plan::Plan,
+    plan::{self, Plan},
     progress::{Screen, Voice, plain},
     session::Session,
     store::{RunFolder, RunHeader},
+    version::VERSION,
     wiring::{self, Answering, Kind},
 };
 use agents::{
@@ -54,6 +55,7 @@ fn start(
     if plan.task.problem().is_some() {
         plan.policy.shapes = Shapes::Task;
     }
+    plan::known(&plan.task, &plan.policy).map_err(Trouble::usage)?;
     let kind = Kind::of(&plan.task, arguments.simulate);
     let workshop = wiring::workshop(kind, &layers.config, plan.policy.profile != Profiling::Never)?;
     begin(workshop, &plan, arguments, &layers.config, environment, request)
@@ -116,7 +118,7 @@ fn header(
     let compiler = machine.facts.iter().find(|fact| fact.name == "compiler");
     RunHeader {
         format: agents::event::FORMAT,
-        warpsmith: env!("CARGO_PKG_VERSION").to_owned(),
+        warpsmith: VERSION.to_owned(),
         began: jiff::Timestamp::now().to_string(),
         task: arguments.task.as_deref().unwrap_or(Path::new("")).display().to_string(),
         model: model.to_owned(),
@@ -131,7 +133,7 @@ fn header(
 
 /// The first lines: what answers, where, on what, how.
 fn opening(plan: &Plan, model: &str, machine: &Machine, run: &Path) -> Vec<String> {
-    let mut lines = vec![format!("warpsmith {}", env!("CARGO_PKG_VERSION"))];
+    let mut lines = vec![format!("warpsmith {VERSION}")];
     lines.extend(who_answers(plan, model, machine));
     lines.push(format!("machine    {}", on_what(machine)));
     let summary = plan.task.summary.lines().next().unwrap_or_default();
@@ -141,6 +143,7 @@ fn opening(plan: &Plan, model: &str, machine: &Machine, run: &Path) -> Vec<Strin
         |sequence| format!("a sequence of {} transformations", sequence.len()),
     );
     lines.push(format!("policy     {}, {length}", plain(&plan.policy.name)));
+    lines.extend(plan::overruled([&plan.task], &plan.policy));
     lines.push(format!("run        {}", run.display()));
     lines
 }

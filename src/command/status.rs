@@ -2,6 +2,7 @@
 
 use super::say;
 use crate::{
+    ablation::AblationFolder,
     batch::{
         limits::Used,
         standing::Standing,
@@ -12,11 +13,14 @@ use crate::{
     plan,
     progress::plain,
     quantity,
-    store::RunFolder,
+    store::{self, RunFolder},
 };
 
 /// Prints a line for each task that has begun, and one in all. Reading needs no lock.
 pub(super) fn status(arguments: &StatusArgs) -> Result<Exit, Trouble> {
+    if let Some(ablation) = AblationFolder::at(&arguments.run) {
+        return of_ablation(&ablation, arguments.json);
+    }
     let folder = RunFolder::open(&arguments.run)?;
     let (names, rounds) = match folder.batch()? {
         Some(list) => {
@@ -31,7 +35,7 @@ pub(super) fn status(arguments: &StatusArgs) -> Result<Exit, Trouble> {
     }
     let total = total(&standings);
     if arguments.json {
-        say(&json(&standings, names.len(), &total).to_string());
+        say(&json(&standings, names.len(), &total, folder.writer().as_deref()).to_string());
         return Ok(Exit::Done);
     }
     for (name, standing) in &standings {
@@ -40,7 +44,13 @@ pub(super) fn status(arguments: &StatusArgs) -> Result<Exit, Trouble> {
     let count = |is: fn(&Standing) -> bool| standings.iter().filter(|(_, standing)| is(standing)).count();
     let ended = count(|standing| standing.end.is_some());
     let correct = count(|standing| standing.certified.is_some());
-    let writer = folder.writer().map(|who| format!("; {who} works on it")).unwrap_or_default();
+    let writer = match folder.writer() {
+        Some(who) => format!("; {who} works on it"),
+        None if ended < names.len() || names.is_empty() => {
+            format!("; nobody works on it, to go on: warpsmith resume {}", folder.path().display())
+        }
+        None => String::new(),
+    };
     say(&format!(
         "{ended} of {} finished, {correct} correct, {} faster, {} under way or waiting; {}, devices held for {}{writer}",
         names.len(),
@@ -49,6 +59,17 @@ pub(super) fn status(arguments: &StatusArgs) -> Result<Exit, Trouble> {
         spent(&total),
         quantity::wait(total.leased_us / 1000),
     ));
+    Ok(Exit::Done)
+}
+
+/// The same for each variant that has begun.
+fn of_ablation(ablation: &AblationFolder, json: bool) -> Result<Exit, Trouble> {
+    for run in store::runs(&ablation.path().join("runs"))? {
+        if !json {
+            say(&format!("variant {}", plain(&run.file_name().unwrap_or_default().to_string_lossy())));
+        }
+        status(&StatusArgs { run, json })?;
+    }
     Ok(Exit::Done)
 }
 
@@ -62,31 +83,29 @@ fn total(standings: &[(String, Standing)]) -> Used {
 
 fn line(name: &str, standing: &Standing, rounds: u32) -> String {
     let name = plain(name);
-    match (&standing.end, &standing.certified, &standing.broke_off) {
-        (Some(end), certified, _) => {
+    match (&standing.end, &standing.broke_off) {
+        (Some(end), _) => {
             let limit = end.limit().map(|limit| format!(" at the limit {limit}")).unwrap_or_default();
-            let came_to = certified.map_or("nothing correct".to_owned(), |speedup| {
-                format!("{}, {}, certified", quantity::speedup(&speedup), quantity::claim(&speedup))
-            });
-            format!("{name}  ended{limit} after {} rounds: {came_to}", standing.rounds)
+            format!("{name}  ended{limit} after {} rounds: {}", standing.rounds, standing.came_to())
         }
-        (None, _, Some(why)) => format!("{name}  broke off after {} rounds: {}", standing.rounds, plain(why)),
-        _ if rounds > 0 => describe(&name, standing, rounds),
+        (None, Some(why)) => format!("{name}  broke off after {} rounds: {}", standing.rounds, plain(why)),
+        _ if rounds > 0 => describe(&name, standing, standing.extended_to.unwrap_or(rounds)),
         _ => format!("{name}  after {} rounds: {}", standing.rounds, standing.doing),
     }
 }
 
-fn json(standings: &[(String, Standing)], all: usize, total: &Used) -> serde_json::Value {
+fn json(standings: &[(String, Standing)], all: usize, total: &Used, writer: Option<&str>) -> serde_json::Value {
     let task = |(name, standing): &(String, Standing)| {
         serde_json::json!({
             "task": name, "rounds": standing.rounds, "doing": standing.doing, "best": standing.best,
             "certified": standing.certified.map(|speedup| speedup.ratio), "end": standing.end,
-            "broke_off": standing.broke_off, "usd": standing.used.usd, "tokens": standing.used.tokens,
+            "broke_off": standing.broke_off, "trouble": standing.trouble, "usd": standing.used.usd, "tokens": standing.used.tokens,
             "leased_us": standing.used.leased_us, "device": standing.device,
         })
     };
     serde_json::json!({
         "tasks": all, "begun": standings.iter().map(task).collect::<Vec<_>>(), "usd": total.usd,
         "unpriced": total.unpriced, "tokens": total.tokens, "leased_us": total.leased_us,
+        "writer": writer,
     })
 }

@@ -86,6 +86,7 @@ pub(crate) fn words(change: TaskChange) -> &'static str {
         TaskChange::Faster => "faster",
         TaskChange::Slower => "slower",
         TaskChange::NoDifference => "no difference",
+        TaskChange::SameCode => "the same code",
         TaskChange::Gained => "correct, not there",
         TaskChange::Lost => "failed, not there",
         TaskChange::Neither => "failed, as there",

@@ -5,7 +5,9 @@ use agents::{
     event::{End, Event, Step},
     trajectory::Trajectory,
 };
-use kernelbench::{Baseline, CandidateId, Evaluation, Failure, Found, Label, Suite, Tried, Variant, in_words, plain};
+use kernelbench::{
+    Baseline, CandidateId, Evaluation, Failure, Found, Label, LabelKind, Suite, Tried, Variant, in_words, plain,
+};
 use metrics::{Profile, Statistic};
 use prompts::Verdict;
 
@@ -31,7 +33,7 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::Tuned { tried, .. } => vec![tuned(tried)],
         Event::Evaluated { evaluation, .. } => {
             let stays = evaluation.passed().is_none().then(|| super::workflow::stays(so_far)).flatten();
-            [format!("  {}", evaluated(evaluation))].into_iter().chain(stays).collect()
+            [vec![format!("  {}", evaluated(evaluation))], same_code(evaluation), stays.into_iter().collect()].concat()
         }
         Event::NotTimed { why, .. } => vec![format!("  right, but it could not be timed: {}", plain(why))],
         Event::Unreadable { role, why } => {
@@ -46,6 +48,8 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::Named { name, checkpoint } => vec![super::workflow::moved("named", name, checkpoint, so_far)],
         Event::BrokeOff { why } => vec![String::new(), format!("broke off: {}", plain(why))],
         Event::Ended { end } => vec![String::new(), ended(*end)],
+        Event::Extended { rounds: Some(rounds) } => vec![format!("given more: up to {rounds} rounds in all")],
+        Event::Extended { rounds: None } => vec!["given more: another limit".to_owned()],
         Event::Opened { .. }
         | Event::Asked { .. }
         | Event::Answered { .. }
@@ -78,6 +82,13 @@ pub(super) fn doing(event: &Event, so_far: &Trajectory, rounds: u32) -> String {
         _ => "deciding".to_owned(),
     };
     round.map_or(doing.clone(), |round| format!("round {round} of {rounds}: {doing}"))
+}
+
+/// That the same code was timed before, where it was.
+fn same_code(evaluation: &Evaluation) -> Vec<String> {
+    let labels = evaluation.passed().map(|timed| timed.labels.as_slice()).unwrap_or_default();
+    let same = labels.iter().filter(|label| label.kind == LabelKind::SameCode);
+    same.map(|label| format!("  {}", plain(&label.text))).collect()
 }
 
 /// What a search over bindings came to, in a line.

@@ -67,6 +67,8 @@ struct BatchPage {
     curve: Option<Curve>,
     time: Option<TimeBar>,
     took: Vec<[String; 4]>,
+    /// Device time by stage: held alone, beside others, not held; held, for a candidate.
+    stages: Vec<Vec<String>>,
     members: Vec<Member>,
     unreadable: Vec<(String, String)>,
     reproduction: Vec<(String, String)>,
@@ -117,6 +119,7 @@ impl BatchPage {
             curve: Curve::of(&scores.tasks),
             time: TimeBar::of_parts(parts(&spent)),
             took: took(&spent, scores.tasks.len(), scores.wins()),
+            stages: text::stage_rows(&spent).into_iter().skip(1).collect(),
             members: scores.tasks.iter().enumerate().map(|(at, task)| Member::of(at, task)).collect(),
             unreadable: input.unreadable.to_vec(),
             reproduction: input.facts.to_vec(),

@@ -33,6 +33,8 @@ pub(super) struct SpeedupChart {
     /// Where the reference's own speed is.
     one: f64,
     marks: Vec<Mark>,
+    /// Where the certificate is set apart from the rounds, because it is of other shapes; and of which.
+    apart: Option<(f64, String)>,
     /// The best so far, as the path of a step line; empty where nothing passed.
     best: String,
 }
@@ -62,7 +64,9 @@ impl SpeedupChart {
         let axis = Axis::over(rounds.iter().filter_map(|round| speedup(round)).chain(certified));
         let x = |slot: usize| round1(LEFT + (WIDTH - LEFT - RIGHT) * (slot as f64 + 0.5) / slots as f64);
         let mut marks: Vec<Mark> = rounds.iter().enumerate().map(|(slot, round)| mark(round, x(slot), &axis)).collect();
-        let best = best_line(&rounds, &axis, x);
+        let apart = super::apart(story).map(|words| (round1(f64::midpoint(x(slots - 1), x(slots - 2))), words));
+        let end = apart.as_ref().map_or(WIDTH - RIGHT, |(at, _)| *at);
+        let best = best_line(&rounds, &axis, x, end);
         marks.extend(certified.map(|speedup| Mark {
             x: x(slots - 1),
             label: "certified".into(),
@@ -80,6 +84,7 @@ impl SpeedupChart {
             ticks: axis.ticks(),
             one: axis.y(1.0),
             marks,
+            apart,
             best,
         })
     }
@@ -99,7 +104,7 @@ fn mark(round: &Round, x: f64, axis: &Axis) -> Mark {
     Mark { x, label: round.number.to_string(), kind, y: passed.map(|speedup| axis.bar(speedup)), title }
 }
 
-fn best_line(rounds: &[&Round], axis: &Axis, x: impl Fn(usize) -> f64) -> String {
+fn best_line(rounds: &[&Round], axis: &Axis, x: impl Fn(usize) -> f64, end: f64) -> String {
     let mut best = 0.0;
     let mut path = String::new();
     for (slot, round) in rounds.iter().enumerate() {
@@ -110,7 +115,7 @@ fn best_line(rounds: &[&Round], axis: &Axis, x: impl Fn(usize) -> f64) -> String
         }
     }
     if !path.is_empty() {
-        let _ = write!(path, "H{}", WIDTH - RIGHT);
+        let _ = write!(path, "H{end}");
     }
     path
 }

@@ -3,7 +3,10 @@
 use super::{
     ReportInput, chart::SpeedupChart, claim, claim::Headline, round::RoundView, samples, samples::SamplesChart, spent,
 };
-use crate::quantity;
+use crate::{
+    quantity,
+    scores::{Spent, text},
+};
 use agents::{event::End, policy::Policy, trajectory::Trajectory};
 use kernelbench::{Baseline, Certificate, CertificateVerdict, Checked, Task, Timed, Variant};
 use metrics::Statistic;
@@ -30,6 +33,8 @@ pub(super) struct Page {
     rounds: Vec<RoundView>,
     time: Option<spent::TimeBar>,
     bills: Vec<spent::Bill>,
+    /// As in a batch's report.
+    stages: Vec<Vec<String>>,
     reference: Option<Listing>,
     best: Option<Listing>,
     machine: Vec<Fact>,
@@ -72,6 +77,7 @@ impl Page {
             rounds: story.rounds.iter().map(|round| RoundView::of(input, round)).collect(),
             time: spent::TimeBar::of(input.lines),
             bills: spent::bills(input.lines),
+            stages: text::stage_rows(&Spent::of(input.lines)).into_iter().skip(1).collect(),
             reference: reference(input),
             best: best(input),
             machine: machine(story),
@@ -139,7 +145,8 @@ fn certificate(story: &Trajectory, shown: &Certificate) -> CertificateView {
     let candidate = shown.candidate.short();
     let (passed, verdict) = match &shown.verdict {
         CertificateVerdict::Certified(timed) => {
-            (true, format!("Candidate {candidate} is right and measured {}.", quantity::speedup(&timed.speedup)))
+            let apart = super::apart(story).map(|words| format!(" Mind that {words}.")).unwrap_or_default();
+            (true, format!("Candidate {candidate} is right and measured {}.{apart}", quantity::speedup(&timed.speedup)))
         }
         CertificateVerdict::Refused(failure) => (false, format!("Candidate {candidate} was refused: {failure}.")),
     };

@@ -30,6 +30,19 @@ pub(crate) fn certified() -> Sample {
     Sample::default().opened().rounds().ended()
 }
 
+/// The same with a certificate on other shapes than those of the rounds.
+pub(crate) fn certified_elsewhere() -> Sample {
+    let mut sample = certified();
+    for line in &mut sample.lines {
+        if let Event::Certified { certificate, .. } = &mut line.event
+            && let CertificateVerdict::Certified(timed) = &mut certificate.verdict
+        {
+            timed.cases.iter_mut().for_each(|case| case.case.insert_str(0, "final-"));
+        }
+    }
+    sample
+}
+
 /// The same on a machine that is none.
 pub(crate) fn simulated() -> Sample {
     let mut sample = certified();
@@ -97,7 +110,7 @@ impl Sample {
             build: self.dirty("c++ -std=c++17 -O3 -march=native -shared -fPIC"),
             machine: self.dirty("A CPU of no make"),
         };
-        self.note(14_000, Event::Certified { certificate });
+        self.note(14_000, Event::Certified { certificate, evidence: None });
         self.note(1, Event::Ended { end: End::OutOfRounds });
         self
     }
@@ -269,10 +282,17 @@ impl Sample {
         let speedup = Speedup { ratio, interval: Interval { low: ratio * 0.97, high: ratio * 1.02 } };
         let case = |name: &str, ns: f64, seed| {
             let (reference, candidate) = (samples(ns, seed), samples(ns / ratio, seed + 1));
-            CaseTiming { case: self.dirty(name), reference, candidate, speedup, floor_ns: Some(ns / 6.0) }
+            CaseTiming {
+                case: self.dirty(name),
+                reference,
+                candidate,
+                speedup,
+                floor_ns: Some(ns / 6.0),
+                uncounted: 0.0,
+            }
         };
         let cases = vec![case("prefill", 1_900_000.0, seed), case("decode", 240_000.0, seed + 2)];
-        Timed { cases, speedup, statistic: Statistic::Median, labels: vec![] }
+        Timed { cases, speedup, statistic: Statistic::Median, labels: vec![], widened_by: None, object: None }
     }
 }
 

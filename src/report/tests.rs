@@ -25,6 +25,16 @@ fn the_first_thing_said_is_the_certified_number_and_its_interval() {
 }
 
 #[test]
+fn a_certificate_on_other_shapes_than_the_rounds_stands_apart_from_them_and_says_so() {
+    let words = "the certified number is of final-prefill, final-decode, the rounds&#x27; numbers of prefill, decode";
+    let elsewhere = page(&sample::certified_elsewhere());
+    assert_eq!(elsewhere.matches(words).count(), 3, "the certificate, the chart and below the chart");
+    assert!(elsewhere.contains("<g class=\"certified elsewhere\">") && elsewhere.contains("<line class=\"apart\""));
+    let alike = page(&sample::certified());
+    assert!(alike.contains("<g class=\"certified\">") && !alike.contains("do not compare"));
+}
+
+#[test]
 fn without_a_certificate_no_number_is_claimed() {
     let page = page(&sample::unfinished());
     assert!(page.contains("<div class=\"words\">Not certified</div>"));

@@ -130,6 +130,7 @@ fn line(run: &RunScores, task: &TaskScore, baselines: &[&String]) -> Vec<(String
     }
     line.push(("best_in_rounds".to_owned(), Cell::Number(task.best.map(|best| best.ratio))));
     line.push(("round".to_owned(), whole(task.round)));
+    line.push(("own_kernels".to_owned(), Cell::Number(task.own_kernels)));
     line.push(("candidate".to_owned(), text(task.candidate.as_ref().map_or("", kernelbench::Hash::as_str))));
     line.extend(spent(task));
     line

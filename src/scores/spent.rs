@@ -5,8 +5,9 @@ use agents::{
     lease::{Lease, Work},
     llm::Usage,
 };
+use kernelbench::stage::{Hold, Stage, Stretch};
 use serde::Serialize;
-use std::iter::Sum;
+use std::{collections::BTreeMap, iter::Sum};
 
 /// Sums over the events of one task, or of many. Times are in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -27,8 +28,15 @@ pub struct Spent {
     pub unpriced_calls: u64,
     /// From the first event to the last, without the time in which the run was broken off.
     pub wall_ms: u64,
-    /// Holding devices, all kinds of work together.
+    /// Holding devices, all kinds of work together, alone or beside others.
     pub device_ms: u64,
+    /// Of these, alone.
+    pub exclusive_ms: u64,
+    /// Rounds' candidates that were worked on on a device, of which the stages are known.
+    pub staged: u64,
+    /// What was spent on each stage, where that was recorded.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub stages: BTreeMap<Stage, StageTime>,
     /// Waiting for models.
     pub model_ms: u64,
     /// Building, checking and timing references.
@@ -49,6 +57,34 @@ pub struct Spent {
     pub waiting_ms: u64,
     /// All else: the program itself.
     pub own_ms: u64,
+}
+
+/// What a stage took, in microseconds.
+#[expect(clippy::struct_field_names, reason = "a number's unit stands in its name")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StageTime {
+    /// While a device was held alone.
+    pub exclusive_us: u64,
+    /// While it was held beside others.
+    pub shared_us: u64,
+    /// While it was not held.
+    pub free_us: u64,
+}
+
+impl StageTime {
+    fn of(one: &Stretch) -> Self {
+        match one.held {
+            Some(Hold::Exclusive) => Self { exclusive_us: one.us, ..Self::default() },
+            Some(Hold::Shared) => Self { shared_us: one.us, ..Self::default() },
+            None => Self { free_us: one.us, ..Self::default() },
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.exclusive_us += other.exclusive_us;
+        self.shared_us += other.shared_us;
+        self.free_us += other.free_us;
+    }
 }
 
 impl Spent {
@@ -107,9 +143,13 @@ impl Spent {
         let ms = u64::try_from(after.at_ms.saturating_sub(before.at_ms)).unwrap_or(0);
         let part = match (&before.event, &after.event) {
             (Event::BrokeOff { .. }, _) => return,
-            (_, Event::Spent { work, build_ms, lease }) => {
+            (_, Event::Spent { work, build_ms, lease, stages }) => {
                 self.wall_ms += ms;
-                return self.work(*work, ms, build_ms.unwrap_or(0), lease.as_ref());
+                self.staged += u64::from(*work == Work::Examine && lease.is_some() && !stages.is_empty());
+                for one in stages {
+                    self.stages.entry(one.stage).or_default().add(StageTime::of(one));
+                }
+                return self.work(*work, ms, build_ms.unwrap_or(0), (lease.as_ref(), stages));
             }
             (_, Event::Answered { .. }) | (Event::Asked { .. }, _) => &mut self.model_ms,
             (Event::Spent { .. }, _) => &mut self.own_ms,
@@ -126,10 +166,11 @@ impl Spent {
     }
 
     /// A stretch of `ms` that ended with this work: what is neither building nor the lease was waiting for the device.
-    fn work(&mut self, work: Work, ms: u64, build_ms: u64, lease: Option<&Lease>) {
+    fn work(&mut self, work: Work, ms: u64, build_ms: u64, (lease, stages): (Option<&Lease>, &[Stretch])) {
         let held = lease.map_or(0, |lease| lease.us() / 1000);
         let (build, leased) = (build_ms.min(ms), held.min(ms.saturating_sub(build_ms)));
         self.device_ms += held;
+        self.exclusive_ms += lease.map_or(0, |lease| lease.exclusive_us() / 1000);
         self.waiting_ms += ms - build - leased;
         let part = match work {
             Work::Prepare => &mut self.reference_ms,
@@ -141,7 +182,7 @@ impl Spent {
             Work::Profile => &mut self.profile_ms,
             Work::Certify => &mut self.certify_ms,
             Work::Examine => {
-                let check = lease.and_then(|lease| u64::try_from(lease.checked_us? - lease.from_us).ok());
+                let check = lease.and_then(|lease| checking_us(lease, stages));
                 let check = check.map_or(leased, |us| (us / 1000).min(leased));
                 self.build_ms += build;
                 self.check_ms += check;
@@ -151,6 +192,24 @@ impl Spent {
         };
         *part += build + leased;
     }
+}
+
+/// How long a device was held to check, in microseconds; `None` where no check was passed.
+fn checking_us(lease: &Lease, stages: &[Stretch]) -> Option<u64> {
+    let checked_us = lease.checked_us?;
+    if lease.held.is_none() {
+        return u64::try_from(checked_us - lease.from_us).ok();
+    }
+    let before = stages.iter().filter(|one| one.held.is_some() && one.from_us < checked_us);
+    Some(before.map(|one| one.us).sum())
+}
+
+/// The stages of both.
+fn together(mut stages: BTreeMap<Stage, StageTime>, others: &BTreeMap<Stage, StageTime>) -> BTreeMap<Stage, StageTime> {
+    for (stage, time) in others {
+        stages.entry(*stage).or_default().add(*time);
+    }
+    stages
 }
 
 impl<'a> Sum<&'a Spent> for Spent {
@@ -165,6 +224,9 @@ impl<'a> Sum<&'a Spent> for Spent {
             unpriced_calls: sum.unpriced_calls + one.unpriced_calls,
             wall_ms: sum.wall_ms + one.wall_ms,
             device_ms: sum.device_ms + one.device_ms,
+            exclusive_ms: sum.exclusive_ms + one.exclusive_ms,
+            staged: sum.staged + one.staged,
+            stages: together(sum.stages, &one.stages),
             model_ms: sum.model_ms + one.model_ms,
             reference_ms: sum.reference_ms + one.reference_ms,
             build_ms: sum.build_ms + one.build_ms,
@@ -182,16 +244,39 @@ impl<'a> Sum<&'a Spent> for Spent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agents::lease::Held;
 
     #[test]
     fn what_is_neither_building_nor_the_lease_was_waiting() {
         let mut spent = Spent::default();
-        let lease =
-            Lease { device: "cpu".into(), from_us: 5_000_000, checked_us: Some(5_300_000), until_us: 6_000_000 };
-        spent.work(Work::Examine, 3000, 1500, Some(&lease));
+        let mut lease = Lease {
+            device: "cpu".into(),
+            from_us: 5_000_000,
+            checked_us: Some(5_300_000),
+            until_us: 6_000_000,
+            held: None,
+        };
+        spent.work(Work::Examine, 3000, 1500, (Some(&lease), &[]));
         let parts = (spent.build_ms, spent.check_ms, spent.time_ms, spent.waiting_ms, spent.device_ms);
-        assert_eq!(parts, (1500, 300, 700, 500, 1000));
-        spent.work(Work::Examine, 40, 40, None);
+        assert_eq!(parts, (1500, 300, 700, 500, 1000), "a record without stages");
+        spent.work(Work::Examine, 40, 40, (None, &[]));
         assert_eq!((spent.build_ms, spent.waiting_ms), (1540, 500), "a build that failed held no device");
+
+        let (mut spent, mut stages) = (Spent::default(), vec![]);
+        lease.held = Some(Held { exclusive_us: 400_000, shared_us: 200_000 });
+        for (stage, held, from_us, us) in [
+            (Stage::Check, Some(Hold::Shared), 5_000_000, 200_000),
+            (Stage::Lease, None, 5_200_000, 400_000),
+            (Stage::Time, Some(Hold::Exclusive), 5_600_000, 400_000),
+        ] {
+            stages.push(Stretch { stage, held, from_us, us });
+        }
+        spent.work(Work::Examine, 3000, 1500, (Some(&lease), &stages));
+        let parts = (spent.build_ms, spent.check_ms, spent.time_ms, spent.waiting_ms, spent.device_ms);
+        assert_eq!(
+            (parts, spent.exclusive_ms),
+            ((1500, 200, 400, 900, 600), 400),
+            "between check and timing it waited"
+        );
     }
 }

@@ -5,7 +5,7 @@ use agents::{
     event::{End, Line, Step},
     trajectory::Trajectory,
 };
-use kernelbench::{Certificate, CertificateVerdict, Hash, Task, Timed};
+use kernelbench::{Certificate, CertificateVerdict, Hash, OWN_KERNELS, Task, Timed};
 use metrics::{Claim, Speedup, scores::Outcome};
 use serde::Serialize;
 
@@ -60,6 +60,13 @@ pub struct TaskScore {
     pub round: Option<u32>,
     /// The certified candidate.
     pub candidate: Option<Hash>,
+    /// What was built of it, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<Hash>,
+    /// Of the time of its kernels, the share in percent that goes to kernels of its own and not of torch and libraries, as the
+    /// last profile of the certified or the fastest candidate saw it; `None` where none was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_kernels: Option<f64>,
     /// Candidates that a certificate refused.
     pub refused: usize,
     /// The best ratio measured up to each candidate that was asked for.
@@ -92,6 +99,8 @@ impl TaskScore {
             over: over(story, certified.map(|(_, timed)| &timed.speedup)),
             best: story.best().map(|best| best.speedup),
             round: story.finished().find(|round| candidate.is_some() && round.candidate == candidate).map(|r| r.number),
+            object: candidate.as_ref().and_then(|id| story.evaluation(id)?.passed()?.object.clone()),
+            own_kernels: own_kernels(story, candidate.as_ref()),
             candidate,
             refused: story.certificates.iter().filter(|certificate| timed(certificate).is_none()).count(),
             by_round: best_so_far(story),
@@ -105,11 +114,27 @@ impl TaskScore {
         self.speedup.map(|speedup| speedup.ratio)
     }
 
+    /// Whether the same code is certified here and there: the same source, or what was built of it.
+    #[must_use]
+    pub fn is_same_code(&self, other: &Self) -> bool {
+        let same = |one: &Option<Hash>, other: &Option<Hash>| one.is_some() && one == other;
+        same(&self.candidate, &other.candidate) || same(&self.object, &other.object)
+    }
+
     /// Whether its certified candidate is faster than the reference, its whole interval above 1.
     #[must_use]
     pub fn won(&self) -> bool {
         self.speedup.is_some_and(|speedup| speedup.claim() == Claim::Faster)
     }
+}
+
+/// What the last profile of this candidate, or else of the fastest, says of whose its kernels are.
+fn own_kernels(story: &Trajectory, certified: Option<&Hash>) -> Option<f64> {
+    let best = story.best().map(|best| best.candidate);
+    let of = certified.or(best.as_ref())?;
+    let profiles = story.rounds.iter().filter(|round| round.step.base() == Some(of));
+    let seen = profiles.filter_map(|round| round.profile.as_ref()?.as_ref().ok()).next_back()?;
+    seen.readings.iter().find(|reading| reading.name == OWN_KERNELS)?.value
 }
 
 fn timed(certificate: &Certificate) -> Option<&Timed> {

@@ -1,6 +1,6 @@
 //! How do scores read in a terminal?
 
-use super::{RunScores, ScoreTable, Spent, State, TaskScore, table::Score};
+use super::{RunScores, ScoreTable, Spent, State, TaskScore, spent::StageTime, table::Score};
 use crate::{progress::plain, quantity};
 use metrics::scores::Estimate;
 use std::fmt::Write;
@@ -15,6 +15,10 @@ pub(super) fn run(run: &RunScores) -> String {
              its values when tasks are drawn anew from these (2000 times); fewer than 6 tasks have none.\n";
     let _ = write!(text, "\nTasks\n{}", tasks(&run.tasks));
     let _ = write!(text, "\nWhat it took\n{}", took(&run.spent(), run.tasks.len(), run.wins()));
+    let stages = stage_rows(&run.spent());
+    if stages.len() > 1 {
+        let _ = write!(text, "\nWhere device time went, in seconds\n{}", columns(&stages));
+    }
     text
 }
 
@@ -135,12 +139,26 @@ pub(crate) fn took_rows(spent: &Spent, tasks: usize, wins: usize) -> Vec<Vec<Str
     }
     let time = |ms: u64| move |of: f64| quantity::wait((ms as f64 / of) as u64);
     row("device seconds", seconds(spent.device_ms), &|of| format!("{:.1}", spent.device_ms as f64 / 1e3 / of));
+    row("  of these alone", seconds(spent.exclusive_ms), &|of| format!("{:.1}", spent.exclusive_ms as f64 / 1e3 / of));
     row("time, task by task", quantity::wait(spent.wall_ms), &time(spent.wall_ms));
     for (name, _, ms) in spent.times().into_iter().filter(|(_, _, ms)| *ms > 0) {
         let share = 100.0 * ms as f64 / spent.wall_ms.max(1) as f64;
         row(&format!("  {name}"), format!("{} ({share:.1} %)", quantity::wait(ms)), &time(ms));
     }
     rows
+}
+
+/// Device time by stage as lines of five cells, a head first: while it was held alone, beside others, and not at all.
+pub(crate) fn stage_rows(spent: &Spent) -> Vec<Vec<String>> {
+    let rounds = spent.staged.max(1) as f64;
+    let row = |name: &str, time: StageTime| {
+        let held = (time.exclusive_us + time.shared_us) as f64 / 1e6 / rounds;
+        let cells = [time.exclusive_us, time.shared_us, time.free_us].map(|us| seconds(us / 1000));
+        [name.to_owned()].into_iter().chain(cells).chain([format!("{held:.2}")]).collect::<Vec<_>>()
+    };
+    let head = ["stage", "held alone", "held beside others", "not held", "held, a candidate"].map(str::to_owned);
+    let all = spent.stages.iter().map(|(stage, time)| row(stage.name(), *time));
+    [head.to_vec()].into_iter().chain(all).collect()
 }
 
 fn seconds(ms: u64) -> String {

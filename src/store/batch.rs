@@ -1,6 +1,9 @@
 //! Which tasks are in a run of several, and which problems could not be read?
 
-use super::{StoreError, blobs::read_plain_file};
+use super::{
+    StoreError,
+    blobs::{read_plain_file, sync},
+};
 use kernelbench::Hash;
 use serde::{Deserialize, Serialize};
 use std::{fs, path::Path};
@@ -63,6 +66,7 @@ impl BatchList {
     pub(super) fn write(&self, path: &Path) -> Result<(), StoreError> {
         let text =
             toml::to_string_pretty(self).map_err(|e| StoreError::damaged(path, format!("cannot be written: {e}")))?;
-        fs::write(path, text).map_err(|e| StoreError::system("write the list of tasks", path, e))
+        fs::write(path, text).map_err(|e| StoreError::system("write the list of tasks", path, e))?;
+        sync(path)
     }
 }

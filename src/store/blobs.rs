@@ -3,6 +3,7 @@
 use super::StoreError;
 use kernelbench::Hash;
 use std::{
+    collections::BTreeSet,
     fs,
     io::{Read, Write},
     path::{Path, PathBuf},
@@ -25,21 +26,41 @@ impl Blobs {
         Self { root }
     }
 
-    /// Keeps a text under its hash: written beside, then renamed, so that a name never stands for half a text.
+    /// Keeps a text under its hash, on the disk when this returns.
     ///
     /// # Errors
     ///
     /// If it cannot be written or is larger than 64 MiB.
     pub fn keep(&self, text: &str) -> Result<Hash, StoreError> {
+        let hash = self.put(text)?;
+        self.sync(std::slice::from_ref(&hash))?;
+        Ok(hash)
+    }
+
+    /// Hands a text to the system under its hash: written beside, then renamed, so that whoever reads meanwhile never meets
+    /// half a text. A cut of power may still lose it, until [`Blobs::sync`] has returned.
+    pub(super) fn put(&self, text: &str) -> Result<Hash, StoreError> {
         let hash = Hash::of(text.as_bytes());
         let path = self.path(&hash)?;
         if text.len() as u64 > LARGEST {
             return Err(StoreError::damaged(&path, "a text of more than 64 MiB is not kept"));
         }
-        if !path.exists() {
+        // What a cut of power left empty, or another damaged, is written anew.
+        if self.fetch(&hash).is_err() {
             self.write(&path, text)?;
         }
         Ok(hash)
+    }
+
+    /// Waits until these texts and their names are on the disk.
+    pub(super) fn sync(&self, hashes: &[Hash]) -> Result<(), StoreError> {
+        let mut folders = BTreeSet::from([self.root.clone()]);
+        for hash in hashes {
+            let path = self.path(hash)?;
+            sync(&path)?;
+            folders.extend(path.parent().map(Path::to_owned));
+        }
+        folders.iter().try_for_each(|folder| sync(folder))
     }
 
     /// Reads a text and compares it with its name.
@@ -93,6 +114,12 @@ impl Blobs {
             }
         }
     }
+}
+
+/// Waits until a file, or the names in a folder, are on the disk.
+pub(super) fn sync(path: &Path) -> Result<(), StoreError> {
+    let synced = fs::File::open(path).and_then(|file| file.sync_all());
+    synced.map_err(|e| StoreError::system("write it to the disk", path, e))
 }
 
 /// Reads a file that may come from anywhere: no link, no pipe, no device, not above `cap` bytes, UTF-8.

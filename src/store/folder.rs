@@ -3,11 +3,12 @@
 use super::{
     StoreError,
     batch::{self, BatchList},
-    blobs::Blobs,
+    blobs::{Blobs, sync},
     header::RunHeader,
     is_a_plain_name,
     lock::Lock,
     log::{Record, TaskLog},
+    mend::{self, Mended},
 };
 use std::{
     fs,
@@ -63,7 +64,9 @@ impl RunFolder {
         if made.is_err() {
             let _ = fs::remove_dir_all(&beside);
         }
-        made.map(|()| Self { path: path.to_owned() })
+        made?;
+        [Some(whole.as_path()), whole.parent()].into_iter().flatten().try_for_each(sync)?;
+        Ok(Self { path: path.to_owned() })
     }
 
     fn fill(path: &Path, header: &RunHeader) -> Result<(), StoreError> {
@@ -228,6 +231,15 @@ impl RunFolder {
         let folder = events.parent().unwrap_or(&self.path);
         fs::create_dir_all(folder).map_err(|e| StoreError::system("make the folder", folder, e))?;
         TaskLog::open(&events, self.blobs())
+    }
+
+    /// Takes out of a task's record what rests on texts that are damaged; see [`Mended`]. Only for whoever holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// If the record itself cannot be read, or nothing can be written.
+    pub fn mend(&self, task: &str, _held: &Lock) -> Result<Mended, StoreError> {
+        mend::mend(&self.events(task)?, &self.blobs())
     }
 
     fn events(&self, task: &str) -> Result<PathBuf, StoreError> {

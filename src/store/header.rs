@@ -1,6 +1,9 @@
 //! What was run, with what, and where?
 
-use super::{StoreError, blobs::read_plain_file};
+use super::{
+    StoreError,
+    blobs::{read_plain_file, sync},
+};
 use crate::config::Config;
 use metrics::Machine;
 use serde::{Deserialize, Serialize};
@@ -68,7 +71,8 @@ impl RunHeader {
         let text =
             toml::to_string_pretty(self).map_err(|e| StoreError::damaged(path, format!("cannot be written: {e}")))?;
         let beside = path.with_extension("toml.part");
-        let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
-        written.map_err(|e| StoreError::system("write the header", path, e))
+        fs::write(&beside, text).map_err(|e| StoreError::system("write the header", path, e))?;
+        sync(&beside)?;
+        fs::rename(&beside, path).map_err(|e| StoreError::system("write the header", path, e))
     }
 }

@@ -2,14 +2,15 @@
 
 use super::{
     StoreError,
-    blobs::{Blobs, require_plain_file},
+    blobs::{Blobs, require_plain_file, sync},
 };
 use agents::{
-    event::{Event, Line, readable},
+    event::{Event, Line, evidence, readable},
     log::{Log, LogError},
 };
-use kernelbench::Hash;
+use kernelbench::{CertificateVerdict, Evaluation, Hash, Hashing, Timed};
 use std::{
+    collections::HashSet,
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
@@ -29,6 +30,12 @@ pub struct Record {
     pub torn: u64,
     /// Texts by hash.
     pub blobs: Blobs,
+    /// Its whole lines as one hash.
+    pub digest: Hashing,
+    /// Where each line ends, in bytes from the start of the file.
+    pub ends: Vec<u64>,
+    /// What each certificate rests on by the lines that stand before it, in order.
+    pub evidence: Vec<Hash>,
 }
 
 impl Record {
@@ -45,7 +52,15 @@ impl Record {
     pub fn read(path: &Path, blobs: Blobs) -> Result<Self, StoreError> {
         require_plain_file(path)?;
         let file = File::open(path).map_err(|e| StoreError::system("open it", path, e))?;
-        let mut record = Self { lines: vec![], whole: 0, torn: 0, blobs };
+        let mut record = Self {
+            lines: vec![],
+            whole: 0,
+            torn: 0,
+            blobs,
+            digest: Hashing::default(),
+            ends: vec![],
+            evidence: vec![],
+        };
         let mut from = BufReader::new(file);
         while record.read_line(&mut from, path)? {}
         Ok(record)
@@ -59,12 +74,20 @@ impl Record {
         if bytes.len() as u64 == LONGEST_LINE {
             return Err(StoreError::damaged_at(path, number, "the line is longer than 64 MiB: no run writes that"));
         }
-        if bytes.last() != Some(&b'\n') {
-            self.torn = bytes.len() as u64;
+        // Where the power was cut, some systems leave zeros: what was not on the disk yet.
+        if bytes.last() != Some(&b'\n') || bytes.contains(&0) {
+            let rest = std::io::copy(from, &mut std::io::sink()).map_err(|e| StoreError::system("read it", path, e))?;
+            self.torn = bytes.len() as u64 + rest;
             return Ok(false);
         }
-        self.lines.push(parse(&bytes, number, path)?);
+        let line = parse(&bytes, number, path)?;
+        if let Event::Certified { certificate, .. } = &line.event {
+            self.evidence.push(evidence(self.digest.clone(), certificate));
+        }
+        self.lines.push(line);
+        self.digest.take(&bytes);
         self.whole += bytes.len() as u64;
+        self.ends.push(self.whole);
         Ok(true)
     }
 }
@@ -90,7 +113,25 @@ fn parse(bytes: &[u8], number: usize, path: &Path) -> Result<Line, StoreError> {
             "a record opens with the event \"opened\", once: the file was put together by hand".to_owned(),
         ));
     }
-    Ok(line)
+    match timed(&line.event).map(Timed::recompute_ratios) {
+        Some(Err(why)) => {
+            Err(damaged(format!("{why}: the record was changed after it was written; restore it from a copy")))
+        }
+        _ => Ok(line),
+    }
+}
+
+/// The times that an event holds, with their samples.
+#[must_use]
+pub fn timed(event: &Event) -> Option<&Timed> {
+    match event {
+        Event::Evaluated { evaluation: Evaluation::Passed(timed), .. } => Some(timed),
+        Event::Certified { certificate, .. } => match &certificate.verdict {
+            CertificateVerdict::Certified(timed) => Some(timed),
+            CertificateVerdict::Refused(_) => None,
+        },
+        _ => None,
+    }
 }
 
 /// The first line says the format, whatever else later formats may change.
@@ -113,6 +154,10 @@ pub struct TaskLog {
     next: u64,
     length: u64,
     blobs: Blobs,
+    digest: Hashing,
+    /// Texts that may not be on the disk yet, and those that are.
+    put: Vec<Hash>,
+    synced: HashSet<Hash>,
 }
 
 impl TaskLog {
@@ -123,11 +168,12 @@ impl TaskLog {
     ///
     /// If what is there cannot be read, or nothing can be written.
     pub(super) fn open(path: &Path, blobs: Blobs) -> Result<(Self, Option<String>), StoreError> {
-        let (next, length, torn) = if fs::symlink_metadata(path).is_ok() {
-            let record = Record::read(path, blobs.clone())?;
-            (record.lines.len() as u64, record.whole, record.torn)
+        let is_new = fs::symlink_metadata(path).is_err();
+        let (next, length, torn, digest) = if is_new {
+            (0, 0, 0, Hashing::default())
         } else {
-            (0, 0, 0)
+            let record = Record::read(path, blobs.clone())?;
+            (record.lines.len() as u64, record.whole, record.torn, record.digest)
         };
         let opened = File::options().create(true).append(true).open(path);
         let file = opened.map_err(|e| StoreError::system("open it for writing", path, e))?;
@@ -136,7 +182,11 @@ impl TaskLog {
         }
         let word = (torn > 0)
             .then(|| format!("{}: the last line was torn when the run was killed; it is dropped", path.display()));
-        Ok((Self { path: path.to_owned(), file, next, length, blobs }, word))
+        if is_new {
+            path.ancestors().skip(1).take(2).try_for_each(sync)?;
+        }
+        let (path, put, synced) = (path.to_owned(), vec![], HashSet::new());
+        Ok((Self { path, file, next, length, blobs, digest, put, synced }, word))
     }
 
     /// One write of one whole line. If only part of it went out, that part is taken back.
@@ -145,8 +195,19 @@ impl TaskLog {
             let _ = self.file.set_len(self.length);
             return Err(StoreError::system("append to the record", &self.path, e));
         }
+        self.digest.take(line);
         self.length += line.len() as u64;
         self.next += 1;
+        Ok(())
+    }
+
+    /// A text is on the disk before an event that names it: no line ever names what a cut of power took.
+    fn sync_texts(&mut self) -> Result<(), StoreError> {
+        let put = std::mem::take(&mut self.put);
+        if !put.is_empty() {
+            self.blobs.sync(&put)?;
+            self.synced.extend(put);
+        }
         Ok(())
     }
 }
@@ -156,16 +217,29 @@ impl Log for TaskLog {
         let line = Line { seq: self.next, at_ms: jiff::Timestamp::now().as_millisecond(), event: event.clone() };
         let mut text = serde_json::to_vec(&line).map_err(|e| LogError(format!("an event cannot be written: {e}")))?;
         text.push(b'\n');
+        self.sync_texts()?;
         self.append(&text)?;
+        if event.is_dear() {
+            self.file.sync_data().map_err(|e| StoreError::system("write it to the disk", &self.path, e))?;
+        }
         Ok(())
     }
 
     fn keep(&mut self, text: &str) -> Result<Hash, LogError> {
-        Ok(self.blobs.keep(text)?)
+        let hash = self.blobs.put(text)?;
+        // Another task may have put it there and not have waited for it yet.
+        if !self.synced.contains(&hash) && !self.put.contains(&hash) {
+            self.put.push(hash.clone());
+        }
+        Ok(hash)
     }
 
     fn fetch(&self, hash: &Hash) -> Result<String, LogError> {
         Ok(self.blobs.fetch(hash)?)
+    }
+
+    fn digest(&self) -> Hashing {
+        self.digest.clone()
     }
 }
 

@@ -69,6 +69,7 @@ pub fn native(config: &Config) -> Result<Native, Trouble> {
     let options = NativeOptions {
         memory_mib: config.workshop.memory_mib,
         case_mib: config.workshop.largest_case_mib,
+        unsanitized: config.workshop.unsanitized,
         ..NativeOptions::new(program, vec![CHILD.into()], cache.join("builds"), machine)
     };
     Ok(Native::new(options))

@@ -80,6 +80,7 @@ impl Answering<'_> {
             request_timeout: Duration::from_secs(model.request_timeout_s),
             deadline: Duration::from_secs(model.deadline_s),
             retries: model.retries,
+            patience: Duration::from_secs(model.patience_s),
             in_flight: model.in_flight,
             ..Options::new(base_url, key, self.samplings(name))
         })

@@ -18,6 +18,7 @@ use std::{
 use tokio::sync::Semaphore;
 use warpsmith::{
     batch::{
+        extension::More,
         limits::Meter,
         running::{Batch, Outcome},
         watching::Board,
@@ -160,7 +161,8 @@ pub(crate) async fn work(crowd: Crowd, model: Arc<Slow>, run: &Path) -> (Outcome
     let board = Board::new(Screen::new(false), meter.clone(), crowd.rounds, crowd.tasks, &[]);
     board.be_silent();
     let (list, prompts) = (kept.unwrap(), Arc::new(Prompts::embedded()));
-    let batch = Batch { folder, lock, list, policy, llm: model, prompts, meter, board, at_once: crowd.at_once };
+    let (at_once, more) = (crowd.at_once, More::default());
+    let batch = Batch { folder, lock, list, policy, llm: model, prompts, meter, board, at_once, more };
     let began = tokio::time::Instant::now();
     let outcome = batch.run(places).await;
     (outcome, began.elapsed().as_secs_f64(), machines)

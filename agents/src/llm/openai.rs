@@ -43,6 +43,9 @@ pub struct Options {
     pub retries: u32,
     /// The wait before the first retry where the endpoint names none; then twice as long each time, up to half a minute, less a random part.
     pub first_wait: Duration,
+    /// How long an endpoint that is down (nobody answers, or a gateway says so) is waited for, whatever the number of
+    /// retries; zero for not at all.
+    pub patience: Duration,
     /// How many requests may be under way at once.
     pub in_flight: usize,
 }
@@ -63,6 +66,7 @@ impl Options {
             deadline: Duration::from_mins(30),
             retries: 6,
             first_wait: Duration::from_millis(500),
+            patience: Duration::ZERO,
             in_flight: 4,
         }
     }

@@ -14,13 +14,20 @@ use std::{
 pub struct Remembering {
     inner: Arc<dyn Llm>,
     known: Mutex<HashMap<CallId, (Hash, Reply)>>,
+    before: Mutex<HashMap<CallId, (Hash, Reply)>>,
 }
 
 impl Remembering {
     /// Answers the known calls itself and leaves the others to `inner`. The hash is that of the prompt as JSON ([`Call::prompt_json`]).
     #[must_use]
     pub fn new(inner: Arc<dyn Llm>, known: HashMap<CallId, (Hash, Reply)>) -> Self {
-        Self { inner, known: Mutex::new(known) }
+        Self { inner, known: Mutex::new(known), before: Mutex::default() }
+    }
+
+    /// Answers these too, where the very same prompt is sent: answers of a record from behind a place where it was damaged,
+    /// which may have been given after something that comes out otherwise now.
+    pub fn learn_where_the_prompt_is_the_same(&self, before: HashMap<CallId, (Hash, Reply)>) {
+        self.before.lock().unwrap_or_else(PoisonError::into_inner).extend(before);
     }
 
     /// Answers these too.
@@ -45,10 +52,15 @@ impl Llm for Remembering {
 
     fn ask(&self, call: Call) -> Answer<'_> {
         let known = self.lock().get(&call.id).cloned();
+        let prompt_now = Hash::of(call.prompt_json().as_bytes());
         let Some((prompt, reply)) = known else {
-            return self.inner.ask(call);
+            let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).get(&call.id).cloned();
+            return match before.filter(|(prompt, _)| *prompt == prompt_now) {
+                Some((_, reply)) => Box::pin(std::future::ready(Ok(reply))),
+                None => self.inner.ask(call),
+            };
         };
-        if prompt != Hash::of(call.prompt_json().as_bytes()) {
+        if prompt != prompt_now {
             tracing::warn!(call = %call.id, "the prompt is not the one that was answered before the run stopped; the recorded reply is used");
         }
         Box::pin(std::future::ready(Ok(reply)))

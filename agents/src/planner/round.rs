@@ -1,5 +1,6 @@
 //! One round, top to bottom: profile, advise, write, examine. What is already in the record is not done again.
 
+use super::same_code;
 use super::talk::{Told, asked, undisturbed};
 use super::{BrokeOff, Loop};
 use crate::answer;
@@ -33,7 +34,10 @@ impl Loop {
             Step::Baseline if self.policy.sequence.is_some() => return self.initial().await,
             Step::Transform { .. } => return self.transform(round).await,
             Step::Baseline => Some(self.baseline()?),
-            Step::Seed => self.write(round, Assignment::Seed).await?,
+            Step::Seed => {
+                let assignment = self.beginning()?;
+                self.write(round, assignment).await?
+            }
             _ => {
                 let base = self.base(&step)?;
                 let profile = self.profile(&base).await?;
@@ -162,9 +166,11 @@ impl Loop {
             Evidence::Passed { .. } => Purpose::Advise,
         };
         let (task, machine, judge) = (self.task.clone(), self.crew.machine.clone(), self.crew.judge.clone());
+        let tried = self.tried(&candidate.id());
         let told = self.ask_twice(round, Role::Judge, purpose, |call, earlier| {
             let (task, machine, candidate) = (task.clone(), machine.clone(), candidate.clone());
-            asked(&judge, Consider { call, task, machine, candidate, evidence: evidence.clone(), earlier })
+            let (evidence, tried) = (evidence.clone(), tried.clone());
+            asked(&judge, Consider { call, task, machine, candidate, evidence, tried, earlier })
         });
         let told = told.await?;
         if let Told::Read(verdict) = &told {
@@ -235,7 +241,7 @@ impl Loop {
         }
         match undisturbed(|| asked(&self.crew.tester.examine, examine.clone())).await? {
             Ok(worked) => {
-                let evaluation = self.note_spent(Work::Examine, worked)?;
+                let evaluation = same_code::joined(self.note_spent(Work::Examine, worked)?, &id, self.book.so_far());
                 self.note(Event::Evaluated { candidate: id, evaluation })
             }
             Err(why) => self.note(Event::NotTimed { candidate: id, why }),
@@ -262,7 +268,7 @@ impl Loop {
 
     /// What was said between us and the Coder, where the policy lets it remember.
     fn conversation(&self) -> Result<Vec<Turn>, BrokeOff> {
-        if self.policy.memory == Memory::None {
+        if self.policy.memory != Memory::Conversation {
             return Ok(vec![]);
         }
         let so_far = self.book.so_far();

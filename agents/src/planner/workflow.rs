@@ -210,7 +210,7 @@ impl Loop {
         }
         let all = tuning.extending(&kept).map_err(BrokeOff::Refused)?;
         if let Some((wrong, failure)) = self.check_drawn(&context, &all).await? {
-            return self.note(Event::Evaluated { candidate: wrong, evaluation: Evaluation::Failed(failure) });
+            return self.failed(&wrong, failure);
         }
         match &all[..] {
             [only] => self.examine_bound(&context, only.clone(), vec![]).await,
@@ -223,7 +223,7 @@ impl Loop {
         &mut self,
         context: &Candidate,
         all: &[Bindings],
-    ) -> Result<Option<(Hash, Failure)>, BrokeOff> {
+    ) -> Result<Option<(Candidate, Failure)>, BrokeOff> {
         for bindings in spread(all.to_vec(), self.policy.samples(), SEED, "validation") {
             let bound = context.bound(bindings.clone());
             let known = self.opened(|round| round.checked.iter().find(|(at, _)| *at == bindings).cloned());
@@ -232,7 +232,7 @@ impl Loop {
                 None => self.check_one(&bound, bindings).await?,
             };
             if let Some(failure) = failure.filter(|failure| !matches!(failure, Failure::Invalid { .. })) {
-                return Ok(Some((bound.id(), failure)));
+                return Ok(Some((bound, failure)));
             }
         }
         Ok(None)
@@ -260,14 +260,13 @@ impl Loop {
                 },
             };
             if let Found::Failed(failure) = tried.found {
-                return self
-                    .note(Event::Evaluated { candidate: tried.candidate, evaluation: Evaluation::Failed(failure) });
+                return self.failed(&context.bound(tried.bindings), failure);
             }
         }
         let tried = self.opened(|round| round.tried.clone());
         let Some(best) = fastest(&tried).first().cloned() else {
             let failure = Failure::Invalid { case: "every case".to_owned() };
-            return self.note(Event::Evaluated { candidate: context.id(), evaluation: Evaluation::Failed(failure) });
+            return self.failed(context, failure);
         };
         self.examine_bound(context, best, tried).await
     }
@@ -285,8 +284,17 @@ impl Loop {
                 self.note(Event::Tried { tried: tried.clone() })?;
                 Ok(Some(tried))
             }
-            Err(why) => self.note(Event::NotTimed { candidate: bound.id(), why }).map(|()| None),
+            Err(why) => {
+                self.book.keep(&bound.canonical())?;
+                self.note(Event::NotTimed { candidate: bound.id(), why }).map(|()| None)
+            }
         }
+    }
+
+    /// Ends the round with a configuration that failed; it stands in the record by its canonical form.
+    fn failed(&mut self, configuration: &Candidate, failure: Failure) -> Result<(), BrokeOff> {
+        let candidate = self.book.keep(&configuration.canonical())?;
+        self.note(Event::Evaluated { candidate, evaluation: Evaluation::Failed(failure) })
     }
 
     /// Examines the fastest configuration in full; it stands in the record by its canonical form.

@@ -17,7 +17,7 @@ use crate::{
     build::{cc, nvcc::Nvcc},
     engine::{
         Engine,
-        backend::{Backend, Processes, Side, Toolchain},
+        backend::{Backend, Both, Processes, Side, Toolchain},
         contents::{context, layout},
         notes::LastTiming,
         sessions::lock,
@@ -40,6 +40,7 @@ use crate::{
         pool::{Quiet, Starting, WarmPool},
         start::{Sandbox, is_root},
     },
+    stage::{self, Stage},
     task::{Case, Task, layout::Layout},
 };
 use metrics::{Arch, Machine, MetricSet, Profile};
@@ -222,6 +223,7 @@ impl CudaDriver {
 impl Backend for CudaDriver {
     type Session = Reference;
     type Loaded = Kernel;
+    type Tool = ();
     type Pair<'a> = CudaPair<'a>;
 
     fn numbers(&self) -> &Numbers {
@@ -257,7 +259,7 @@ impl Backend for CudaDriver {
         self.nvcc.command_line(context(task)?)
     }
 
-    fn open(&self, task: &Task, toolchain: Toolchain) -> Attempt<Reference> {
+    fn open(&self, task: &Task, toolchain: Toolchain, _: &mut dyn FnMut()) -> Attempt<Reference> {
         let (object, folder) = trusted(self.built(task, task.reference(), toolchain))?;
         Ok(Reference { object, process: None, call_ns: HashMap::new(), _folder: folder })
     }
@@ -315,15 +317,17 @@ impl Backend for CudaDriver {
         Some(self.starting.quiet())
     }
 
+    fn tool(&self, _: &Kernel) {}
+
     fn profile(
         &self,
         task: &Task,
-        _: &mut Reference,
-        loaded: &mut Kernel,
+        (Both { loaded, .. }, ()): (Both<'_, '_, Self>, ()),
         case: &Case,
         _: Option<&LastTiming>,
         rng: &mut StdRng,
     ) -> Attempt<Profile> {
+        let _stage = stage::begin(Stage::Replay);
         let layout = layout(task, case)?;
         let slot = self.slot(&layout, rng)?;
         Ok(self.profiler.profile(&layout, &loaded.object, &slot)?)

@@ -33,11 +33,11 @@ pub use variant::Mode;
 use crate::{
     engine::{
         Engine,
-        backend::{Backend, Processes, Toolchain},
+        backend::{Backend, Both, Processes, Toolchain},
         notes::LastTiming,
-        sessions::lock,
     },
     hash::Hash,
+    lease::Lease,
     machine::{
         driver::CudaDevice,
         gpu::{self, Gpu},
@@ -46,7 +46,7 @@ use crate::{
         gpu_clock::{GpuClock, broken},
         numbers::{Clock, Numbers},
     },
-    profile::torch::{ProfilerChain, Scene},
+    profile::torch::{ProfilerChain, Ready, Scene},
     result::{
         candidate::Candidate,
         certificate::Check,
@@ -59,6 +59,7 @@ use crate::{
         pool::{Quiet, Starting, WarmPool},
         start::open_folder,
     },
+    stage::{self, Stage},
     task::{Case, Task, signature::Signature},
     workshop::{TimingPlan, Variant},
 };
@@ -245,6 +246,7 @@ impl TorchBackend {
 impl Backend for TorchBackend {
     type Session = OpenProblem;
     type Loaded = Runner;
+    type Tool = Option<Ready>;
     type Pair<'a> = TorchPair<'a>;
 
     fn numbers(&self) -> &Numbers {
@@ -290,9 +292,10 @@ impl Backend for TorchBackend {
         problem::key(task)
     }
 
-    fn open(&self, task: &Task, _: Toolchain) -> Attempt<OpenProblem> {
+    fn open(&self, task: &Task, _: Toolchain, on_device: &mut dyn FnMut()) -> Attempt<OpenProblem> {
         let problem = problem(task)?;
         let (verifier, reference) = (self.verifiers.take(|verifier| verifier.0.is_alive())?, self.warm_runner()?);
+        on_device();
         let how = (self.is_on_gpu(), self.budget_of_inputs());
         let opened = OpenProblem::open(verifier, reference, problem, how);
         self.get_ready();
@@ -341,7 +344,7 @@ impl Backend for TorchBackend {
         if loaded.role.as_ref().is_none_or(|role| role.compile.is_none()) {
             session.bind(loaded)?;
         }
-        Ok(TorchPair::new(session, loaded, self.clock.as_ref().map(lock)))
+        Ok(TorchPair::new(session, loaded, self.clock.as_ref()))
     }
 
     fn tidy(&self, session: &mut OpenProblem) -> Attempt<()> {
@@ -356,6 +359,19 @@ impl Backend for TorchBackend {
             loaded.trim_memory(true)?;
         }
         Ok(true)
+    }
+
+    /// What nvcc built takes minutes to build again, and lies in its folder; what Triton compiled takes no longer than a process.
+    fn put_to_sleep(&self, mut loaded: Runner) -> Option<Runner> {
+        if loaded.extensions.is_empty() {
+            return None;
+        }
+        loaded.sleep();
+        Some(loaded)
+    }
+
+    fn wake(&self, loaded: &mut Runner) -> Attempt<()> {
+        loaded.restart(&self.python, self.options.build_deadline)
     }
 
     fn in_doubt(&self, loaded: &Runner, error: &EvalError) -> Option<Label> {
@@ -377,6 +393,10 @@ impl Backend for TorchBackend {
         Some(self.starting.quiet())
     }
 
+    fn beside(&self) -> usize {
+        self.options.beside
+    }
+
     fn free_memory(&self) -> Option<u64> {
         self.gpu.as_ref().and_then(Gpu::memory_free)
     }
@@ -385,9 +405,10 @@ impl Backend for TorchBackend {
         session.wanted_bytes()
     }
 
-    /// Half of what was free when this workshop began.
+    /// An eighth of what was free when this workshop began: most problems of `KernelBench` take less, and one that is short of
+    /// memory is opened once more, alone.
     fn memory_of_a_task(&self) -> u64 {
-        self.free_at_first.unwrap_or(0) / 2
+        self.free_at_first.unwrap_or(0) / 8
     }
 
     fn was_short(&self, session: &OpenProblem) -> bool {
@@ -398,25 +419,31 @@ impl Backend for TorchBackend {
         loaded.has_run
     }
 
-    fn variants(&self, task: &Task, session: &mut OpenProblem, plan: &TimingPlan) -> Result<Vec<Variant>, Fault> {
-        self.options.baselines.iter().map(|mode| self.variant(task, session, *mode, plan)).collect()
+    fn variants(
+        &self,
+        task: &Task,
+        session: &mut OpenProblem,
+        plan: &TimingPlan,
+        lease: &mut Lease<'_>,
+    ) -> Result<Vec<Variant>, Fault> {
+        self.options.baselines.iter().map(|mode| self.variant(task, session, (*mode, plan), lease)).collect()
+    }
+
+    fn tool(&self, loaded: &Runner) -> Option<Ready> {
+        self.profilers.at_hand(loaded.folder())
     }
 
     fn profile(
         &self,
         _: &Task,
-        session: &mut OpenProblem,
-        loaded: &mut Runner,
+        (Both { session, loaded, lease }, ready): (Both<'_, '_, Self>, Option<Ready>),
         _: &Case,
         timing: Option<&LastTiming>,
         rng: &mut StdRng,
     ) -> Attempt<Profile> {
-        let waiting = self.profilers.take(loaded.folder());
-        let quiet = self.quiet();
-        let scene = Scene { session, candidate: loaded, timing };
-        let profile = self.profilers.profile(scene, waiting, rng);
-        drop(quiet);
-        profile
+        let _stage = stage::begin(Stage::ProfileStart);
+        let scene = Scene { session, candidate: loaded, timing, lease };
+        self.profilers.profile(scene, ready, rng)
     }
 
     fn sanitize(

@@ -16,9 +16,8 @@ use crate::{
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -165,21 +164,18 @@ fn blame(entry: &str, log: String) -> Failure {
 
 fn bare(program: &OsString) -> Command {
     let mut command = Command::new(program);
-    command.env_clear().env("LC_ALL", "C").process_group(0);
+    command.env_clear().env("LC_ALL", "C");
     command.env("PATH", search_path());
     command
 }
 
 fn version(program: &OsString) -> Option<String> {
-    let output = bare(program).arg("--version").stdin(Stdio::null()).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    output.status.success().then(|| text.lines().next().unwrap_or_default().to_owned())
+    let text = compiler::ask(bare(program).arg("--version"))?;
+    Some(text.lines().next().unwrap_or_default().to_owned())
 }
 
 fn knows_native(program: &OsString) -> bool {
-    let mut command = bare(program);
-    command.args(["-march=native", "-x", "c", "-E", "/dev/null"]).stdin(Stdio::null());
-    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+    compiler::ask(bare(program).args(["-march=native", "-x", "c", "-E", "/dev/null"])).is_some()
 }
 
 fn missing(program: &OsString, variable: &str) -> Fault {

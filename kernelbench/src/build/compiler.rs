@@ -16,6 +16,7 @@ use crate::{
 use std::{
     fs::{self, File},
     io::{Read, Seek, SeekFrom},
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -59,7 +60,10 @@ pub(crate) fn command(
     let parent = std::process::id().cast_signed();
     let confinement = Confinement { parent, user: User::Same, limits, files, shares_ipc: false };
     let line = vec![program.to_owned()];
-    let mut command = sandbox.command(&Child::Program(Program { confinement, control: None, line }), vec![])?;
+    let mut command = sandbox.command(
+        &Child::Program(Program { confinement, control: None, wraps: false, unstarted: None, line }),
+        vec![],
+    )?;
     command.current_dir(folder).env("LC_ALL", "C").envs([variable("PATH", search_path()), variable("TMPDIR", folder)]);
     Ok(command)
 }
@@ -90,6 +94,30 @@ pub(crate) fn run(command: &mut Command, folder: &Path, deadline: Duration) -> A
     Ok(Some(text))
 }
 
+/// How long a compiler may take to say something of itself.
+const ASKED: Duration = Duration::from_secs(20);
+
+/// What a compiler prints when it is asked about itself; `None` where it fails, or does not end in time: then it is ended
+/// with all that it started.
+pub(crate) fn ask(command: &mut Command) -> Option<String> {
+    answer_within(command, ASKED)
+}
+
+fn answer_within(command: &mut Command, limit: Duration) -> Option<String> {
+    let mut printed = tempfile::tempfile().ok()?;
+    command.stdin(Stdio::null()).stdout(printed.try_clone().ok()?).stderr(Stdio::null()).process_group(0);
+    let mut process = Process::of(&command.spawn().ok()?);
+    let start = Instant::now();
+    while process.ended().ok()?.is_none() && start.elapsed() < limit {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let ended = process.end().ok()?;
+    let mut text = String::new();
+    printed.rewind().ok()?;
+    printed.take(64 << 10).read_to_string(&mut text).ok()?;
+    (ended == crate::sandbox::process::End::Exited(0)).then_some(text)
+}
+
 /// Writes a file that is to be built.
 pub(crate) fn write(folder: &Path, name: &str, text: &str) -> Result<(), Fault> {
     fs::write(folder.join(name), text).map_err(fault("cannot write what is to be built"))
@@ -105,4 +133,37 @@ fn last_lines(path: &Path) -> String {
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_compiler_that_hangs_when_asked_is_ended_with_all_that_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let id = folder.path().join("id");
+        let start = Instant::now();
+        let script = format!("sleep 300 & echo $! > {}; wait", id.display());
+        assert_eq!(answer_within(&mut shell(&script), Duration::from_secs(1)), None);
+        assert!(start.elapsed() < Duration::from_mins(1));
+        let child: i32 = fs::read_to_string(id).unwrap().trim().parse().unwrap();
+        let gone = (0..200).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            !crate::sandbox::tree::runs(child)
+        });
+        assert!(gone, "what it started still runs");
+    }
+
+    #[test]
+    fn a_compiler_s_answer_is_read_and_its_failure_is_none() {
+        assert_eq!(ask(&mut shell("echo 1.2.3")).as_deref(), Some("1.2.3\n"));
+        assert_eq!(ask(&mut shell("echo 1.2.3; exit 1")), None);
+    }
 }

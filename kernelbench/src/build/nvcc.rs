@@ -61,9 +61,8 @@ pub fn find() -> Option<PathBuf> {
 /// # Errors
 /// In words, where it cannot be started.
 pub fn version(program: &Path) -> Result<String, String> {
-    let output = Command::new(program).arg("--version").env_clear().env("PATH", search_path()).output();
-    let output = output.map_err(|e| format!("{} cannot be started: {e}", program.display()))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = compiler::ask(Command::new(program).arg("--version").env_clear().env("PATH", search_path()));
+    let text = text.ok_or_else(|| format!("{} cannot be started, or fails or hangs when asked", program.display()))?;
     let line = text.lines().find(|line| line.contains("release")).or(text.lines().next());
     line.map(str::to_owned).ok_or_else(|| format!("{} says nothing of its version", program.display()))
 }

@@ -4,6 +4,7 @@
 //! is timed. What is checked, timed, profiled and certified, in which order and with which verdict, is the engine's.
 
 use crate::{
+    lease::Lease,
     machine::gpu::Gpu,
     measure::{floor::Traffic, numbers::Numbers, reading::Reading},
     result::{
@@ -115,12 +116,21 @@ pub(crate) enum Processes {
     New,
 }
 
+/// Both sides of a step, and the device that they run on.
+pub(crate) struct Both<'a, 'gate, B: Backend> {
+    pub(crate) session: &'a mut B::Session,
+    pub(crate) loaded: &'a mut B::Loaded,
+    pub(crate) lease: &'a mut Lease<'gate>,
+}
+
 /// A way to run kernels.
 pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// One task, open: its reference, built and perhaps loaded, and what compares.
     type Session: Send + 'static;
     /// A candidate that was built, perhaps in a process that has loaded it.
     type Loaded: Send + 'static;
+    /// What profiles are taken with.
+    type Tool;
     /// Both sides, ready to be called.
     type Pair<'a>: Pair
     where
@@ -160,8 +170,9 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         crate::hash::Hash::of(task.reference().as_bytes())
     }
 
-    /// Opens a task. Its reference is built by the toolchain that candidates are.
-    fn open(&self, task: &Task, toolchain: Toolchain) -> Attempt<Self::Session>;
+    /// Opens a task. Its reference is built by the toolchain that candidates are. Whoever needs the device for that calls
+    /// `on_device` once all else is at hand.
+    fn open(&self, task: &Task, toolchain: Toolchain, on_device: &mut dyn FnMut()) -> Attempt<Self::Session>;
 
     /// What is known against a task, from its labels and from an audit of its reference.
     fn labels(&self, session: &Self::Session) -> Vec<Label> {
@@ -208,6 +219,19 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         Ok(true)
     }
 
+    /// Ends the process of a candidate that gives way to others, where what was compiled for it is worth keeping; `None` where
+    /// it is as quickly built again.
+    fn put_to_sleep(&self, loaded: Self::Loaded) -> Option<Self::Loaded> {
+        let _ = loaded;
+        None
+    }
+
+    /// Starts a process again for one that was put to sleep.
+    fn wake(&self, loaded: &mut Self::Loaded) -> Attempt<()> {
+        let _ = loaded;
+        Ok(())
+    }
+
     /// Whether a candidate that failed is built once more in another way before that counts, and why, for a label.
     fn in_doubt(&self, loaded: &Self::Loaded, error: &EvalError) -> Option<Label> {
         let _ = (loaded, error);
@@ -226,6 +250,11 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// Keeps the machine quiet until what is returned is dropped: no process of ours starts meanwhile.
     fn quiet(&self) -> Option<Quiet> {
         None
+    }
+
+    /// How many steps may use the device side by side while nothing is timed; 1 where each needs it alone.
+    fn beside(&self) -> usize {
+        1
     }
 
     /// The device's memory that is free, in bytes, where it is short and known.
@@ -257,17 +286,25 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     }
 
     /// The reference run in other ways, timed beside it.
-    fn variants(&self, task: &Task, session: &mut Self::Session, plan: &TimingPlan) -> Result<Vec<Variant>, Fault> {
-        let _ = (task, session, plan);
-        Ok(vec![])
-    }
-
-    /// Profiles one case.
-    fn profile(
+    fn variants(
         &self,
         task: &Task,
         session: &mut Self::Session,
-        loaded: &mut Self::Loaded,
+        plan: &TimingPlan,
+        lease: &mut Lease<'_>,
+    ) -> Result<Vec<Variant>, Fault> {
+        let _ = (task, session, plan, lease);
+        Ok(vec![])
+    }
+
+    /// What a profile of this candidate is taken with, ready to be used: whoever waits for it needs no device.
+    fn tool(&self, loaded: &Self::Loaded) -> Self::Tool;
+
+    /// Profiles one case. Whatever is read is read while the lease is held alone.
+    fn profile(
+        &self,
+        task: &Task,
+        with: (Both<'_, '_, Self>, Self::Tool),
         case: &Case,
         timing: Option<&LastTiming>,
         rng: &mut StdRng,
@@ -308,6 +345,36 @@ pub(crate) trait Pair {
     /// Says how many calls a request makes, each on arguments of its own, and whether it will be timed. Whether launches are
     /// replayed as they were recorded, so that issuing them does not hold them up; true where that makes no difference.
     fn prepare(&mut self, calls: usize, timed: bool) -> Attempt<bool>;
+
+    /// In how many ways arguments can lie in memory; how they lie after `enter` is the first.
+    fn placements(&self) -> usize {
+        1
+    }
+
+    /// Has arguments lie in another of these ways from here on, with contents at the ends of their ranges too.
+    fn place(&mut self, at: usize) -> Attempt<()> {
+        let _ = at;
+        Ok(())
+    }
+
+    /// Has the same processes hold the arguments of several cases, to be turned to; which of them fit, the smallest first.
+    /// None where cases share their processes anyway.
+    fn enter_all(&mut self, cases: &[Case]) -> Attempt<Vec<usize>> {
+        let _ = cases;
+        Ok(vec![])
+    }
+
+    /// Has both called on one of the cases that were entered, by its place among them.
+    fn turn_to(&mut self, entered: usize) -> Attempt<()> {
+        let _ = entered;
+        Ok(())
+    }
+
+    /// Calls the candidate again and again on the same arguments: what is to be known of the memory that it holds.
+    fn wear(&mut self, deadline: Duration) -> Attempt<Option<Label>> {
+        let _ = deadline;
+        Ok(None)
+    }
 
     /// Draws fresh contents for a request, the same for both sides, and poisons what outputs are written to.
     fn draw(&mut self, inputs: Inputs, rng: &mut StdRng) -> Attempt<()>;

@@ -5,11 +5,12 @@
 
 use super::{
     Inner, Purpose,
-    backend::{Backend, Pair, Processes, Toolchain},
+    backend::{Backend, Both, Pair, Processes, Toolchain},
     check, is_full,
     time::{self, What},
 };
 use crate::{
+    lease::Lease,
     measure::numbers::Effort,
     result::{
         candidate::Candidate,
@@ -19,6 +20,7 @@ use crate::{
         failure::{Failure, Fault},
         label::Label,
     },
+    stage::{self, Stage},
     task::{Case, Task, suite::Suite},
     workshop::{Rebuilt, TimingPlan},
 };
@@ -29,8 +31,9 @@ pub(crate) type Anew<B> = Result<<B as Backend>::Loaded, Failure>;
 impl<B: Backend> Inner<B> {
     /// Builds a candidate from its text alone.
     pub(super) fn rebuild(&self, task: &Task, candidate: Candidate) -> Result<Rebuilt, Fault> {
+        let _stage = stage::begin(Stage::Build);
         let load = || self.backend.load(task, &candidate, Toolchain::Stock);
-        let anew: Anew<B> = outcome(self.kept.with_room(&self.backend, None, 0, is_full, load))?;
+        let anew: Anew<B> = outcome(self.kept.off_the_device(&self.backend, load))?;
         Ok(Rebuilt { candidate, ticket: self.kept.check_in(anew) })
     }
 
@@ -41,17 +44,19 @@ impl<B: Backend> Inner<B> {
             || Fault::Machine("what is to be certified is not here any more: it is to be built again".to_owned());
         let loaded = self.kept.check_out(rebuilt.ticket).ok_or_else(gone)?;
         // The loop is over: what it kept open makes room.
-        drop(self.kept.unpark(&candidate.id()));
+        self.kept.release(&candidate.id());
         self.kept.close(&self.backend.key(task));
         let (mut checks, mut first) = (vec![], Some(loaded));
-        let room = self.backend.memory_of_a_task();
-        let examined = self.kept.with_room(&self.backend, None, room, is_full, || {
+        let room = self.kept.room_for(&self.backend, &self.backend.key(task));
+        let lease = self.gate.share(room);
+        let examined = self.kept.with_room(&self.backend, lease, (None, room), is_full, |lease| {
             checks.clear();
             let loaded = match first.take() {
                 Some(loaded) => loaded?,
                 None => self.backend.load(task, candidate, Toolchain::Stock)?,
             };
-            self.examine_anew(task, candidate, loaded, plan, &mut checks)
+            let loaded = &mut { loaded };
+            self.examine_anew(task, candidate, (loaded, lease), plan, &mut checks)
         });
         let verdict = match outcome(examined)? {
             Ok(timed) => Verdict::Certified(timed),
@@ -70,15 +75,17 @@ impl<B: Backend> Inner<B> {
         &self,
         task: &Task,
         candidate: &Candidate,
-        mut loaded: B::Loaded,
+        (loaded, lease): (&mut B::Loaded, &mut Lease<'_>),
         plan: &TimingPlan,
         checks: &mut Vec<Check>,
     ) -> Attempt<Timed> {
         let (backend, rng) = (&self.backend, &mut self.rng(Purpose::Certify));
         checks.push(Check::Rebuilt);
-        let mut session = trusted(backend.open(task, Toolchain::Stock))?;
+        let mut session = stage::during(Stage::Open, || trusted(backend.open(task, Toolchain::Stock, &mut || ())))?;
         let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
-        let mut pair = backend.pair(task, &mut session, &mut loaded, Processes::AtHand)?;
+        let loading = stage::begin(Stage::Load);
+        let mut pair = backend.pair(task, &mut session, loaded, Processes::AtHand)?;
+        drop(loading);
         let labels = check::check(&mut pair, &cases, &self.checking(task), rng)?;
         let layers = pair.layers();
         drop(pair);
@@ -90,9 +97,9 @@ impl<B: Backend> Inner<B> {
         let suite = Suite::of_task(task);
         let what =
             What { task, suite: &suite, plan, effort: Effort::Certificate, trusted: false, self_difference: 0.0 };
-        let quiet = backend.quiet();
-        let (mut timed, remarks) = time::time(backend, &mut session, &mut loaded, &what, rng)?;
-        drop(quiet);
+        let both = Both { session: &mut session, loaded, lease };
+        let (mut timed, remarks) = time::time(backend, both, &what, rng)?;
+        lease.let_others_in();
         let blocks = |case: &String| remarks.blocks.iter().filter(|block| block.case == *case).collect::<Vec<_>>();
         let of_first = suite.timed.first().map(blocks).unwrap_or_default();
         let pairs = of_first.iter().map(|block| block.readings.len()).sum();
@@ -107,7 +114,8 @@ impl<B: Backend> Inner<B> {
             checks.push(Check::Recorded { issued: remarks.issued.clone() });
         }
         checks.extend(layers.into_iter().map(|layer| Check::Confined { layer }));
-        checks.extend(backend.sanitize(task, &mut session, &mut loaded, candidate, rng)?);
+        let sanitize = || backend.sanitize(task, &mut session, loaded, candidate, rng);
+        checks.extend(stage::during(Stage::Sanitize, sanitize)?);
         let labels: Vec<Label> = backend.labels(&session).into_iter().chain(labels).collect();
         checks.extend(labels.iter().cloned().map(|label| Check::Labelled { label }));
         let open = backend.not_excluded().into_iter();

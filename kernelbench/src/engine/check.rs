@@ -8,6 +8,7 @@ use crate::{
         failure::Failure,
         label::{Kind, Label},
     },
+    stage::{self, Stage},
     task::{Case, Tolerance},
 };
 use rand::{Rng, rngs::StdRng};
@@ -21,6 +22,9 @@ const FAR_ABOVE: f64 = 16.0;
 const NEGLIGIBLE: f64 = 3e-6;
 /// By how much wider inputs of both signs widen the tolerance: their reference is less exact.
 const WIDER: f64 = 10.0;
+
+/// One more call of a check.
+const AGAIN: Looked = Looked::Checked { oracle: false, twice: false };
 
 /// What a check needs beside the pair.
 pub(crate) struct Checking<'a> {
@@ -39,6 +43,7 @@ pub(crate) struct Checking<'a> {
 
 /// Compares with the reference on every case; what is worth a label. The process may have ended over the last.
 pub(crate) fn check(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Vec<Label>> {
+    let _stage = stage::begin(Stage::Check);
     let mut labels = vec![];
     let mut first = Some(how.first_slack);
     for case in cases {
@@ -50,7 +55,24 @@ pub(crate) fn check(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rn
         }
         pair.look_around()?;
     }
+    labels.extend(in_turn(pair, cases, how, rng)?);
     Ok(labels)
+}
+
+/// All cases by the same processes, up in size, down and up again: what a first call leaves behind is not what the next one
+/// needs. Then the smallest again and again.
+fn in_turn(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Option<Label>> {
+    let entered = pair.enter_all(cases)?;
+    if entered.is_empty() {
+        return Ok(None);
+    }
+    let last = entered.len() - 1;
+    for at in (0..last).chain((1..=last).rev()).chain(0..=last).chain([0]) {
+        pair.turn_to(at)?;
+        let look = Look { tolerance: how.tolerance, case: &cases[entered[at]].name, calls: AGAIN };
+        trial(pair, Inputs::Drawn, &look, (Stage::Check, how.slack), rng)?;
+    }
+    pair.wear(how.slack)
 }
 
 /// On inputs as the task draws them. The first of all calls has the slack of `first`.
@@ -68,19 +90,31 @@ fn drawn(
     for at in 0..draws.max(1) {
         let calls = Looked::Checked { oracle: how.oracle && at == asked, twice: at == 0 };
         let look = Look { tolerance, case: &case.name, calls };
-        let one = trial(pair, Inputs::Drawn, &look, first.take().unwrap_or(how.slack), rng)?;
+        let (stage, slack) = first.take().map_or((Stage::Check, how.slack), |slack| (Stage::FirstCall, slack));
+        let one = trial(pair, Inputs::Drawn, &look, (stage, slack), rng)?;
         found.errors.extend(one.errors);
         found.no_oracle = one.no_oracle;
+    }
+    for at in 1..pair.placements() {
+        pair.place(at)?;
+        let look = Look { tolerance, case: &case.name, calls: AGAIN };
+        trial(pair, Inputs::Drawn, &look, (Stage::Check, how.slack), rng)?;
     }
     Ok(precision(&found))
 }
 
 /// One request of one call of each, compared.
-fn trial(pair: &mut impl Pair, inputs: Inputs, look: &Look<'_>, slack: Duration, rng: &mut StdRng) -> Attempt<Found> {
+fn trial(
+    pair: &mut impl Pair,
+    inputs: Inputs,
+    look: &Look<'_>,
+    (stage, slack): (Stage, Duration),
+    rng: &mut StdRng,
+) -> Attempt<Found> {
     pair.draw(inputs, rng)?;
     let reference = pair.call(Side::Reference, REFERENCE_PATIENCE, rng)?;
     let took = Duration::from_nanos(reference.map_or(0.0, |ran| ran.outside_ns) as u64);
-    pair.call(Side::Candidate, slack + took * PATIENCE, rng)?;
+    stage::during(stage, || pair.call(Side::Candidate, slack + took * PATIENCE, rng))?;
     pair.verify(look)
 }
 
@@ -94,7 +128,7 @@ fn signed(pair: &mut impl Pair, case: &Case, how: &Checking<'_>, rng: &mut StdRn
     let not_tried = || Label::new(Kind::NotTried, format!("not tried: {name}"));
     let differs =
         |failure: &Failure| Some(Label::new(Kind::BeyondDrawn, format!("beyond what the task draws: {failure}")));
-    match trial(pair, Inputs::Signed, &look, how.slack, rng) {
+    match trial(pair, Inputs::Signed, &look, (Stage::Check, how.slack), rng) {
         Ok(Found { differs: Some(failure), .. }) if has_no_answer(&failure) => Ok(Some(not_tried())),
         Ok(Found { differs: Some(failure), .. }) => Ok(differs(&failure)),
         Ok(_) => Ok(None),

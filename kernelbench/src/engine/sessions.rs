@@ -8,15 +8,19 @@
 use super::{backend::Backend, certify::Anew, notes::Notes};
 use crate::{
     hash::Hash,
+    lease::Lease,
     result::{
         candidate::CandidateId,
         error::{Attempt, EvalError},
         failure::Failure,
     },
+    stage::{self, Stage},
 };
 use lru::LruCache;
 use std::{
+    collections::HashMap,
     num::NonZeroUsize,
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -26,6 +30,8 @@ use std::{
 
 /// Candidates of which it is remembered what was learned.
 const NOTED: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
+/// Candidates that gave way, whose builds are kept.
+const ASLEEP: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 /// Candidates that were built again and wait to be certified.
 const REBUILT: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 /// How long it may take until the memory of a process that has ended is free.
@@ -51,7 +57,13 @@ pub(crate) type Shared<B> = Arc<Mutex<<B as Backend>::Session>>;
 /// What is kept.
 pub(crate) struct Kept<B: Backend> {
     tasks: Mutex<LruCache<Hash, Shared<B>>>,
+    /// What a task took when it was open before, in bytes.
+    sizes: Mutex<HashMap<Hash, u64>>,
+    /// Whose turn it is to open a task that others wait for too.
+    opening: Mutex<HashMap<Hash, Arc<Mutex<()>>>>,
     candidates: Mutex<LruCache<CandidateId, B::Loaded>>,
+    /// Those that gave way to others: their builds, without processes.
+    asleep: Mutex<LruCache<CandidateId, B::Loaded>>,
     notes: Mutex<LruCache<CandidateId, Notes>>,
     rebuilt: Mutex<LruCache<u64, Anew<B>>>,
     tickets: AtomicU64,
@@ -68,34 +80,84 @@ impl<B: Backend> Kept<B> {
         let most = |count: usize| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
         Self {
             tasks: Mutex::new(LruCache::new(most(numbers.open_tasks))),
+            sizes: Mutex::default(),
+            opening: Mutex::default(),
             candidates: Mutex::new(LruCache::new(most(numbers.kept_candidates))),
+            asleep: Mutex::new(LruCache::new(ASLEEP)),
             notes: Mutex::new(LruCache::new(NOTED)),
             rebuilt: Mutex::new(LruCache::new(REBUILT)),
             tickets: AtomicU64::new(1),
         }
     }
 
-    /// The task of this key, opened where it was not yet. Where memory was short for that, once more with all else evicted.
-    pub(crate) fn task(&self, backend: &B, key: &Hash, open: impl Fn() -> Attempt<B::Session>) -> Attempt<Shared<B>> {
-        let mut tasks = lock(&self.tasks);
-        if let Some(task) = tasks.get(key) {
-            return Ok(Arc::clone(task));
+    /// The task of this key, opened where it was not yet: `open` calls what it is given when it needs the device, and
+    /// `lease` holds it from then on. Where memory was short for that, once more alone, with all else evicted. Others may
+    /// look for theirs meanwhile.
+    pub(crate) fn task<'g>(
+        &self,
+        backend: &B,
+        key: &Hash,
+        lease: impl Fn() -> Lease<'g>,
+        open: impl Fn(&mut dyn FnMut()) -> Attempt<B::Session>,
+    ) -> Attempt<Shared<B>> {
+        let known = || self.open_task(key);
+        if let Some(task) = known() {
+            return Ok(task);
         }
-        self.evict_until(backend, &mut tasks, None, backend.memory_of_a_task());
-        let mut opened = open();
+        let turn = Arc::clone(lock(&self.opening).entry(key.clone()).or_default());
+        let _turn = lock(&turn);
+        if let Some(task) = known() {
+            return Ok(task);
+        }
+        let opened = stage::during(Stage::Open, || self.opened(backend, self.room_for(backend, key), lease, open));
+        lock(&self.opening).remove(key);
+        let opened = opened?;
+        lock(&self.sizes).insert(key.clone(), backend.wanted_memory(&opened));
+        let session = Arc::new(Mutex::new(opened));
+        let old = lock(&self.tasks).push(key.clone(), Arc::clone(&session));
+        // Ending processes takes a while; nobody waits for the others meanwhile.
+        drop(old);
+        Ok(session)
+    }
+
+    /// The bytes that a task is given to be opened with: what it took before, else what the backend says of any.
+    pub(crate) fn room_for(&self, backend: &B, key: &Hash) -> u64 {
+        lock(&self.sizes).get(key).copied().unwrap_or_else(|| backend.memory_of_a_task())
+    }
+
+    fn opened<'g>(
+        &self,
+        backend: &B,
+        room: u64,
+        lease: impl Fn() -> Lease<'g>,
+        open: impl Fn(&mut dyn FnMut()) -> Attempt<B::Session>,
+    ) -> Attempt<B::Session> {
+        let mut held = None;
+        let opened = open(&mut || {
+            held = Some(lease());
+            self.evict_until(backend, None, room);
+        });
         let short = match &opened {
             Ok(session) => backend.was_short(session),
             failed => is_full(failed),
         };
-        if short && self.evict_until(backend, &mut tasks, None, u64::MAX) > 0 {
-            opened = open();
+        if short && self.be_alone(backend, held.get_or_insert_with(lease), None) {
+            drop(opened);
+            return open(&mut || ());
         }
-        let session = Arc::new(Mutex::new(opened?));
-        let old = tasks.push(key.clone(), Arc::clone(&session));
-        drop(tasks);
-        // Ending processes takes a while; nobody waits for the others meanwhile.
-        drop(old);
-        Ok(session)
+        opened
+    }
+
+    /// Has nobody else beside a step, and evicts all but its task; whether anybody was there.
+    fn be_alone(&self, backend: &B, lease: &mut Lease<'_>, key: Option<&Hash>) -> bool {
+        let were_others = !lease.is_alone();
+        lease.have_all();
+        self.evict_until(backend, key, u64::MAX) > 0 || were_others
+    }
+
+    /// The task of this key, where it is open.
+    pub(crate) fn open_task(&self, key: &Hash) -> Option<Shared<B>> {
+        lock(&self.tasks).get(key).cloned()
     }
 
     /// Forgets a task: its processes end.
@@ -109,8 +171,33 @@ impl<B: Backend> Kept<B> {
         lock(&self.candidates).pop(id)
     }
 
+    /// Takes the build of a candidate that gave way to others.
+    pub(crate) fn asleep(&self, id: &CandidateId) -> Option<B::Loaded> {
+        lock(&self.asleep).pop(id)
+    }
+
+    /// Forgets a candidate.
+    pub(crate) fn release(&self, id: &CandidateId) {
+        let gone = (self.unpark(id), self.asleep(id));
+        drop(gone);
+    }
+
+    /// Where the build of a candidate lies that waits or sleeps, and needs no other.
+    pub(crate) fn build_of(&self, backend: &B, id: &CandidateId) -> Option<PathBuf> {
+        let of = |kept: &Mutex<LruCache<CandidateId, B::Loaded>>| lock(kept).get(id).map(|one| backend.artifact(one));
+        of(&self.candidates).or_else(|| of(&self.asleep))
+    }
+
+    /// Ends the process of a candidate; its build is kept where that is worth it.
+    fn give_way(&self, backend: &B, id: CandidateId, loaded: B::Loaded) {
+        if let Some(asleep) = backend.put_to_sleep(loaded) {
+            let old = lock(&self.asleep).push(id, asleep);
+            drop(old);
+        }
+    }
+
     /// Keeps a candidate for its next step. One that cannot rest is not kept, and one that breaks out meanwhile fails.
-    pub(crate) fn park(&self, backend: &B, id: CandidateId, mut loaded: B::Loaded) -> Attempt<()> {
+    pub(crate) fn park(&self, backend: &B, id: &CandidateId, mut loaded: B::Loaded) -> Attempt<()> {
         match backend.rest(&mut loaded) {
             Err(EvalError::Candidate(failure)) if matches!(*failure, Failure::Forbidden { .. }) => {
                 return Err(EvalError::Candidate(failure));
@@ -118,8 +205,10 @@ impl<B: Backend> Kept<B> {
             Err(_) | Ok(false) => return Ok(()),
             Ok(true) => {}
         }
-        let old = lock(&self.candidates).push(id, loaded);
-        drop(old);
+        let old = lock(&self.candidates).push(id.clone(), loaded);
+        if let Some((other, loaded)) = old.filter(|(other, _)| other != id) {
+            self.give_way(backend, other, loaded);
+        }
         Ok(())
     }
 
@@ -142,37 +231,42 @@ impl<B: Backend> Kept<B> {
     }
 
     /// Does a step that needs so many bytes; and once more, alone, where it was short of memory and something of ours could
-    /// be evicted. `key` is the step's own task.
+    /// be evicted or was beside it. `key` is the step's own task.
     pub(crate) fn with_room<T>(
         &self,
         backend: &B,
-        key: Option<&Hash>,
-        wanted: u64,
+        mut lease: Lease<'_>,
+        (key, wanted): (Option<&Hash>, u64),
         short: impl Fn(&Attempt<T>) -> bool,
-        mut step: impl FnMut() -> Attempt<T>,
+        mut step: impl FnMut(&mut Lease<'_>) -> Attempt<T>,
     ) -> Attempt<T> {
         if wanted > 0 {
-            self.evict_until(backend, &mut lock(&self.tasks), key, wanted);
+            self.evict_until(backend, key, wanted);
         }
-        let first = step();
-        if short(&first) && self.evict_until(backend, &mut lock(&self.tasks), key, u64::MAX) > 0 {
+        let first = step(&mut lease);
+        if short(&first) && self.be_alone(backend, &mut lease, key) {
+            drop(first);
             tracing::info!("a step was short of memory: tried once more, alone");
-            return step();
+            return step(&mut lease);
+        }
+        first
+    }
+
+    /// Does work that needs no lease; and once more, with all that waits evicted, where it was short of memory.
+    pub(crate) fn off_the_device<T>(&self, backend: &B, work: impl Fn() -> Attempt<T>) -> Attempt<T> {
+        let first = work();
+        if is_full(&first) && self.evict_until(backend, None, u64::MAX) > 0 {
+            return work();
         }
         first
     }
 
     /// Evicts what waits until so many bytes of the device are free; all but this task. Says how many were.
-    fn evict_until(
-        &self,
-        backend: &B,
-        tasks: &mut LruCache<Hash, Shared<B>>,
-        key: Option<&Hash>,
-        wanted: u64,
-    ) -> usize {
+    fn evict_until(&self, backend: &B, key: Option<&Hash>, wanted: u64) -> usize {
         if backend.free_memory().is_none() {
             return 0;
         }
+        let tasks = &mut lock(&self.tasks);
         let free = || backend.free_memory();
         let gone = until(wanted, free, |kind| self.evict(backend, kind, tasks, key));
         if gone > 0 {
@@ -188,9 +282,9 @@ impl<B: Backend> Kept<B> {
             let mut candidates = lock(&self.candidates);
             let oldest = candidates.iter().rev().find(|(_, one)| !holds || backend.holds_memory(one));
             let id = oldest.map(|(id, _)| id.clone());
-            let gone = id.and_then(|id| candidates.pop(&id));
+            let gone = id.and_then(|id| candidates.pop_entry(&id));
             drop(candidates);
-            gone.is_some()
+            gone.map(|(id, loaded)| self.give_way(backend, id, loaded)).is_some()
         };
         let gone = match kind {
             Waiting::Ran => candidate(true),

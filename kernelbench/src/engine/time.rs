@@ -3,7 +3,7 @@
 //! Pairs of requests from one or several pairs of processes. The outputs of every timed call are compared. What something
 //! disturbed is taken again, and so is what no honest candidate would explain: on a machine that others use too it may pass.
 
-use super::backend::{Backend, Pair, Processes};
+use super::backend::{Backend, Both, Pair, Processes};
 use crate::{
     engine::notes::Remarks,
     measure::{
@@ -12,13 +12,14 @@ use crate::{
         overhead::{self, DispatchOverhead},
         pairs::{self, Block, Taking},
         reading::Reading,
-        watch::Watch,
+        watch::{Disturbances, Watch},
     },
     result::{
         error::{Attempt, EvalError},
         evaluation::{CaseTiming, Timed},
         failure::{Failure, Fault},
     },
+    stage::{self, Stage},
     task::{Case, Task, suite::Suite},
     workshop::TimingPlan,
 };
@@ -40,20 +41,16 @@ pub(crate) struct What<'a> {
 /// Everything that was read of the timed cases, by case.
 type Blocks<'a> = Vec<(&'a Case, Floors, Vec<Block>)>;
 
-/// Times both on every timed case of a suite, and says what is to be known of that.
+/// Times both on every timed case of a suite, and says what is to be known of that. Nobody else holds the device then.
 pub(crate) fn time<B: Backend>(
     backend: &B,
-    session: &mut B::Session,
-    loaded: &mut B::Loaded,
+    mut both: Both<'_, '_, B>,
     what: &What<'_>,
     rng: &mut StdRng,
 ) -> Attempt<(Timed, Remarks)> {
     let mut remarks = Remarks::default();
     loop {
-        let watch = Watch::begin(backend.nvml());
-        let (blocks, shared) = read(backend, session, loaded, what, rng)?;
-        let mut disturbed = watch.end();
-        disturbed.others.extend(shared);
+        let (blocks, disturbed) = read(backend, &mut both, what, rng)?;
         let again = remarks.again.len() + 1 < TRIES;
         match judged(backend, what, &blocks) {
             // Once, for a machine that others use all the time would never be timed.
@@ -94,16 +91,15 @@ fn timed_cases(suite: &Suite) -> Result<Vec<&Case>, Fault> {
     suite.timed.iter().map(find).collect()
 }
 
-/// Takes all pairs of requests: of each pair of processes, those of each case. Also, in words, that others used the device.
+/// Takes all pairs of requests: of each pair of processes, those of each case. Also what disturbed that.
 fn read<'a, B: Backend>(
     backend: &B,
-    session: &mut B::Session,
-    loaded: &mut B::Loaded,
+    Both { session, loaded, lease }: &mut Both<'_, '_, B>,
     what: &What<'a>,
     rng: &mut StdRng,
-) -> Attempt<(Blocks<'a>, Vec<String>)> {
+) -> Attempt<(Blocks<'a>, Disturbances)> {
     let numbers = backend.numbers();
-    let mut shared = vec![];
+    let mut disturbed = Disturbances::default();
     let cases = timed_cases(what.suite)?;
     let processes = what.processes(numbers.processes);
     let budget = numbers.budget.filter(|_| what.effort == Effort::Loop);
@@ -111,7 +107,12 @@ fn read<'a, B: Backend>(
     let mut blocks: Blocks<'a> = cases.iter().map(|case| (*case, Floors::default(), vec![])).collect();
     for at in 0..processes {
         let which = if at == 0 { Processes::AtHand } else { Processes::New };
-        let mut pair = backend.pair(what.task, session, loaded, which)?;
+        if at > 0 {
+            lease.let_others_in();
+        }
+        let mut pair = stage::during(Stage::Load, || backend.pair(what.task, session, loaded, which))?;
+        lease.be_alone();
+        let (_quiet, watch) = (backend.quiet(), Watch::begin(backend.nvml()));
         for (case, floors, blocks) in &mut blocks {
             let how = Taking {
                 plan: what.plan,
@@ -126,10 +127,11 @@ fn read<'a, B: Backend>(
             blocks.push(pairs::take(&mut pair, case, &how, rng)?);
             *floors = Floors::of(pair.traffic(), backend.machine(), numbers.floor_margin);
         }
-        shared.extend(pair.shared());
+        disturbed.extend(watch.end());
+        disturbed.others.extend(pair.shared());
         pair.look_around()?;
     }
-    Ok((blocks, shared))
+    Ok((blocks, disturbed))
 }
 
 impl What<'_> {
@@ -154,7 +156,7 @@ fn judged<B: Backend>(backend: &B, what: &What<'_>, blocks: &Blocks<'_>) -> Atte
         .lowered_by(hidden)
         .widened_by(what.self_difference);
     let cases = cases.into_iter().map(|(case, _)| case).collect();
-    Ok(Timed { cases, speedup, statistic, labels: vec![] })
+    Ok(Timed { cases, speedup, statistic, labels: vec![], widened_by: Some(what.self_difference), object: None })
 }
 
 /// The times of one case that count, and what the candidate's clock may have hidden of them, as a part.
@@ -195,5 +197,6 @@ fn case_timing<B: Backend>(
         .lowered_by(hidden)
         .widened_by(what.self_difference);
     let floor_ns = floors.roofline_ns;
-    Ok((CaseTiming { case: case.name.clone(), reference, candidate, speedup, floor_ns }, hidden))
+    let case = case.name.clone();
+    Ok((CaseTiming { case, reference, candidate, speedup, floor_ns, uncounted: hidden }, hidden))
 }

@@ -11,6 +11,7 @@ use crate::{
         check::REFERENCE_PATIENCE,
     },
     result::{error::Attempt, failure::Fault},
+    stage::{self, Stage},
     task::{Case, Tolerance},
     workshop::TimingPlan,
 };
@@ -81,6 +82,7 @@ impl Taking<'_> {
 
 /// Takes pairs of one case.
 pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mut StdRng) -> Attempt<Block> {
+    let calibrate = stage::begin(Stage::Calibrate);
     let most = pair.enter(case)?.min(how.numbers.most_calls).max(1);
     let call_ns = calibration::call_ns(pair, how.numbers, most, rng)?;
     let request_ns = how.request_ns();
@@ -98,6 +100,8 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
     for _ in 0..warm_up {
         sampler.sample(calls, rng)?;
     }
+    drop(calibrate);
+    let _stage = stage::begin(Stage::Time);
     let (fewest, asked) = how.pairs();
     let (start, mut pairs, mut empties) = (Instant::now(), vec![], vec![]);
     let between = match how.numbers.empty_requests {

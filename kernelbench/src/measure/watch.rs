@@ -17,6 +17,17 @@ pub(crate) struct Disturbances {
 }
 
 impl Disturbances {
+    /// Takes in those of another stretch of time, each once.
+    pub(crate) fn extend(&mut self, more: Self) {
+        for (all, more) in [(&mut self.others, more.others), (&mut self.clocks, more.clocks)] {
+            for one in more {
+                if !all.contains(&one) {
+                    all.push(one);
+                }
+            }
+        }
+    }
+
     /// All of them.
     pub(crate) fn all(self) -> Vec<String> {
         [self.others, self.clocks].concat()

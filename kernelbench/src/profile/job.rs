@@ -6,3 +6,5 @@ pub(crate) const JOB: &str = "job";
 pub(crate) const READY: &str = "ready";
 /// The file that says that its profiler reads a launch of its own.
 pub(crate) const READING: &str = "reading";
+/// The file that says that it has loaded the candidate, and waits for the word to go on.
+pub(crate) const LOADED: &str = "loaded";

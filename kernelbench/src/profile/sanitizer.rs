@@ -1,7 +1,9 @@
 //! The address and the undefined-behaviour sanitizer of the CPU: does a candidate touch memory that is not its own, or rely
 //! on what the language leaves undefined?
 //!
-//! A further build of the candidate reads its arguments from a file and is called once.
+//! A further build of the candidate reads its arguments from a file and is called on every shape in one process, from the
+//! smallest to the largest and on the smallest again. What that process says of the machine is not believed: where something
+//! goes amiss, an empty program is built or run in the same way, and if that works, it was the candidate.
 
 use crate::{
     build::{
@@ -10,12 +12,12 @@ use crate::{
     },
     result::{
         certificate::Check,
-        error::{Attempt, fault},
+        error::{Attempt, EvalError, fault},
         failure::{Failure, Fault},
     },
     sandbox::{
         confine::{Confinement, Files, Limits, User},
-        entry::{Child, NOT_STARTED, Program},
+        entry::{Child, Program},
         process::{End, Process},
         socket::do_not_block,
         start::{Sandbox, search_path, variable},
@@ -35,7 +37,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long one run may take.
+/// How long a run may take for each call.
 const DEADLINE: Duration = Duration::from_mins(1);
 /// What a case's arrays may take, in bytes: instrumented code is slow.
 pub(crate) const LARGEST_CASE: u64 = 64 << 20;
@@ -45,52 +47,109 @@ const KEPT: usize = 16 << 10;
 /// Instruments every access; keeps the optimizer from leaving out what is to be found. What a task wants to be warned of was
 /// said when the candidate was built.
 const FLAGS: [&str; 6] =
-    ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1", "-Wno-error"];
+    ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-Wno-error", "-fno-omit-frame-pointer", "-O1"];
+/// How many of them an honest candidate always builds with: assembly may need every register, or the task's optimization.
+const NEEDED: usize = 4;
+/// What they are called.
+const TOOL: &str = "address and undefined-behaviour sanitizer";
 
-/// Runs a candidate once on each of these cases; a finding is a failure.
+/// What a sanitized build may be refused for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsanitized {
+    /// A candidate that does not build with sanitizers is refused, where the compiler has them.
+    Refused,
+    /// It passes, and the certificate says that nobody looked.
+    Told,
+}
+
+/// Runs a candidate on these cases; a finding is a failure.
 pub(crate) fn sanitize(
     (compilers, sandbox): (&Compiler, &Sandbox),
     context: &KernelContext,
     source: &str,
     cases: &[&Case],
+    unsanitized: Unsanitized,
     rng: &mut StdRng,
 ) -> Attempt<Check> {
-    let tool = "address and undefined-behaviour sanitizer".to_owned();
+    let row = |outcome| Ok(Check::Sanitizer { tool: TOOL.to_owned(), outcome });
     let folder = cc::private_folder(&std::env::temp_dir())?;
-    let program = match build(compilers, context, source, folder.path())? {
+    let units = units(context, source);
+    let built = match build(compilers, context, &units, &FLAGS, folder.path())? {
+        Err(_) => build(compilers, context, &units, &FLAGS[..NEEDED], folder.path())?,
+        built => built,
+    };
+    let program = match built {
         Ok(program) => program,
         Err(why) => {
-            return Ok(Check::Sanitizer { tool, outcome: Err(format!("it cannot be built with them here: {why}")) });
+            let works = unsanitized == Unsanitized::Refused && works((compilers, sandbox), context)?;
+            let finding = format!("it does not build with sanitizers: {why}");
+            return if works {
+                Err(found(TOOL, finding))
+            } else {
+                row(Err(format!("it cannot be built with them here: {why}")))
+            };
         }
     };
-    let sanitized = Sanitized { sandbox, context, program };
-    cases.iter().try_for_each(|case| sanitized.run(case, rng))?;
-    Ok(Check::Sanitizer { tool, outcome: Ok(format!("one call on each of {} shapes", cases.len())) })
+    let sanitized = Sanitized { sandbox, program };
+    let codes = Codes::draw(rng);
+    let (ended, text) = sanitized.run(context, cases, codes, rng)?;
+    match ended {
+        Some(End::Exited(code)) if code == i32::from(codes.returned) => {
+            row(Ok(format!("{} shapes in turn, and the smallest again", cases.len())))
+        }
+        None => {
+            Err(Failure::Hang { case: TOOL.to_owned(), deadline_ms: deadline(cases.len()).as_millis() as u64 }.into())
+        }
+        Some(end) if said(&text).is_some() => Err(found(tool(&text), finding(&text, end))),
+        Some(end) if works((compilers, sandbox), context)? => Err(found(tool(&text), finding(&text, end))),
+        Some(_) => row(Err(format!("sanitized programs do not run here: {}", text.lines().next().unwrap_or_default()))),
+    }
+}
+
+fn found(tool: &str, finding: String) -> EvalError {
+    Failure::Sanitizer { tool: tool.to_owned(), finding }.into()
+}
+
+fn deadline(cases: usize) -> Duration {
+    DEADLINE * u32::try_from(cases + 1).unwrap_or(u32::MAX)
+}
+
+/// Whether programs can be built with sanitizers here, and run: an empty one is.
+fn works((compilers, sandbox): (&Compiler, &Sandbox), context: &KernelContext) -> Attempt<bool> {
+    let folder = cc::private_folder(&std::env::temp_dir())?;
+    let units = [(format!("main.{}", unit::ending(context.language)), "int main(void) { return 7; }\n".to_owned())];
+    let Ok(program) = build(compilers, context, &units, &FLAGS, folder.path())? else { return Ok(false) };
+    let nothing = File::open("/dev/null").map_err(fault("cannot read /dev/null"))?;
+    let (ended, _) = Sanitized { sandbox, program }.to_end(nothing, DEADLINE)?;
+    Ok(ended == Some(End::Exited(7)))
 }
 
 /// The sanitized build of one candidate.
 struct Sanitized<'a> {
     sandbox: &'a Sandbox,
-    context: &'a KernelContext,
     program: PathBuf,
+}
+
+fn units(context: &KernelContext, source: &str) -> [(String, String); 3] {
+    let ending = unit::ending(context.language);
+    [
+        (format!("unit.{ending}"), unit::candidate(context, source)),
+        (format!("caller.{ending}"), unit::caller(context)),
+        (format!("main.{ending}"), main(context)),
+    ]
 }
 
 /// Builds in a folder of the caller's; in words why that is not possible here.
 fn build(
     compilers: &Compiler,
     context: &KernelContext,
-    source: &str,
+    units: &[(String, String)],
+    flags: &[&str],
     folder: &Path,
 ) -> Attempt<Result<PathBuf, String>> {
-    let ending = unit::ending(context.language);
-    let units = [
-        (format!("unit.{ending}"), unit::candidate(context, source)),
-        (format!("caller.{ending}"), unit::caller(context)),
-        (format!("main.{ending}"), main(context)),
-    ];
     let mut command = compilers.command(context, folder)?;
-    command.args(FLAGS).args(["-o", "sanitized"]);
-    for (name, text) in &units {
+    command.args(flags).args(["-o", "sanitized"]);
+    for (name, text) in units {
         compiler::write(folder, name, text)?;
         command.arg(name);
     }
@@ -102,28 +161,28 @@ fn build(
 }
 
 impl Sanitized<'_> {
-    /// Runs one case; a finding is a failure.
-    fn run(&self, case: &Case, rng: &mut StdRng) -> Attempt<()> {
-        let layout = Layout::of(self.context, case).map_err(Fault::Machine)?;
-        let codes = Codes::draw(rng);
-        let inputs = arguments(&layout, codes, rng).map_err(fault("cannot write the sanitizer's inputs"))?;
-        let (ended, text) = self.to_end(inputs)?;
-        match ended {
-            Some(End::Exited(code)) if code == i32::from(codes.returned) => Ok(()),
-            Some(End::Exited(code)) if code == i32::from(codes.not_called) || text.starts_with(NOT_STARTED) => {
-                Err(Fault::Machine(format!("the sanitized program could not run: {text}")).into())
-            }
-            Some(end) => Err(Failure::Sanitizer { tool: tool(&text), finding: finding(&text, end) }.into()),
-            None => Err(Failure::Hang { case: case.name.clone(), deadline_ms: DEADLINE.as_millis() as u64 }.into()),
-        }
+    /// Has it called on all cases, the smallest first and once more.
+    fn run(
+        &self,
+        context: &KernelContext,
+        cases: &[&Case],
+        codes: Codes,
+        rng: &mut StdRng,
+    ) -> Result<(Option<End>, String), Fault> {
+        let layouts = cases.iter().map(|case| Layout::of(context, case)).collect::<Result<Vec<_>, _>>();
+        let mut layouts = layouts.map_err(Fault::Machine)?;
+        layouts.sort_by_key(Layout::array_bytes);
+        layouts.extend(layouts.first().cloned());
+        let inputs = arguments(&layouts, codes, rng).map_err(fault("cannot write the sanitizer's inputs"))?;
+        self.to_end(inputs, deadline(cases.len()))
     }
 
     /// Runs it on these inputs; how it ended in time, and the beginning of what it said.
-    fn to_end(&self, inputs: File) -> Result<(Option<End>, String), Fault> {
+    fn to_end(&self, inputs: File, deadline: Duration) -> Result<(Option<End>, String), Fault> {
         let object = File::open(&self.program).map_err(fault("cannot read the sanitized program"))?;
         let limits = Limits {
             address_space: None,
-            cpu_seconds: Some(DEADLINE.as_secs()),
+            cpu_seconds: Some(deadline.as_secs()),
             file_bytes: 0,
             processes: Some(0),
             files: 64,
@@ -132,8 +191,15 @@ impl Sanitized<'_> {
         let parent = std::process::id().cast_signed();
         let confinement = Confinement { parent, user: User::Nobody, limits, files, shares_ipc: false };
         let line = vec![format!("/proc/self/fd/{}", object.as_raw_fd())];
-        let child = Child::Program(Program { confinement, control: None, line });
-        let mut command = self.sandbox.command(&child, vec![object.as_raw_fd()])?;
+        let (mut unstarted, theirs) = std::io::pipe().map_err(fault("cannot make a pipe"))?;
+        let child = Child::Program(Program {
+            confinement,
+            control: None,
+            wraps: false,
+            unstarted: Some(theirs.as_raw_fd()),
+            line,
+        });
+        let mut command = self.sandbox.command(&child, vec![object.as_raw_fd(), theirs.as_raw_fd()])?;
         let (mut output, print) = std::io::pipe().map_err(fault("cannot make a pipe"))?;
         command.current_dir("/").stdin(inputs).stdout(std::process::Stdio::null()).stderr(print);
         command.envs([
@@ -142,14 +208,20 @@ impl Sanitized<'_> {
             variable("ASAN_OPTIONS", "detect_leaks=0:abort_on_error=0:allocator_may_return_null=0:color=never"),
         ]);
         let child = command.spawn().map_err(fault("cannot start the sanitized program"))?;
-        drop(command);
+        drop((command, theirs));
         let mut process = Process::of(&child);
         do_not_block(&output);
         let (start, mut text) = (Instant::now(), vec![]);
         loop {
             let ended = process.ended().map_err(fault("cannot wait for the sanitized program"))?;
             take(&mut output, &mut text);
-            if ended.is_some() || start.elapsed() > DEADLINE {
+            if ended.is_some() || start.elapsed() > deadline {
+                let mut why = vec![];
+                do_not_block(&unstarted);
+                take(&mut unstarted, &mut why);
+                if !why.is_empty() {
+                    return Err(Fault::Machine(String::from_utf8_lossy(&why).into_owned()));
+                }
                 return Ok((ended, String::from_utf8_lossy(&text).into_owned()));
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -182,12 +254,22 @@ impl Codes {
     }
 }
 
-/// A file of the exit codes and all arguments: for each its length in bytes and its content. Outputs are filled with a
-/// pattern.
-fn arguments(layout: &Layout, codes: Codes, rng: &mut StdRng) -> std::io::Result<File> {
+/// A file of the exit codes and all calls, each behind a byte, and of their arguments: for each its length in bytes and its
+/// content. Outputs are filled with a pattern.
+fn arguments(layouts: &[Layout], codes: Codes, rng: &mut StdRng) -> std::io::Result<File> {
     use std::io::{Seek, SeekFrom};
     let mut file = tempfile::tempfile()?;
     file.write_all(&[codes.returned, codes.not_called])?;
+    for layout in layouts {
+        file.write_all(&[1])?;
+        call(&mut file, layout, rng)?;
+    }
+    file.write_all(&[0])?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file)
+}
+
+fn call(file: &mut File, layout: &Layout, rng: &mut StdRng) -> std::io::Result<()> {
     let mut arrays = layout.arrays.iter();
     for passed in &layout.passed {
         let content = match (passed, arrays.as_slice().first()) {
@@ -205,11 +287,10 @@ fn arguments(layout: &Layout, codes: Codes, rng: &mut StdRng) -> std::io::Result
         file.write_all(&(content.len() as u64).to_ne_bytes())?;
         file.write_all(&content)?;
     }
-    file.seek(SeekFrom::Start(0))?;
-    Ok(file)
+    Ok(())
 }
 
-/// Reads the arguments, each into memory of exactly its length, and calls once.
+/// Reads the arguments of each call, each into memory of exactly its length, and calls.
 fn main(context: &KernelContext) -> String {
     let linkage = if context.language == Language::Cpp { "extern \"C\" " } else { "" };
     let noexcept = if context.language == Language::Cpp { " noexcept" } else { "" };
@@ -228,28 +309,35 @@ fn main(context: &KernelContext) -> String {
          }}\n\
          int main(void) {{\n\
          \x20   take(codes, sizeof codes);\n\
-         \x20   void *arguments[{count}] = {{0}};\n\
-         \x20   for (int i = 0; i < {arguments}; ++i) {{\n\
-         \x20       uint64_t bytes;\n\
-         \x20       take(&bytes, sizeof bytes);\n\
-         \x20       if (posix_memalign(&arguments[i], 64, bytes)) _exit(codes[1]);\n\
-         \x20       take(arguments[i], bytes);\n\
+         \x20   unsigned char more = 1;\n\
+         \x20   for (take(&more, 1); more; take(&more, 1)) {{\n\
+         \x20       void *arguments[{count}] = {{0}};\n\
+         \x20       for (int i = 0; i < {arguments}; ++i) {{\n\
+         \x20           uint64_t bytes;\n\
+         \x20           take(&bytes, sizeof bytes);\n\
+         \x20           if (posix_memalign(&arguments[i], 64, bytes)) _exit(codes[1]);\n\
+         \x20           take(arguments[i], bytes);\n\
+         \x20       }}\n\
+         \x20       warpsmith_call(arguments, 0);\n\
+         \x20       for (int i = 0; i < {arguments}; ++i) free(arguments[i]);\n\
          \x20   }}\n\
-         \x20   warpsmith_call(arguments, 0);\n\
          \x20   return codes[0];\n\
          }}\n",
         arguments = context.arguments.len()
     )
 }
 
-fn tool(text: &str) -> String {
-    let address = text.contains("AddressSanitizer");
-    if address { "address" } else { "undefined-behaviour" }.to_owned()
+fn tool(text: &str) -> &'static str {
+    if text.contains("AddressSanitizer") { "address" } else { "undefined-behaviour" }
+}
+
+fn said(text: &str) -> Option<&str> {
+    text.lines().find(|line| line.contains("ERROR:") || line.contains("runtime error:"))
 }
 
 /// The line that says what was found, and where in the candidate.
 fn finding(text: &str, end: End) -> String {
-    let said = text.lines().find(|line| line.contains("ERROR:") || line.contains("runtime error:"));
+    let said = said(text);
     let place = text.lines().find(|line| line.contains(unit::CANDIDATE) && !line.contains("runtime error:"));
     let said = said.map_or_else(|| format!("it ended with {end:?}"), |line| line.trim_start_matches('=').to_owned());
     [Some(said.as_str()), place].into_iter().flatten().map(str::trim).collect::<Vec<_>>().join("; ")

@@ -92,7 +92,9 @@ impl Tools {
         let user_of = user.map_or(User::Same, User::Own);
         let confinement = Confinement { parent, user: user_of, limits: DRIVER_LIMITS, files, shares_ipc: true };
         let dress = Dress { environment: (self.environment)(folder), folder: Some(folder), user, ..Dress::default() };
-        let child = |control| Child::Program(Program { confinement, control: Some(control), line });
+        let child = |control| {
+            Child::Program(Program { confinement, control: Some(control), wraps: false, unstarted: None, line })
+        };
         let Started { process, control, output, user } = self.sandbox.start(child, &dress)?;
         let tree = ProcessTree::of(process.id(), user);
         Ok(Tool { process, tree, printed: collect(output), _control: control })

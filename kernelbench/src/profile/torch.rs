@@ -27,12 +27,17 @@ use crate::{
         wire::Job,
     },
     engine::{notes::LastTiming, sessions::lock},
+    lease::Lease,
     profile::ncu::{Launches, of_call},
     result::{
         error::Attempt,
         failure::{Failure, Fault},
     },
-    sandbox::{pool::Starting, start::give},
+    sandbox::{
+        pool::{Quiet, Starting},
+        start::give,
+    },
+    stage::{self, Stage},
 };
 use ahead::Ahead;
 use metrics::{MetricSet, Profile, Rung};
@@ -51,6 +56,9 @@ use std::{
 const REMEMBERED: Duration = Duration::from_mins(2);
 /// How long a process may take until it is ready under a profiler, where nobody waits for it, or under a sanitizer.
 const START: Duration = Duration::from_mins(5);
+/// How long it is waited for one to begin to start, and how often one is asked for meanwhile.
+const BEGUN: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_millis(300);
 /// How often it is looked whether it is.
 const LOOK: Duration = Duration::from_millis(5);
 /// What a sanitizer may take: it slows a kernel down up to a hundredfold.
@@ -82,9 +90,11 @@ pub(crate) struct ProfilerChain {
 }
 
 /// What is profiled.
-pub(crate) struct Scene<'a> {
+pub(crate) struct Scene<'a, 'gate> {
     pub(crate) session: &'a mut OpenProblem,
     pub(crate) candidate: &'a mut Runner,
+    /// The device, beside others until something is read.
+    pub(crate) lease: &'a mut Lease<'gate>,
     /// How it was timed, if it was.
     pub(crate) timing: Option<&'a LastTiming>,
 }
@@ -179,8 +189,22 @@ impl ProfilerChain {
         }
     }
 
-    /// The one that waits, if it may be given the candidate in this folder, once it is ready; in words why it is not.
-    pub(crate) fn take(&self, candidate: &Path) -> Option<Ready> {
+    /// The one that waits, if it may be given the candidate in this folder, once it is ready; in words why it is not. Until
+    /// it is, it stops whenever something is timed, as others do that are being started.
+    pub(crate) fn at_hand(self: &Arc<Self>, candidate: &Path) -> Option<Ready> {
+        let _stage = stage::begin(Stage::ProfileStart);
+        let (start, mut asked) = (Instant::now(), None::<Instant>);
+        while self.wanted && self.known_against_counters().is_none() && !self.ahead.is_settled() {
+            let absent = !self.ahead.is_taken();
+            if start.elapsed() > if absent { BEGUN } else { self.patience } {
+                break;
+            }
+            if absent && asked.is_none_or(|at| at.elapsed() > AGAIN) {
+                self.start_ahead(Some(candidate));
+                asked = Some(Instant::now());
+            }
+            std::thread::sleep(LOOK);
+        }
         let mut waiting = self.ahead.take(candidate)?;
         self.starting.release(waiting.sign().0);
         Some(waiting.settle(self.patience).map(|()| waiting))
@@ -203,9 +227,13 @@ impl ProfilerChain {
         Waiting::start(&self.tools, Plan { wrapper, process: &process, primed, beside: Some(beside), landlock, permit })
     }
 
-    /// Gives a waiting process a call of a candidate, whose folder is handed over meanwhile; what it and its tool printed
+    /// Has a process under a tool work on a candidate, whose folder is handed over meanwhile; what it and its tool printed
     /// until they ended, or in words why they did not end.
-    fn work(waiting: Waiting, candidate: &Runner, job: &Job, deadline: Duration) -> Result<String, String> {
+    fn with_folder(
+        waiting: Waiting,
+        candidate: &Runner,
+        work: impl FnOnce(Waiting) -> Result<String, String>,
+    ) -> Result<String, String> {
         let (start, folder) = (Instant::now(), candidate.folder());
         let (owner, user) = (candidate.peer.user(), waiting.user());
         let hand_over = |from, to: Option<u32>, how: &str| {
@@ -213,12 +241,19 @@ impl ProfilerChain {
             given.map_err(|e| format!("its folder cannot be handed {how}: {e}"))
         };
         hand_over(owner, user, "over")?;
-        let said = waiting.work(job, deadline);
+        let said = work(waiting);
         hand_over(None, owner, "back")?;
         let lines = said.iter().flat_map(|said| said.lines());
         let stages: Vec<&str> = lines.filter(|line| line.starts_with(STAGE)).collect();
         tracing::debug!(took = ?start.elapsed(), ?stages, "profiled");
         said
+    }
+
+    /// Waits until nobody else uses the device, nor starts a process on it.
+    fn be_alone(&self, lease: &mut Lease<'_>) -> Quiet {
+        lease.be_alone();
+        self.let_reading_end();
+        self.starting.quiet()
     }
 
     /// What a process under a tool is told to load and to call.
@@ -237,7 +272,12 @@ impl ProfilerChain {
     }
 
     /// Profiles one call on fresh inputs, with the process that waits for it if there is one.
-    pub(crate) fn profile(&self, mut scene: Scene<'_>, waiting: Option<Ready>, rng: &mut StdRng) -> Attempt<Profile> {
+    pub(crate) fn profile(
+        &self,
+        mut scene: Scene<'_, '_>,
+        waiting: Option<Ready>,
+        rng: &mut StdRng,
+    ) -> Attempt<Profile> {
         let readings = roofline::readings(scene.session, scene.timing);
         let mut profile =
             Profile { rung: Rung::TimingOnly, case: CASE.to_owned(), readings, kernels: vec![], notes: vec![] };
@@ -255,7 +295,7 @@ impl ProfilerChain {
     /// Those that run it.
     fn run_profilers(
         &self,
-        scene: &mut Scene<'_>,
+        scene: &mut Scene<'_, '_>,
         waiting: Option<Ready>,
         rng: &mut StdRng,
         profile: &mut Profile,
@@ -269,7 +309,7 @@ impl ProfilerChain {
             Ok(kernels) => (profile.rung, profile.kernels) = (Rung::Ncu, kernels),
             Err(why) => {
                 profile.notes.push(format!("no hardware counters (Nsight Compute): {why}"));
-                match scene.trace()? {
+                match scene.trace(self)? {
                     Ok(launches) => {
                         let (kernels, notes) = traced::kernels(&launches);
                         (profile.rung, profile.kernels) = (Rung::TorchProfiler, kernels);
@@ -325,16 +365,19 @@ impl ProfilerChain {
         }
         let done = format!("done {:016x}", rand::random::<u64>());
         let job = Job { once: Some(done.clone()), ..self.job(session, candidate)? };
-        let printed = Self::work(waiting, candidate, &job, SANITIZING);
+        let printed = Self::with_folder(waiting, candidate, |waiting| waiting.work(&job, SANITIZING));
         Ok(printed.and_then(|printed| compute_sanitizer::finding_in_whole_call(&printed, &done)))
     }
 }
 
-impl Scene<'_> {
+impl Scene<'_, '_> {
     /// The launches of a call on the inputs that were drawn last, as torch's own profiler sees them.
-    fn trace(&mut self) -> Attempt<Result<Vec<Launches>, String>> {
+    fn trace(&mut self, chain: &ProfilerChain) -> Attempt<Result<Vec<Launches>, String>> {
+        self.lease.let_others_in();
         self.session.bind(self.candidate)?;
         self.candidate.set_inputs(&self.session.inputs)?;
+        let _quiet = chain.be_alone(self.lease);
+        let _stage = stage::begin(Stage::Replay);
         traced::launches(self.candidate)
     }
 }

@@ -4,7 +4,7 @@
 //! its own.
 
 use super::{
-    job::{JOB, READING, READY},
+    job::{JOB, LOADED, READING, READY},
     tool::{Tool, Tools},
 };
 use crate::{
@@ -89,6 +89,11 @@ impl Waiting {
         self.folder.path().join(READY).exists()
     }
 
+    /// Whether its process is gone.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !self.tool.runs()
+    }
+
     /// Its process's id, and the file that is there once it waits.
     pub(crate) fn sign(&self) -> (i32, PathBuf) {
         (self.tool.id(), self.folder.path().join(READY))
@@ -116,9 +121,33 @@ impl Waiting {
 
     /// Gives it its job; what it and its tool printed until they ended, or in words why they did not end.
     pub(crate) fn work(mut self, job: &impl Serialize, deadline: Duration) -> Result<String, String> {
-        let job = serde_json::to_string(job).map_err(|e| e.to_string())?;
-        let said = self.pipe.write_all(format!("{job}\n").as_bytes());
-        said.map_err(|e| format!("it cannot be told its job: {e}"))?;
+        self.tell(job)?;
         self.tool.output(deadline)
+    }
+
+    /// Gives it its job, and waits until it has loaded what it is to run, or is gone; in words where neither comes to pass.
+    pub(crate) fn load(&mut self, job: &impl Serialize, deadline: Duration) -> Result<(), String> {
+        self.tell(job)?;
+        let (start, loaded) = (Instant::now(), self.folder.path().join(LOADED));
+        while !loaded.exists() && self.tool.runs() {
+            if start.elapsed() > deadline {
+                return Err(format!("it had not loaded the candidate after {} s", deadline.as_secs()));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Has it go on; what it and its tool printed until they ended, or in words why they did not end.
+    pub(crate) fn go(mut self, deadline: Duration) -> Result<String, String> {
+        self.tell(&true)?;
+        self.tool.output(deadline)
+    }
+
+    /// Writes a line that it waits for.
+    fn tell(&mut self, what: &impl Serialize) -> Result<(), String> {
+        let line = serde_json::to_string(what).map_err(|e| e.to_string())?;
+        let said = self.pipe.write_all(format!("{line}\n").as_bytes());
+        said.map_err(|e| format!("it cannot be told its job: {e}"))
     }
 }

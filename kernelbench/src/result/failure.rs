@@ -120,12 +120,12 @@ pub enum Failure {
         /// The input.
         argument: String,
     },
-    /// It wrote beside an argument.
-    #[error("it wrote outside {argument} on case {case}")]
+    /// It wrote or read beside an argument.
+    #[error("it reached outside {argument} on case {case}")]
     OutOfBounds {
         /// The case it ran.
         case: String,
-        /// The argument that it wrote beside.
+        /// The argument beside which that was.
         argument: String,
     },
     /// The clock inside its process and the one outside disagree.

@@ -26,6 +26,10 @@ pub enum Kind {
     TimedAgain,
     /// Its launches could not be recorded.
     NotRecorded,
+    /// The same code was timed before, and the samples are joined.
+    SameCode,
+    /// Its memory grows from call to call.
+    GrowingMemory,
     /// A label of a record made before labels had kinds.
     Other,
 }

@@ -1,12 +1,17 @@
 //! The hidden sub-command: which child a process of this program is to become.
+#![expect(unsafe_code, reason = "takes over descriptors")]
 
-use super::{confine::Confinement, socket};
+use super::{confine::Confinement, filter::tool, socket};
 use crate::backend::{cuda::child as cuda, native::child as native};
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,
+    fs::File,
     io::Write,
-    os::{fd::RawFd, unix::process::CommandExt},
+    os::{
+        fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        unix::process::CommandExt,
+    },
     process::Command,
 };
 
@@ -33,6 +38,12 @@ pub(crate) struct Program {
     pub(crate) confinement: Confinement,
     /// The line to its parent, on which it is first said how the confinement came out; none where nobody listens.
     pub(crate) control: Option<RawFd>,
+    /// Whether it runs somebody's code beside its own: then it starts no process and reaches none.
+    #[serde(default)]
+    pub(crate) wraps: bool,
+    /// Closed once it runs; where it could not be started, it is first said here why.
+    #[serde(default)]
+    pub(crate) unstarted: Option<RawFd>,
     /// Its command line; what follows this child's own argument is appended.
     pub(crate) line: Vec<String>,
 }
@@ -57,8 +68,16 @@ pub fn child_main() -> ! {
     std::process::exit(if ran.is_ok() { 0 } else { 127 })
 }
 
-/// How the message begins of a child that cannot become its program.
-pub(crate) const NOT_STARTED: &str = "cannot start ";
+fn say(fd: RawFd, why: &str) {
+    // SAFETY: the parent left it open for us, and nothing else in this process owns it.
+    let _ = File::from(unsafe { OwnedFd::from_raw_fd(fd) }).write_all(why.as_bytes());
+}
+
+fn close_at_exec(fd: RawFd) {
+    // SAFETY: the parent left it open for us.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let _ = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC));
+}
 
 impl Program {
     fn become_it(self, more: impl Iterator<Item = OsString>) -> Result<(), String> {
@@ -68,7 +87,17 @@ impl Program {
             let _ = socket::send(&control, &said, &[]);
         }
         let [program, arguments @ ..] = &self.line[..] else { return Err("expected a program to start".to_owned()) };
+        if self.wraps {
+            tool::apply()?;
+        }
+        if let Some(fd) = self.unstarted {
+            close_at_exec(fd);
+        }
         let error = Command::new(program).args(arguments).args(more).exec();
-        Err(format!("{NOT_STARTED}{program}: {error}"))
+        let why = format!("cannot start {program}: {error}");
+        if let Some(fd) = self.unstarted {
+            say(fd, &why);
+        }
+        Err(why)
     }
 }

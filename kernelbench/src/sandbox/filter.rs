@@ -2,6 +2,7 @@
 
 pub(crate) mod driver;
 pub(crate) mod kernel;
+pub(crate) mod tool;
 
 use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 use std::collections::BTreeMap;
@@ -49,6 +50,7 @@ pub(crate) fn describe(detail: u64) -> String {
         | libc::SYS_fchownat
         | libc::SYS_ftruncate => "change files",
         libc::SYS_write | libc::SYS_writev | libc::SYS_pwrite64 => "write to a file that is not its own output",
+        libc::SYS_mprotect | libc::SYS_munmap => "change the memory that its arguments lie in",
         libc::SYS_shmget | libc::SYS_memfd_create | libc::SYS_mq_open => "share memory with another process",
         libc::SYS_prctl
         | libc::SYS_seccomp

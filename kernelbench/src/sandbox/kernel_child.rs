@@ -68,12 +68,16 @@ pub(crate) enum Answer {
 
 /// The first word of a process: nobody's code is in it yet.
 #[derive(Debug, Serialize, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the word by which every child of ours says that it is ready")]
 pub(crate) struct Ready {
     /// What it is.
     pub(crate) ready: String,
     /// Its address space then, in bytes, where it is limited.
     #[serde(default)]
     pub(crate) address_space: Option<u64>,
+    /// Where its arguments begin, where it shares their memory with us.
+    #[serde(default)]
+    pub(crate) arguments: Option<u64>,
 }
 
 /// A message with the number that its answer repeats.

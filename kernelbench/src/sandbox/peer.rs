@@ -132,6 +132,12 @@ pub(crate) struct Peer {
     /// What it held when it was ready, in MiB.
     own_mib: u64,
     address_space: Option<u64>,
+    /// Whether it was ready once: what it does to its line from then on is its own doing, and no word about the machine.
+    greeted: bool,
+    /// Where its arguments begin, as it said before anybody's code was in it.
+    arguments: Option<u64>,
+    /// The address whose use ended it.
+    touched: Option<u64>,
     pub(crate) layers: Vec<Layer>,
     /// Whether it, and all that it started, was ended.
     ended: bool,
@@ -154,6 +160,9 @@ impl Peer {
             allowed,
             own_mib: 0,
             address_space: None,
+            greeted: false,
+            arguments: None,
+            touched: None,
             layers: vec![],
             ended: false,
         }
@@ -168,8 +177,10 @@ impl Peer {
         }
         self.send(setup, &[])?;
         let length = self.hear(start, deadline, spin(SPIN), &mut ())?;
-        self.address_space = self.read::<Ready>(length)?.address_space;
+        let ready: Ready = self.read(length)?;
+        (self.address_space, self.arguments) = (ready.address_space, ready.arguments);
         self.own_mib = tree::held_mib(self.id()).unwrap_or(0);
+        self.greeted = true;
         self.stop()
     }
 
@@ -205,7 +216,8 @@ impl Peer {
     ) -> Attempt<Went<A>> {
         let nonce = rand::rng().random::<u64>() >> 12;
         let spin = spin(SPIN_TIMED);
-        socket::send(&self.control, &nonce.to_le_bytes(), &[]).map_err(fault("cannot reach a child process"))?;
+        let sent = socket::send(&self.control, &nonce.to_le_bytes(), &[]);
+        sent.map_err(|error| self.unreachable(&error))?;
         let (length, outside) = self.answered(deadline, spin, hider)?;
         if self.packet[0] != DONE || length < 17 {
             return self.said(length, nonce).map(Went::Said);
@@ -262,6 +274,19 @@ impl Peer {
         self.tree.leader
     }
 
+    /// How far from the start of its arguments it touched what it is not to touch, where that ended it.
+    pub(crate) fn touched(&self) -> Option<usize> {
+        usize::try_from(self.touched?.checked_sub(self.arguments?)?).ok()
+    }
+
+    /// Pages of its address space, and those of its memory that no file backs; `None` once it is gone.
+    pub(crate) fn pages(&self) -> Option<[u64; 2]> {
+        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.id())).ok()?;
+        let pages: Vec<u64> = statm.split(' ').map_while(|field| field.parse().ok()).take(3).collect();
+        let [all, resident, shared] = pages[..] else { return None };
+        Some([all, resident.saturating_sub(shared)])
+    }
+
     /// Whether it has not ended.
     pub(crate) fn is_alive(&mut self) -> bool {
         matches!(self.process.ended(), Ok(None))
@@ -293,13 +318,23 @@ impl Peer {
         self.forbidden("tamper with the line between its process and the workshop")
     }
 
-    fn send(&self, message: &impl Serialize, files: &[&OwnedFd]) -> Result<(), Fault> {
+    fn send(&mut self, message: &impl Serialize, files: &[&OwnedFd]) -> Attempt<()> {
         let text = serde_json::to_vec(message).map_err(|e| Fault::Machine(e.to_string()))?;
         if text.len() > LONGEST {
             let length = text.len();
-            return Err(Fault::Machine(format!("a message to a child has {length} bytes, the limit is {LONGEST}")));
+            let why = format!("a message to a child has {length} bytes, the limit is {LONGEST}");
+            return Err(Fault::Machine(why).into());
         }
-        socket::send(&self.control, &text, files).map_err(fault("cannot reach a child process"))
+        socket::send(&self.control, &text, files).map_err(|error| self.unreachable(&error))
+    }
+
+    /// Its line takes no message, or gives none.
+    fn unreachable(&mut self, error: &std::io::Error) -> EvalError {
+        if self.greeted && self.trust == Trust::Candidate {
+            // It stands still: what has closed its line does not end by itself.
+            return if self.is_alive() { self.tampered() } else { self.blame_end() };
+        }
+        Fault::Machine(format!("cannot reach a child process: {error}")).into()
     }
 
     /// Stops it; from here on until the next request it does nothing.
@@ -333,7 +368,8 @@ impl Peer {
     ) -> Attempt<usize> {
         let mut looked = start;
         loop {
-            match socket::receive(&self.control, &mut self.packet).map_err(fault("cannot hear a child process"))? {
+            let heard = socket::receive(&self.control, &mut self.packet);
+            match heard.map_err(|error| self.unreachable(&error))? {
                 Some(0) => return Err(self.blame_end()),
                 Some(length) if self.packet[0] == SIGNAL => return Err(self.blame_report(length)),
                 Some(length) => return Ok(length),
@@ -405,6 +441,7 @@ impl Peer {
     fn blame_report(&mut self, length: usize) -> EvalError {
         let Some(Report { signal, detail }) = Report::read(&self.packet[..length]) else { return self.tampered() };
         let space = self.process.address_space().unwrap_or(0);
+        self.touched = (signal == libc::SIGSEGV).then_some(detail);
         self.end();
         if let Err(flood) = self.drain() {
             return flood;

@@ -4,9 +4,12 @@
 //! in the background, confined, and nobody's code in it. While something is timed, those that are not ready are stopped.
 
 use super::{process::signal, tree};
-use crate::result::{
-    error::{Attempt, EvalError},
-    failure::Fault,
+use crate::{
+    result::{
+        error::{Attempt, EvalError},
+        failure::Fault,
+    },
+    stage::{self, Stage},
 };
 use nix::sys::signal::Signal;
 use std::{
@@ -171,6 +174,7 @@ impl<T: Send + 'static> WarmPool<T> {
 
     /// One that is ready, once one is, and is still alive.
     pub(crate) fn take(&self, alive: impl Fn(&mut T) -> bool) -> Attempt<T> {
+        let _stage = stage::begin(Stage::Process);
         loop {
             let mut one = self.take_any()?;
             if alive(&mut one) {
@@ -182,6 +186,7 @@ impl<T: Send + 'static> WarmPool<T> {
     /// One that is ready and still alive, or else one that is started now, even while the machine is kept quiet: for whoever
     /// keeps it so.
     pub(crate) fn take_now(&self, alive: impl Fn(&mut T) -> bool) -> Attempt<T> {
+        let _stage = stage::begin(Stage::Process);
         loop {
             let ready = lock(&self.shared.shelf).ready.pop();
             let mut one = ready.unwrap_or_else(|| (self.shared.start)(None))?;

@@ -5,6 +5,7 @@
 
 use crate::task::{Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Number, Transfer};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// The alignment of every array, and the size of a red zone, in bytes.
 pub(crate) const PAGE: usize = 4096;
@@ -20,6 +21,8 @@ pub(crate) struct Array {
     pub(crate) offset: usize,
     /// Its length in bytes.
     pub(crate) bytes: usize,
+    /// What belongs to it with the red zones around it, from the start of the slot.
+    pub(crate) room: Range<usize>,
 }
 
 impl Array {
@@ -79,14 +82,17 @@ impl Layout {
         let elements = size.elements(&case.scalars).map_err(|e| e.to_string())?;
         let bytes = usize::try_from(elements).ok().and_then(|n| n.checked_mul(argument.dtype.bytes()));
         let bytes = bytes.filter(|b| *b < usize::MAX >> 8).ok_or("its size overflows")?;
-        let array = Array {
+        let offset = self.slot_bytes + PAGE;
+        let mut array = Array {
             name: argument.name.clone(),
             dtype: argument.dtype,
             transfer: *transfer,
             fill: *fill,
-            offset: self.slot_bytes + PAGE,
+            offset,
             bytes,
+            room: self.slot_bytes..offset,
         };
+        array.room.end = array.end_of_zone();
         self.slot_bytes = array.end_of_zone();
         self.passed.push(KernelArg::Array(array.offset));
         self.arrays.push(array);

@@ -52,7 +52,14 @@ impl Tried {
             Found::Failed(failure) => Evaluation::Failed(failure.clone()),
             Found::Ratio(ratio) => {
                 let speedup = Speedup { ratio: *ratio, interval: Interval { low: *ratio, high: *ratio } };
-                Evaluation::Passed(Timed { cases: vec![], speedup, statistic: Statistic::Median, labels: vec![] })
+                Evaluation::Passed(Timed {
+                    cases: vec![],
+                    speedup,
+                    statistic: Statistic::Median,
+                    labels: vec![],
+                    widened_by: None,
+                    object: None,
+                })
             }
         }
     }

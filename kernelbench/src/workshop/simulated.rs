@@ -10,6 +10,7 @@ pub(crate) mod survey;
 
 use crate::{
     hash::Hash,
+    lease::Gate,
     result::{
         candidate::{Built, Candidate, Verified},
         certificate::{Certificate, Checked, Verdict},
@@ -17,13 +18,17 @@ use crate::{
         failure::{Failure, Fault, Outcome},
         survey::Survey,
     },
+    stage::{self, Stage},
     task::{ArgumentKind, Case, Source, Task, Transfer, suite::Suite},
     workshop::{Baseline, Rebuilt, Step, TimingPlan, Workshop},
 };
 use directive::{Directive, Told, mismatch};
 use metrics::{Arch, Fact, Machine, MachineKind, Profile, Reading, Rung, Speedup, Timing};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    time::Duration,
+};
 
 /// The reference's time.
 const REFERENCE_US: f64 = 100.0;
@@ -31,19 +36,31 @@ const REFERENCE_US: f64 = 100.0;
 const NOISE: f64 = 0.02;
 /// The largest case that fits, in bytes.
 const MEMORY: u64 = 1 << 30;
+/// How many are checked side by side at most.
+const BESIDE: usize = 4;
 const BUILD: &str = "simulated: nothing is compiled";
 
 /// A simulated machine.
 #[derive(Debug)]
 pub struct Simulated {
     machine: Machine,
+    gate: Gate,
     building: Busy,
+    checking: Busy,
     running: Busy,
+    disturbed: AtomicUsize,
 }
 
 impl Default for Simulated {
     fn default() -> Self {
-        Self { machine: machine(), building: Busy::default(), running: Busy::default() }
+        Self {
+            machine: machine(),
+            gate: Gate::new(None, BESIDE),
+            building: Busy::default(),
+            checking: Busy::default(),
+            running: Busy::default(),
+            disturbed: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -60,7 +77,19 @@ impl Simulated {
         self.building.most.load(SeqCst)
     }
 
-    /// How many candidates ran (were checked, timed, profiled or certified) at the same time, at most: 1 where the lease is kept.
+    /// How many candidates were checked at the same time, at most.
+    #[must_use]
+    pub fn most_checking(&self) -> usize {
+        self.checking.most.load(SeqCst)
+    }
+
+    /// How often one was checked while another was timed, profiled or certified: never where the lease is kept.
+    #[must_use]
+    pub fn disturbed(&self) -> usize {
+        self.disturbed.load(SeqCst)
+    }
+
+    /// How many candidates were timed, profiled or certified at the same time, at most: 1 where the lease is kept.
     #[must_use]
     pub fn most_running(&self) -> usize {
         self.running.most.load(SeqCst)
@@ -95,7 +124,10 @@ impl Workshop for Simulated {
     ) -> Step<'a, Result<Baseline, Fault>> {
         let timing = |case: &String| (case.clone(), samples(REFERENCE_US, plan, &[&task.name, case, "baseline"]));
         let baseline = Baseline::new(suite.timed.iter().map(timing).collect(), BUILD.into());
-        Box::pin(std::future::ready(Ok(baseline)))
+        Box::pin(async move {
+            self.run_alone(Stage::Time, Duration::ZERO).await;
+            Ok(baseline)
+        })
     }
 
     fn build<'a>(&'a self, _: &'a Task, candidate: &'a Candidate) -> Step<'a, Outcome<Built>> {
@@ -116,7 +148,7 @@ impl Workshop for Simulated {
     ) -> Step<'a, Outcome<Timed>> {
         Box::pin(async move {
             let directive = Directive::of(verified.candidate());
-            self.running.during(directive.run).await;
+            self.run_alone(Stage::Time, directive.run).await;
             if directive.told == Some(Told::Disturbed) {
                 return Err(Fault::Disturbed("the simulated machine was told to be busy".into()));
             }
@@ -132,7 +164,7 @@ impl Workshop for Simulated {
     ) -> Step<'a, Result<Profile, Fault>> {
         Box::pin(async move {
             let directive = Directive::of(verified.candidate());
-            self.running.during(directive.run).await;
+            self.run_alone(Stage::Replay, directive.run).await;
             Ok(profile(suite.timed.first().map_or("", String::as_str), directive.us))
         })
     }
@@ -145,7 +177,7 @@ impl Workshop for Simulated {
     ) -> Step<'a, Result<Result<Survey, String>, Fault>> {
         Box::pin(async move {
             let directive = Directive::of(verified.candidate());
-            self.running.during(directive.run).await;
+            self.run_alone(Stage::Replay, directive.run).await;
             let case = suite.timed.first().map_or("", String::as_str);
             Ok(survey::survey(case, &verified.candidate().id(), directive.us))
         })
@@ -169,9 +201,27 @@ impl Workshop for Simulated {
 }
 
 impl Simulated {
+    /// Is checked for this long.
+    async fn run_beside(&self, time: Duration) {
+        let _lease = self.gate.shared(0).await;
+        let _stage = stage::begin(Stage::Check);
+        self.disturbed.fetch_add(self.running.now.load(SeqCst), SeqCst);
+        self.checking.during(time).await;
+    }
+
+    /// Is timed for this long.
+    async fn run_alone(&self, stage: Stage, time: Duration) {
+        let _lease = self.gate.exclusive().await;
+        let _stage = stage::begin(stage);
+        self.disturbed.fetch_add(self.checking.now.load(SeqCst), SeqCst);
+        self.running.during(time).await;
+    }
+
     async fn built(&self, candidate: &Candidate) -> Outcome<Built> {
         let directive = Directive::of(candidate);
+        let building = stage::begin(Stage::Build);
         self.building.during(directive.build).await;
+        drop(building);
         Ok(match directive.told {
             Some(Told::BuildError) => Err(Failure::Build { log: "kernel.cpp:1:1: error: told to fail".into() }),
             _ => Ok(Built { candidate: candidate.clone(), artifact: std::path::PathBuf::new() }),
@@ -180,7 +230,7 @@ impl Simulated {
 
     async fn checked(&self, task: &Task, built: Built, suite: &Suite) -> Outcome<Verified> {
         let directive = Directive::of(&built.candidate);
-        self.running.during(directive.run).await;
+        self.run_beside(directive.run).await;
         if directive.told == Some(Told::Fault) {
             return Err(Fault::Machine("the simulated machine was told to fail".into()));
         }
@@ -191,7 +241,7 @@ impl Simulated {
     async fn certified(&self, task: &Task, candidate: Candidate, plan: &TimingPlan) -> Result<Certificate, Fault> {
         let candidate = &candidate;
         let directive = Directive::of(candidate);
-        self.running.during(directive.run).await;
+        self.run_alone(Stage::Time, directive.run).await;
         let suite = Suite::of_task(task);
         let last = task.final_cases.last().or(task.cases.last()).map_or("", |case| &case.name);
         let failure = match directive.told {
@@ -224,7 +274,7 @@ struct Busy {
 
 impl Busy {
     /// Is busy for this long, and gives others their turn in any case; a caller that gives up is counted out.
-    async fn during(&self, time: std::time::Duration) {
+    async fn during(&self, time: Duration) {
         struct Leaving<'a>(&'a AtomicUsize);
         impl Drop for Leaving<'_> {
             fn drop(&mut self) {
@@ -257,12 +307,12 @@ fn timed(candidate: &Candidate, suite: &Suite, plan: &TimingPlan, purpose: &str)
         let reference = samples(REFERENCE_US, plan, &[id.as_str(), name, purpose, "reference"]);
         let candidate = samples(us, plan, &[id.as_str(), name, purpose, "candidate"]);
         let speedup = Speedup::over(&[(&reference, &candidate)], plan.statistic).ok_or_else(none)?;
-        Ok(CaseTiming { case: name.clone(), reference, candidate, speedup, floor_ns: None })
+        Ok(CaseTiming { case: name.clone(), reference, candidate, speedup, floor_ns: None, uncounted: 0.0 })
     };
     let cases = suite.timed.iter().map(case).collect::<Result<Vec<_>, Fault>>()?;
     let pairs: Vec<_> = cases.iter().map(|case| (&case.reference, &case.candidate)).collect();
     let speedup = Speedup::over(&pairs, plan.statistic).ok_or_else(none)?;
-    Ok(Timed { cases, speedup, statistic: plan.statistic, labels: vec![] })
+    Ok(Timed { cases, speedup, statistic: plan.statistic, labels: vec![], widened_by: Some(0.0), object: None })
 }
 
 fn first_output(task: &Task) -> &str {

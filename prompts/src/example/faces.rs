@@ -1,7 +1,7 @@
 //! Faces of pages about problems and GPUs, each with a snapshot of its own.
 
 use super::{bound, candidate, machine, mismatch, one_fix, one_optimization, problem, timed};
-use crate::{advise, fix, optimize, seed};
+use crate::{Attempted, advise, fix, optimize, seed};
 use kernelbench::{ReferenceMode, Source, Task};
 use metrics::{Gpu, Kernel, Machine, Profile, Reading, Rung};
 use minijinja::Value;
@@ -20,6 +20,12 @@ pub(crate) fn more_faces() -> Vec<(&'static str, &'static str, Value)> {
             "advise",
             advise::values(&counted(), &h200(), &candidate, &timed(), Some(&profile_on_a_gpu())),
         ),
+        (
+            "advise_after_a_change_that_was_taken_back",
+            "advise",
+            advise::after(&[attempted()], &advise::values(&problem, &machine, &candidate, &timed(), None)),
+        ),
+        ("seed_anew", "seed", seed::anew(&problem, &machine, &candidate, 2.5)),
         ("fix_a_problem", "fix", fix::values(&problem, &h200(), &candidate, &mismatch(), Some(&one_fix()))),
         ("optimize_a_problem", "optimize", optimize::values(&problem, &machine, &candidate, Some(&one_optimization()))),
     ]
@@ -37,6 +43,11 @@ pub(crate) fn as_kernelbench() -> Task {
         problem.reference = ReferenceMode::KernelBench;
     }
     task
+}
+
+/// A change that made nothing faster.
+fn attempted() -> Attempted {
+    Attempted { change: one_optimization(), came: "correct, 0.93x [0.91, 0.95]".to_owned() }
 }
 
 /// The problem with its operations counted.

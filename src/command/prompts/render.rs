@@ -66,7 +66,7 @@ impl Situation {
                 words.apply(task, machine, candidate, passed.is_some(), self.suggestions.as_ref())
             }
             (RenderRole::Judge, "fix") => words.diagnose(task, machine, candidate, &self.failure()),
-            (RenderRole::Judge, "optimize") => words.advise(task, machine, candidate, passed?, profile),
+            (RenderRole::Judge, "optimize") => words.advise(task, machine, candidate, passed?, profile, &[]),
             (RenderRole::Planner, "suggest") => words.suggest(task, machine, candidate, &self.evaluation, profile),
             (RenderRole::Tester, "shapes") => words.shapes(task, SHAPES.0, SHAPES.1),
             _ => return None,

@@ -27,6 +27,8 @@ pub(super) struct Patience {
     pub(super) deadline: Duration,
     pub(super) retries: u32,
     pub(super) first_wait: Duration,
+    /// How long an endpoint that is down is waited for, whatever the number of retries.
+    pub(super) while_down: Duration,
 }
 
 impl Patience {
@@ -36,6 +38,7 @@ impl Patience {
             deadline: options.deadline,
             retries: options.retries,
             first_wait: options.first_wait,
+            while_down: options.patience,
         }
     }
 }
@@ -73,15 +76,23 @@ pub(super) struct Retrying {
 
 /// What came in an answer's place.
 pub(super) enum Trouble {
-    /// Asking again may help, and after this wait if the endpoint said so.
-    Passing { what: String, wait: Option<Duration> },
+    /// Asking again may help, and after this wait if the endpoint said so. `down`: nobody is there to answer.
+    Passing { what: String, wait: Option<Duration>, down: bool },
     /// Asking again will not help.
     Lasting(String),
 }
 
 impl Trouble {
     fn passing(what: impl Into<String>) -> Self {
-        Self::Passing { what: what.into(), wait: None }
+        Self::Passing { what: what.into(), wait: None, down: false }
+    }
+
+    fn is_down(&self) -> bool {
+        matches!(self, Self::Passing { down: true, .. })
+    }
+
+    fn down(what: impl Into<String>) -> Self {
+        Self::Passing { what: what.into(), wait: None, down: true }
     }
 }
 
@@ -105,35 +116,45 @@ impl Service<HttpRequestFactory> for Retrying {
 
 impl Retrying {
     pub(super) async fn send(&self, request: HttpRequestFactory) -> Result<String, AskError> {
-        let mut until = None;
+        let (mut until, mut down) = (None, None);
         for retry in 1.. {
             let trouble = match self.once(&request, &mut until).await {
                 Ok(text) => return Ok(text),
                 Err(trouble) => trouble,
             };
             let left = until.map_or(self.patience.deadline, |until: Instant| until - Instant::now());
-            let wait = self.wait(trouble, retry, left)?;
+            down = trouble.is_down().then(|| down.unwrap_or_else(Instant::now));
+            let wait = self.wait(trouble, retry, left, down.map(|since: Instant| since.elapsed()))?;
             tokio::time::sleep(wait).await;
         }
         Err(self.gave_up("nothing", "no more retries"))
     }
 
     /// The wait before this retry, or the end of it.
-    fn wait(&self, trouble: Trouble, retry: u32, left: Duration) -> Result<Duration, AskError> {
+    fn wait(&self, trouble: Trouble, retry: u32, left: Duration, down: Option<Duration>) -> Result<Duration, AskError> {
         let (what, asked_for) = match trouble {
             Trouble::Lasting(why) => return Err(AskError::Refused(why)),
-            Trouble::Passing { what, wait } => (what, wait),
+            Trouble::Passing { what, wait, .. } => (what, wait),
         };
-        if retry > self.patience.retries {
+        let patient = self.patience.while_down;
+        let patience_left = down.map_or(Duration::ZERO, |so_long| patient.saturating_sub(so_long));
+        if retry > self.patience.retries && patience_left.is_zero() {
             return Err(self.gave_up(&what, "no retry is left"));
         }
         let wait = asked_for.unwrap_or_else(|| wait::own(self.patience.first_wait, retry));
+        // The last try comes when patience ends, not before.
+        let wait = if patience_left.is_zero() { wait } else { wait.min(patience_left) };
         if wait >= left {
             let asked = if asked_for.is_some() { "it asks for a wait of" } else { "the next wait would be" };
             return Err(self.gave_up(&what, &format!("{asked} {wait:.1?}, and {left:.1?} are left of the deadline")));
         }
         let place = self.connection.place();
-        if retry > UNREMARKABLE {
+        if let Some(so_long) = down.filter(|_| retry > 1 && !patient.is_zero()) {
+            let (so_long, most, wait) = (so_long.as_secs(), patient.as_secs(), wait.as_secs_f64());
+            tracing::warn!(
+                "{place} does not answer: waiting for {so_long} s of at most {most} s, try {retry} ({what}); the next in {wait:.1} s"
+            );
+        } else if retry > UNREMARKABLE {
             tracing::warn!(place, what, ?wait, retry, "still no answer: asking again");
         } else {
             tracing::info!(place, what, ?wait, retry, "asking again");
@@ -187,7 +208,7 @@ impl Retrying {
                 self.connection.place(),
                 causes(&e.without_url())
             )),
-            OpenAIError::Reqwest(e) => Trouble::passing(self.connection.scrub(&causes(&e.without_url()))),
+            OpenAIError::Reqwest(e) => Trouble::down(self.connection.scrub(&causes(&e.without_url()))),
             other => Trouble::passing(self.connection.scrub(&other.to_string())),
         }
     }
@@ -197,7 +218,8 @@ impl Retrying {
         let spent = spent(body);
         let passing = status.is_server_error() || matches!(status.as_u16(), 408 | 409 | 429);
         if passing && !spent {
-            return Trouble::Passing { what: format!("status {status}: {said}"), wait };
+            let down = matches!(status.as_u16(), 502..=504);
+            return Trouble::Passing { what: format!("status {status}: {said}"), wait, down };
         }
         let (place, model) = (self.connection.place(), &self.model);
         let advice = match status.as_u16() {

@@ -77,7 +77,7 @@ pub(crate) fn serve(setup: &Setup) -> Result<(), String> {
     let handle: [u8; HANDLE] = arena.handle.try_into().map_err(|_| "a memory handle has 64 bytes")?;
     let arena = gpu.open_handle(handle).map_err(|e| format!("the arena cannot be opened: {e}"))?;
     let watch = gpu.stopwatch().map_err(|e| e.to_string())?;
-    line.say(&Ready { ready: gpu.name(), address_space: None })?;
+    line.say(&Ready { ready: gpu.name(), address_space: None, arguments: None })?;
     KernelChild::new(Cuda { gpu, arena: Memory::Whole(arena), watch, graph: None }).serve(line)
 }
 

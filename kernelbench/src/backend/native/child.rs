@@ -1,7 +1,7 @@
 //! The child's side on a CPU: a process whose kernel computes in memory that it shares with its parent.
 #![expect(unsafe_code, reason = "takes over descriptors")]
 
-use super::segment;
+use super::{placement::Guards, segment};
 use crate::{
     machine::cores::Cores,
     sandbox::{
@@ -11,12 +11,14 @@ use crate::{
         layer::Layer,
         process, signals,
     },
+    task::layout::PAGE,
 };
 use nix::sys::mman::MapFlags;
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::c_void,
     fs::File,
+    ops::Range,
     os::fd::{AsFd, FromRawFd, OwnedFd, RawFd},
     path::PathBuf,
     ptr::NonNull,
@@ -34,6 +36,8 @@ pub(crate) struct Setup {
     pub(crate) memory: RawFd,
     /// The shared object that it is to load.
     pub(crate) object: RawFd,
+    /// The pages of that memory that it is not to touch.
+    pub(crate) guards: Guards,
     /// Its share of the host.
     pub(crate) host: Host,
 }
@@ -71,11 +75,13 @@ const STDERR: RawFd = 2;
 
 /// Serves requests until the parent is gone.
 pub(crate) fn serve(setup: Setup) -> Result<(), String> {
-    let Setup { mut confinement, control, memory, object, host } = setup;
+    let Setup { mut confinement, control, memory, object, guards, host } = setup;
     process::close_all_but([control, memory, object]);
     // SAFETY: the parent left these two open for us, and nothing else in this process owns them.
     let (memory, object) = unsafe { (OwnedFd::from_raw_fd(memory), OwnedFd::from_raw_fd(object)) };
-    let base = segment::map(&memory, host.segment_bytes, MapFlags::MAP_SHARED).map_err(|e| e.to_string())?;
+    let base =
+        segment::map_behind(&memory, host.segment_bytes, host.memory_bytes as usize).map_err(|e| e.to_string())?;
+    segment::guard(base, &guards).map_err(|e| format!("cannot guard the arguments: {e}"))?;
     drop(memory);
     if let Some(core) = host.core {
         Cores::pin(core);
@@ -86,8 +92,10 @@ pub(crate) fn serve(setup: Setup) -> Result<(), String> {
     confinement.limits.address_space = Some(address_space.saturating_add(host.memory_bytes));
     line.say(&confinement.apply(Some(object.as_fd())))?;
     line.hear::<serde_json::Value>()?.ok_or("the parent is gone")?;
-    line.say(&Ready { ready: "a CPU".to_owned(), address_space: Some(address_space) })?;
-    let cpu = Cpu { base, control, memory_bytes: host.memory_bytes, object: Some(object) };
+    let start = base.as_ptr() as u64;
+    line.say(&Ready { ready: "a CPU".to_owned(), address_space: Some(address_space), arguments: Some(start) })?;
+    let closed = start - host.memory_bytes..start + host.segment_bytes as u64 + PAGE as u64;
+    let cpu = Cpu { base, control, memory_bytes: host.memory_bytes, closed, object: Some(object) };
     KernelChild::new(cpu).serve(line)
 }
 
@@ -108,7 +116,7 @@ pub(crate) fn run_once(once: Once) -> Result<(), String> {
     }
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
     let memory_bytes = if confined { host.memory_bytes } else { 0 };
-    let cpu = Cpu { base, control: STDERR, memory_bytes, object: Some(file.into()) };
+    let cpu = Cpu { base, control: STDERR, memory_bytes, closed: 0..0, object: Some(file.into()) };
     let mut child = KernelChild::new(cpu);
     child.load(Some(path.as_ref()))?;
     child.run_alone(&layout, calls).map_err(|e| e.to_string())
@@ -120,6 +128,8 @@ struct Cpu {
     control: RawFd,
     /// The longest mapping, in bytes; 0 where system calls are not filtered.
     memory_bytes: u64,
+    /// The addresses whose mappings stay as they are.
+    closed: Range<u64>,
     /// Closed once it is loaded.
     object: Option<OwnedFd>,
 }
@@ -128,7 +138,7 @@ impl Cpu {
     fn filtered(&self, phase: Phase) -> Result<(), String> {
         match self.memory_bytes {
             0 => Err("a tool around it needs system calls".to_owned()),
-            bytes => kernel::apply(phase, self.control, bytes),
+            bytes => kernel::apply(phase, self.control, bytes, &self.closed),
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::{
     Cpu, Object, Reference,
     child::{Host, Setup},
-    contents::{Contents, Draw, spread},
+    contents::{Contents, Maker, spread},
+    placement::{Guards, PLACEMENTS, guards, placed, with_rooms},
     segment::Segment,
 };
 use crate::{
@@ -15,8 +16,9 @@ use crate::{
     machine::cores::Aside,
     measure::{floor::Traffic, reading::Reading},
     result::{
-        error::{Attempt, fault, trusted},
+        error::{Attempt, EvalError, fault, trusted},
         failure::{Failure, Fault},
+        label::{Kind, Label},
     },
     sandbox::{
         confine::{Confinement, Files, Limits, User},
@@ -26,10 +28,19 @@ use crate::{
         peer::{Allowed, Peer, Trust},
         start::Dress,
     },
-    task::{Case, Task, layout::Layout},
+    task::{
+        Case, Task,
+        layout::{Array, Layout, PAGE},
+    },
 };
 use rand::{Rng, rngs::StdRng};
-use std::{collections::HashMap, fs::File, os::fd::AsRawFd, path::Path, time::Duration};
+use std::{
+    collections::HashMap,
+    fs::File,
+    os::fd::AsRawFd,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 /// What a child may print, in KiB.
 const PRINT_KIB: u64 = 64;
@@ -39,8 +50,12 @@ const LOADING: Duration = Duration::from_secs(10);
 const CPU_SECONDS: u64 = 3600;
 /// What the slots of a request may take, in bytes.
 const REQUEST_BYTES: usize = 64 << 20;
-/// Independent draws behind the contents of timed calls.
-const POOL: usize = 2;
+/// How many calls in a row are made to see whether memory grows, twice.
+const WEARING: u32 = 64;
+/// How long each of both times may last.
+const WEARING_TIME: Duration = Duration::from_millis(100);
+/// By how many pages memory grows in as many calls before that is told.
+const GROWN: u64 = 8;
 
 /// A process with its segment.
 struct SideProcess {
@@ -49,26 +64,33 @@ struct SideProcess {
 }
 
 impl SideProcess {
-    /// Starts one for a case in so many slots, and has it load an object.
-    fn start(cpu: &Cpu, layout: &Layout, slots: usize, object: &Path) -> Attempt<Self> {
-        let segment = Segment::new(layout, slots, rand::rng().random()).map_err(fault("cannot share memory"))?;
+    /// Starts one for some cases, all in each of so many slots, and has it load an object.
+    fn start(cpu: &Cpu, layouts: &[Layout], slots: usize, object: &Path) -> Attempt<Self> {
+        let guards = guards(layouts, slots);
+        let segment =
+            Segment::new(guards.slot_bytes, slots, rand::rng().random()).map_err(fault("cannot share memory"))?;
         let file = File::open(object).map_err(fault(format_args!("cannot read {}", object.display())))?;
-        let mut process = started(cpu, &segment, &file)?;
+        let mut process = started(cpu, &segment, guards, &file)?;
         process.load(Some(format!("/proc/self/fd/{}", file.as_raw_fd()).as_ref()))?;
-        process.case(layout, slots)?;
         Ok(Self { process, segment })
+    }
+
+    /// Has it called on arrays that lie so from here on.
+    fn place(&mut self, layout: &Layout, slots: usize) -> Attempt<()> {
+        (0..slots).for_each(|slot| self.segment.paint(slot, layout));
+        self.process.case(layout, slots)
     }
 }
 
 /// A process that was greeted, and holds nobody's code yet.
-fn started(cpu: &Cpu, segment: &Segment, object: &File) -> Result<KernelProcess, Fault> {
+fn started(cpu: &Cpu, segment: &Segment, guards: Guards, object: &File) -> Result<KernelProcess, Fault> {
     let host = Host {
         segment_bytes: segment.bytes(),
         memory_bytes: cpu.options.memory_mib << 20,
         core: cpu.cores.of_kernels(),
     };
     let (memory, object) = (segment.memory().as_raw_fd(), object.as_raw_fd());
-    let child = |control| Child::CpuKernel(Setup { confinement: confinement(), control, memory, object, host });
+    let child = |control| Child::CpuKernel(Setup { confinement: confinement(), control, memory, object, guards, host });
     let dress = Dress { files: vec![memory, object], ..Dress::default() };
     let allowed = Allowed { memory_mib: cpu.options.memory_mib, print_kib: PRINT_KIB, processes: false };
     let mut peer = Peer::new(cpu.sandbox.start(child, &dress)?, Trust::Candidate, allowed);
@@ -87,8 +109,8 @@ pub(super) fn confinement() -> Confinement {
 /// How a child of this program is confined here.
 pub(super) fn probe(cpu: &Cpu) -> Result<Vec<Layer>, Fault> {
     let nothing = File::open("/dev/null").map_err(fault("cannot read /dev/null"))?;
-    let segment = Segment::new(&Layout::default(), 1, 0).map_err(fault("cannot share memory"))?;
-    let mut process = started(cpu, &segment, &nothing)?;
+    let segment = Segment::new(0, 1, 0).map_err(fault("cannot share memory"))?;
+    let mut process = started(cpu, &segment, Guards::default(), &nothing)?;
     process.load(None).map_err(not_started)?;
     Ok(std::mem::take(&mut process.peer.layers))
 }
@@ -100,12 +122,17 @@ pub(crate) struct CpuPair<'a> {
     reference: &'a Path,
     candidate: &'a Path,
     call_ns: &'a mut HashMap<String, f64>,
+    /// The cases whose arguments the processes hold, one behind the other.
+    layouts: Vec<Layout>,
+    /// The one that is called, as its arrays lie.
     layout: Layout,
     /// Reference and candidate, once a request was prepared, and their slots.
     sides: Option<[SideProcess; 2]>,
     calls: usize,
     timed: bool,
-    draws: Vec<Draw>,
+    /// Whether contents are made, and not drawn, and reach the ends of their ranges.
+    extreme: bool,
+    maker: Option<Maker>,
     contents: Vec<Contents>,
     /// What the candidate's outputs held before the call, by slot: one element's bytes.
     poisons: Vec<[u8; 8]>,
@@ -119,11 +146,13 @@ impl<'a> CpuPair<'a> {
             reference: &session.object.path,
             candidate: &loaded.path,
             call_ns: &mut session.call_ns,
+            layouts: vec![],
             layout: Layout::default(),
             sides: None,
             calls: 0,
             timed: false,
-            draws: vec![],
+            extreme: false,
+            maker: None,
             contents: vec![],
             poisons: vec![],
             _aside: cpu.cores.step_aside(),
@@ -135,19 +164,39 @@ impl<'a> CpuPair<'a> {
         self.sides.as_mut().ok_or_else(|| Fault::Machine("a request was made before it was prepared".to_owned()))
     }
 
+    /// Starts both sides with arguments for so many calls.
+    fn start(&mut self, calls: usize) -> Attempt<()> {
+        self.sides = None;
+        let reference = trusted(SideProcess::start(self.cpu, &self.layouts, calls, self.reference))?;
+        let candidate = SideProcess::start(self.cpu, &self.layouts, calls, self.candidate)?;
+        self.sides = Some([reference, candidate]);
+        self.poisons = vec![[0; 8]; calls];
+        self.contents.resize_with(calls, Contents::default);
+        self.calls = calls;
+        Ok(())
+    }
+
+    /// Has both called on arrays that lie so from here on.
+    fn lay(&mut self, layout: Layout) -> Attempt<()> {
+        self.layout = layout;
+        let slots = self.poisons.len();
+        let Some([reference, candidate]) = &mut self.sides else { return Ok(()) };
+        trusted(reference.place(&self.layout, slots))?;
+        candidate.place(&self.layout, slots)
+    }
+
     /// Writes the inputs of a slot for both, and poisons the outputs, each with a poison of its own.
     fn fill(&mut self, slot: usize, rng: &mut StdRng) {
         let poisons: [[u8; 8]; 2] = [rng.random(), rng.random()];
         self.poisons[slot] = poisons[1];
+        let Some(sides) = &mut self.sides else { return };
         // Who is filled last finds more of its contents in the caches.
         let order = if rng.random() { [0, 1] } else { [1, 0] };
         for side in order {
-            for at in 0..self.layout.arrays.len() {
-                let array = self.layout.arrays[at].clone();
-                let Some(sides) = &mut self.sides else { return };
-                let place = sides[side].segment.array_mut(slot, &array);
+            for (at, array) in self.layout.arrays.iter().enumerate() {
+                let place = sides[side].segment.array_mut(slot, array);
                 if array.is_input() {
-                    self.contents[slot].write(&self.draws, at, place);
+                    place.copy_from_slice(self.contents[slot].of(at));
                 } else {
                     spread(&poison(array.dtype, poisons[side])[..array.dtype.bytes()], place);
                 }
@@ -166,7 +215,7 @@ impl<'a> CpuPair<'a> {
         }
         let arrays = || self.layout.arrays.iter().enumerate();
         for (at, array) in arrays().filter(|(_, array)| !array.is_output()) {
-            if !self.contents[slot].is_in(&self.draws, at, candidate.segment.array(slot, array)) {
+            if self.contents[slot].of(at) != candidate.segment.array(slot, array) {
                 return Err(Failure::InputChanged { case: case(), argument: array.name.clone() }.into());
             }
         }
@@ -185,44 +234,114 @@ impl<'a> CpuPair<'a> {
     /// Has a side make so many calls.
     fn call_so_many(&mut self, side: Side, calls: usize, deadline: Duration) -> Attempt<Reading> {
         let process = &mut self.sides()?[side as usize].process;
-        process.count(calls, false)?;
-        process.call(deadline, &mut ())
+        let ran = process.count(calls, false).and_then(|_| process.call(deadline, &mut ()));
+        let touched = process.peer.touched();
+        ran.map_err(|error| self.beside(touched).map_or(error, EvalError::from))
+    }
+
+    /// The failure of having touched a guard.
+    fn beside(&self, touched: Option<usize>) -> Option<Failure> {
+        let slot_bytes = self.layouts.last()?.slot_bytes;
+        let at = touched? % slot_bytes.max(1);
+        let distance = |array: &&Array| array.room.start.saturating_sub(at) + at.saturating_sub(array.room.end - 1);
+        let nearest = self.layout.arrays.iter().min_by_key(distance).filter(|array| distance(array) <= PAGE)?;
+        (touched? < slot_bytes * self.poisons.len() && !nearest.room.contains(&at))
+            .then(|| Failure::OutOfBounds { case: self.layout.case.clone(), argument: nearest.name.clone() })
+    }
+
+    /// Calls the candidate again and again: the pages that it holds more of afterwards, and the calls.
+    fn grown(&mut self, deadline: Duration) -> Attempt<([u64; 2], u32)> {
+        let pages = |pair: &mut Self| Ok::<_, Fault>(pair.sides()?[1].process.peer.pages().unwrap_or_default());
+        let (start, before, mut calls) = (Instant::now(), pages(self)?, 0);
+        while calls < WEARING && (calls == 0 || start.elapsed() < WEARING_TIME) {
+            self.call_so_many(Side::Candidate, 1, deadline)?;
+            calls += 1;
+        }
+        let after = pages(self)?;
+        Ok(([0, 1].map(|at| after[at].saturating_sub(before[at])), calls))
     }
 }
 
 impl Pair for CpuPair<'_> {
     fn enter(&mut self, case: &Case) -> Attempt<usize> {
-        self.layout = layout(self.task, case)?;
-        (self.sides, self.draws) = (None, vec![]);
+        self.layout = with_rooms(layout(self.task, case)?, 0);
+        self.layouts = vec![self.layout.clone()];
+        (self.sides, self.extreme) = (None, false);
         Ok((REQUEST_BYTES / self.layout.slot_bytes.max(1)).max(1))
     }
 
     fn prepare(&mut self, calls: usize, timed: bool) -> Attempt<bool> {
         if self.sides.is_none() || self.poisons.len() < calls {
-            self.sides = None;
-            let reference = trusted(SideProcess::start(self.cpu, &self.layout, calls, self.reference))?;
-            let candidate = SideProcess::start(self.cpu, &self.layout, calls, self.candidate)?;
-            self.sides = Some([reference, candidate]);
-            self.poisons = vec![[0; 8]; calls];
+            self.start(calls)?;
+            self.lay(self.layout.clone())?;
         }
         (self.calls, self.timed) = (calls, timed);
         Ok(true)
     }
 
+    fn placements(&self) -> usize {
+        PLACEMENTS.len()
+    }
+
+    fn place(&mut self, at: usize) -> Attempt<()> {
+        self.extreme = true;
+        self.lay(placed(&self.layout, PLACEMENTS[at]))
+    }
+
+    /// The smallest come first, as many as fit together.
+    fn enter_all(&mut self, cases: &[Case]) -> Attempt<Vec<usize>> {
+        let mut laid = vec![];
+        for (at, case) in cases.iter().enumerate() {
+            laid.push((at, layout(self.task, case)?));
+        }
+        laid.sort_by_key(|(_, layout)| layout.array_bytes());
+        (self.sides, self.timed, self.extreme) = (None, false, true);
+        let (mut entered, mut from, mut bytes) = (vec![], 0, 0);
+        self.layouts.clear();
+        for (at, layout) in laid {
+            bytes += layout.array_bytes();
+            if bytes <= self.cpu.options.case_mib << 20 {
+                let layout = with_rooms(layout, from);
+                from = layout.slot_bytes;
+                self.layouts.push(layout);
+                entered.push(at);
+            }
+        }
+        if !entered.is_empty() {
+            self.start(1)?;
+        }
+        Ok(entered)
+    }
+
+    fn turn_to(&mut self, entered: usize) -> Attempt<()> {
+        let layout = self.layouts.get(entered).cloned();
+        self.lay(layout.ok_or_else(|| Fault::Machine("a case was turned to that was not entered".to_owned()))?)
+    }
+
+    fn wear(&mut self, deadline: Duration) -> Attempt<Option<Label>> {
+        let (first, _) = self.grown(deadline)?;
+        let (then, calls) = self.grown(deadline)?;
+        let pages = (0..2).filter(|at| first[*at] >= GROWN && then[*at] >= GROWN).map(|at| then[at]).max();
+        Ok(pages.map(|pages| {
+            let kib = (pages * PAGE as u64) as f64 / 1024.0 / f64::from(calls);
+            let case = &self.layout.case;
+            Label::new(Kind::GrowingMemory, format!("its memory grows by {kib:.1} KiB with each call on case {case}"))
+        }))
+    }
+
     fn draw(&mut self, _: Inputs, rng: &mut StdRng) -> Attempt<()> {
-        if !self.timed {
-            self.draws = vec![Draw::new(&self.layout, rng)];
-        } else if self.draws.len() != POOL {
-            self.draws = (0..POOL).map(|_| Draw::new(&self.layout, rng)).collect();
+        let maker = self.maker.get_or_insert_with(|| Maker::new(rng));
+        for contents in &mut self.contents[..self.calls] {
+            match (self.timed, self.extreme) {
+                (true, _) => contents.make(&self.layout, maker, rng),
+                (_, true) => {
+                    contents.make(&self.layout, maker, rng);
+                    contents.stretch(&self.layout, rng);
+                }
+                _ => contents.draw(&self.layout, rng),
+            }
         }
-        self.contents.clear();
-        for slot in 0..self.calls {
-            let draw = rng.random_range(0..self.draws.len());
-            let turns =
-                if self.timed { self.draws[draw].turns(&self.layout, rng) } else { vec![0; self.layout.arrays.len()] };
-            self.contents.push(Contents { draw, turns });
-            self.fill(slot, rng);
-        }
+        (0..self.calls).for_each(|slot| self.fill(slot, rng));
         Ok(())
     }
 

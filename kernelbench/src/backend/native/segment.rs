@@ -1,12 +1,13 @@
 //! The memory that a child shares with us: its arguments, and nothing else of ours.
 #![expect(unsafe_code, reason = "maps memory")]
 
+use super::placement::Guards;
 use crate::task::layout::{Array, Layout, PAGE};
 use nix::{
     fcntl::{FcntlArg, SealFlag, fcntl},
     sys::{
         memfd::{MFdFlags, memfd_create},
-        mman::{MapFlags, ProtFlags, mmap, munmap},
+        mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap},
     },
     unistd::ftruncate,
 };
@@ -32,9 +33,9 @@ pub(crate) struct Segment {
 unsafe impl Send for Segment {}
 
 impl Segment {
-    /// A segment of `slots` slots, its red zones painted with a pattern drawn from `paint`.
-    pub(crate) fn new(plan: &Layout, slots: usize, paint: u64) -> io::Result<Self> {
-        let bytes = (plan.slot_bytes * slots).max(PAGE);
+    /// A segment of `slots` slots of so many bytes, and the pattern of its red zones, drawn from `paint`.
+    pub(crate) fn new(slot_bytes: usize, slots: usize, paint: u64) -> io::Result<Self> {
+        let bytes = (slot_bytes * slots).max(PAGE);
         let memory = sealed_memory(bytes)?;
         let base = map(&memory, bytes, MapFlags::MAP_SHARED)?;
         let mut zone = [0; PAGE];
@@ -42,11 +43,7 @@ impl Segment {
             let word = paint.wrapping_add(at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             place.copy_from_slice(&word.to_ne_bytes());
         }
-        let mut segment = Self { memory, base, bytes, slot_bytes: plan.slot_bytes, zone };
-        for slot in 0..slots {
-            segment.paint(slot, plan);
-        }
-        Ok(segment)
+        Ok(Self { memory, base, bytes, slot_bytes, zone })
     }
 
     /// The file that a child maps.
@@ -80,7 +77,8 @@ impl Segment {
         zones(array).into_iter().all(intact)
     }
 
-    fn paint(&mut self, slot: usize, plan: &Layout) {
+    /// Paints the red zones of a slot.
+    pub(crate) fn paint(&mut self, slot: usize, plan: &Layout) {
         let pattern = self.zone;
         for zone in plan.arrays.iter().flat_map(zones) {
             for part in self.part_mut(slot, zone).rchunks_mut(PAGE) {
@@ -111,9 +109,9 @@ impl Drop for Segment {
     }
 }
 
-/// The red zones around an array: a page before it, and the rest of its last page with a page more after it.
+/// The red zones around an array: what its room has before and after it.
 fn zones(array: &Array) -> [Range<usize>; 2] {
-    [array.offset - PAGE..array.offset, array.offset + array.bytes..array.end_of_zone()]
+    [array.room.start..array.offset, array.offset + array.bytes..array.room.end]
 }
 
 fn sealed_memory(bytes: usize) -> io::Result<OwnedFd> {
@@ -122,6 +120,33 @@ fn sealed_memory(bytes: usize) -> io::Result<OwnedFd> {
     let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
     fcntl(&memory, FcntlArg::F_ADD_SEALS(seals))?;
     Ok(memory)
+}
+
+/// Takes the guard pages of a mapping away from this process.
+pub(crate) fn guard(base: NonNull<u8>, guards: &Guards) -> io::Result<()> {
+    for slot in 0..guards.slots {
+        for [from, to] in guards.ranges.iter().map(|range| range.map(|at| slot * guards.slot_bytes + at)) {
+            // SAFETY: pages of our own mapping that hold nothing.
+            unsafe { mprotect(base.add(from).cast(), to - from, ProtFlags::PROT_NONE) }?;
+        }
+    }
+    Ok(())
+}
+
+/// Maps all of a segment, to be shared, behind so many bytes that cannot be touched: no call that changes the mappings from
+/// there on, and is no longer than they are, reaches the segment.
+pub(crate) fn map_behind(memory: &impl AsFd, bytes: usize, moat: usize) -> io::Result<NonNull<u8>> {
+    let all = NonZeroUsize::new(moat + bytes + PAGE).ok_or_else(|| io::Error::other("a segment of no length"))?;
+    let reserved = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let start = unsafe { mmap_anonymous(None, all, ProtFlags::PROT_NONE, reserved) }?;
+    let at = NonZeroUsize::new(start.as_ptr() as usize + moat);
+    let (length, sharing) =
+        (NonZeroUsize::new(bytes), MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE | MapFlags::MAP_FIXED);
+    let length = length.ok_or_else(|| io::Error::other("a segment of no length"))?;
+    // SAFETY: over a part of what was just reserved.
+    let base = unsafe { mmap(at, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, sharing, memory, 0) }?;
+    Ok(base.cast())
 }
 
 /// Maps all of a segment, to be shared or as a private copy, every page present at once.

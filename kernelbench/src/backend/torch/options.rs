@@ -26,6 +26,8 @@ pub struct Options {
     pub arena_mib: u64,
     /// Memory that a candidate may have on the processor beside torch's own, in MiB.
     pub memory_mib: u64,
+    /// How many candidates are checked side by side on the device while nothing is timed there; 1 to have each alone.
+    pub beside: usize,
     /// Whether each candidate runs as a user of its own, where the program is root.
     pub own_user: bool,
     /// How the reference is compiled and timed beside eager torch.
@@ -74,10 +76,11 @@ impl Options {
             threads: 1,
             arena_mib: if on_cpu { 64 } else { 4096 },
             memory_mib: 8192,
+            beside: if on_cpu { 1 } else { 4 },
             own_user: true,
             baselines: vec![],
             cache: None,
-            spares: if on_cpu { 1 } else { 2 },
+            spares: if on_cpu { 1 } else { 4 },
             headers: Headers::Slim,
             build_deadline: Duration::from_mins(5),
             deadline_floor: Duration::from_secs(5),

@@ -13,6 +13,7 @@ use crate::{
     engine::{
         backend::{Found, Inputs, Look, Pair, Side},
         check::REFERENCE_PATIENCE,
+        sessions::lock,
     },
     measure::{floor::Traffic, gpu_clock::GpuClock, reading::Reading},
     result::{
@@ -23,7 +24,7 @@ use crate::{
     task::Case,
 };
 use rand::{Rng, rngs::StdRng};
-use std::{sync::MutexGuard, time::Duration};
+use std::{sync::Mutex, time::Duration};
 
 /// Requests that may be lost because outputs lay at new places, before every answer has to describe them.
 const MOST_LOST: u32 = 5;
@@ -34,8 +35,8 @@ const TO_CHOOSE_FROM: usize = 2;
 pub(crate) struct TorchPair<'a> {
     problem: &'a mut OpenProblem,
     candidate: &'a mut Runner,
-    /// On a GPU, the work around requests.
-    clock: Option<MutexGuard<'a, GpuClock>>,
+    /// On a GPU, the work around timed requests.
+    clock: Option<&'a Mutex<GpuClock>>,
     /// The slots that a request calls.
     slots: Vec<usize>,
     timed: bool,
@@ -51,7 +52,7 @@ impl<'a> TorchPair<'a> {
     pub(super) fn new(
         problem: &'a mut OpenProblem,
         candidate: &'a mut Runner,
-        clock: Option<MutexGuard<'a, GpuClock>>,
+        clock: Option<&'a Mutex<GpuClock>>,
     ) -> Self {
         let (slots, called) = (vec![0], [None, None]);
         Self { problem, candidate, clock, slots, timed: false, unknown: [true; 2], lost: [0; 2], called }
@@ -63,7 +64,9 @@ impl<'a> TorchPair<'a> {
             Side::Reference => &mut self.problem.reference,
             Side::Candidate => &mut *self.candidate,
         };
-        let mut around = self.clock.as_mut().map(|clock| clock.before()).transpose()?;
+        // Whoever only checks does so beside others, and nobody reads its clock.
+        let mut clock = self.clock.filter(|_| self.timed).map(lock);
+        let mut around = clock.as_mut().map(|clock| clock.before()).transpose()?;
         if described {
             runner.run(&self.slots, deadline, &mut around).map(Some)
         } else {
@@ -157,7 +160,8 @@ impl Pair for TorchPair<'_> {
     fn empty(&mut self, rng: &mut StdRng) -> Attempt<f64> {
         trusted(self.problem.reference.prepare(&[]))?;
         self.problem.draw(self.slots.len(), false, rng)?;
-        let mut around = self.clock.as_mut().map(|clock| clock.before()).transpose()?;
+        let mut clock = self.clock.map(lock);
+        let mut around = clock.as_mut().map(|clock| clock.before()).transpose()?;
         let called = trusted(self.problem.reference.go(&[], REFERENCE_PATIENCE, &mut around))?;
         Ok(called.map_or(0.0, |called| called.reading.outside_ns))
     }
@@ -188,7 +192,7 @@ impl Pair for TorchPair<'_> {
     }
 
     fn shared(&mut self) -> Option<String> {
-        self.clock.as_mut().and_then(|clock| clock.shared())
+        self.clock.and_then(|clock| lock(clock).shared())
     }
 
     fn layers(&self) -> Vec<Layer> {

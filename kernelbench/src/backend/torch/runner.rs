@@ -142,6 +142,12 @@ impl Runner {
         }
     }
 
+    /// Ends its process, and keeps what was built in its folder until it is started again.
+    pub(crate) fn sleep(&mut self) {
+        self.peer.end();
+        self.has_run = false;
+    }
+
     /// Whether it can do no more work: it has ended, or its device refuses it.
     pub(crate) fn is_broken(&mut self) -> bool {
         self.broken || !self.peer.is_alive()

@@ -10,10 +10,11 @@ use super::{
 };
 use crate::{
     engine::{
-        backend::Backend,
+        backend::Both,
         time::{self, What},
     },
     hash::Hash,
+    lease::Lease,
     measure::numbers::Effort,
     result::{
         error::{Attempt, outcome, trusted},
@@ -57,8 +58,8 @@ impl TorchBackend {
         &self,
         task: &Task,
         session: &mut OpenProblem,
-        mode: Mode,
-        plan: &TimingPlan,
+        (mode, plan): (Mode, &TimingPlan),
+        lease: &mut Lease<'_>,
     ) -> Result<Variant, Fault> {
         let problem = problem(task)?;
         let kept = self.kept(problem, mode, plan);
@@ -67,7 +68,7 @@ impl TorchBackend {
             return Ok(variant);
         }
         let name = format!("torch.compile ({})", mode.word());
-        let timed = self.time_compiled(task, session, mode, plan);
+        let timed = self.time_compiled(task, session, (mode, plan), lease);
         outcome(trusted(session.trim_memory()))?.map_err(|failure| Fault::of_reference(&failure))?;
         Ok(match outcome(timed)? {
             Err(failure) => Variant { name, timing: None, speedup: None, note: failure.to_string() },
@@ -80,15 +81,20 @@ impl TorchBackend {
         })
     }
 
-    fn time_compiled(&self, task: &Task, session: &mut OpenProblem, mode: Mode, plan: &TimingPlan) -> Attempt<Timed> {
+    fn time_compiled(
+        &self,
+        task: &Task,
+        session: &mut OpenProblem,
+        (mode, plan): (Mode, &TimingPlan),
+        lease: &mut Lease<'_>,
+    ) -> Attempt<Timed> {
         let mut runner = self.compiled(session, problem(task)?, mode)?;
-        let quiet = self.quiet();
         let suite = Suite::of_task(task);
         let plan = &TimingPlan { processes: Some(1), ..*plan };
         let (effort, rng) = (Effort::Certificate, &mut self.fresh_rng());
         let what = What { task, suite: &suite, plan, effort, trusted: true, self_difference: 0.0 };
-        let timed = time::time(self, session, &mut runner, &what, rng);
-        drop(quiet);
+        let timed = time::time(self, Both { session, loaded: &mut runner, lease }, &what, rng);
+        lease.let_others_in();
         timed.map(|(timed, _)| timed)
     }
 

@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io::{ErrorKind, Read},
     mem::MaybeUninit,
-    os::unix::process::CommandExt,
+    os::unix::process::{CommandExt, ExitStatusExt},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     thread::JoinHandle,
@@ -66,6 +66,9 @@ pub(super) fn to_end(mut command: Command, end: Instant) -> Result<String, Strin
     match status {
         _ if !in_time => Err(format!("{program} did not end in time")),
         status if status.success() => Ok(out),
+        status if status.signal() == Some(libc::SIGSYS) => {
+            Err(format!("{program} was ended: what it wraps tried what a kernel has no business to do"))
+        }
         status => Err(format!("{program} ended with {status}{}", first_line(&err))),
     }
 }

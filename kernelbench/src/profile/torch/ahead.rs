@@ -39,6 +39,11 @@ impl Ahead {
         lock(&self.waiting).is_some()
     }
 
+    /// Whether one is ready, or has ended before it was.
+    pub(super) fn is_settled(&self) -> bool {
+        lock(&self.waiting).as_mut().is_some_and(|waiting| waiting.is_ready() || waiting.has_ended())
+    }
+
     /// Starts it where none waits; its id and the file that is there once it is ready.
     pub(super) fn begin(&self, start: impl FnOnce() -> Option<Waiting>) -> Option<(i32, PathBuf)> {
         let mut place = lock(&self.waiting);

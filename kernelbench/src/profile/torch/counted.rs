@@ -7,6 +7,7 @@ use crate::{
         waiting::Waiting,
     },
     result::{error::Attempt, failure::Fault},
+    stage::{self, Stage},
 };
 use metrics::{Kernel, MetricSet, Profile};
 use std::{sync::atomic::Ordering, time::Duration};
@@ -39,7 +40,7 @@ type Read = Result<Vec<Launched>, Unread>;
 /// The kernels that dominate, with the set's metrics of one launch each; in words why there are none.
 pub(super) fn kernels(
     chain: &ProfilerChain,
-    scene: &mut Scene<'_>,
+    scene: &mut Scene<'_, '_>,
     waiting: Option<Ready>,
     profile: &mut Profile,
 ) -> Attempt<Result<Vec<Kernel>, String>> {
@@ -54,7 +55,7 @@ pub(super) fn kernels(
         readings.extend(of_call(&all.iter().map(Launched::alone).collect::<Vec<_>>()));
         return Ok(Ok(counters.kernels(&all, None, notes)));
     }
-    let seen = match scene.trace()? {
+    let seen = match scene.trace(chain)? {
         Ok(seen) => seen,
         Err(why) => {
             notes.push(format!(
@@ -91,7 +92,12 @@ struct Counters<'a> {
 
 impl Counters<'_> {
     /// What is read of the first launches of a call. A profiler that ends before it is ready is tried without Landlock, once.
-    fn every_launch(&self, scene: &Scene<'_>, waiting: Option<Ready>, notes: &mut Vec<String>) -> Result<Read, Fault> {
+    fn every_launch(
+        &self,
+        scene: &mut Scene<'_, '_>,
+        waiting: Option<Ready>,
+        notes: &mut Vec<String>,
+    ) -> Result<Read, Fault> {
         let first = match waiting {
             Some(Ok(waiting)) => self.read(scene, waiting)?,
             Some(Err(why)) => Err(Unread::Counters(why)),
@@ -113,7 +119,7 @@ impl Counters<'_> {
     }
 
     /// As one that waited reads, with one that is started for it, perhaps for these kernels alone.
-    fn start(&self, scene: &Scene<'_>, wanted: &[String]) -> Result<Read, Fault> {
+    fn start(&self, scene: &mut Scene<'_, '_>, wanted: &[String]) -> Result<Read, Fault> {
         let chain = self.chain;
         chain.ahead.end_others();
         let permit = match Permit::take(&chain.python.device, PATIENCE) {
@@ -132,10 +138,16 @@ impl Counters<'_> {
         }
     }
 
-    fn read(&self, scene: &Scene<'_>, waiting: Waiting) -> Result<Read, Fault> {
+    fn read(&self, scene: &mut Scene<'_, '_>, waiting: Waiting) -> Result<Read, Fault> {
         let (own, was_ready) = (usize::from(waiting.primed), waiting.is_ready());
         let job = self.chain.job(scene.session, scene.candidate)?;
-        let printed = ProfilerChain::work(waiting, scene.candidate, &job, DEADLINE);
+        let lease = &mut *scene.lease;
+        lease.let_others_in();
+        let printed = ProfilerChain::with_folder(waiting, scene.candidate, |mut waiting| {
+            waiting.load(&job, DEADLINE)?;
+            let _quiet = self.chain.be_alone(lease);
+            stage::during(Stage::Replay, || waiting.go(DEADLINE))
+        });
         let printed = printed.map_err(if was_ready { Unread::Call } else { Unread::Counters });
         Ok(printed.and_then(|printed| sorted(&printed, own, was_ready)))
     }

@@ -8,6 +8,7 @@ use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpArgLen::Qword, SeccompCmpOp,
     SeccompCondition, SeccompRule,
 };
+use std::ops::Range;
 
 /// When a filter is to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +22,6 @@ pub(crate) enum Phase {
 /// Allowed whatever their arguments: they reach nothing outside the process.
 const HARMLESS: &[libc::c_long] = &[
     libc::SYS_read,
-    libc::SYS_munmap,
-    libc::SYS_mprotect,
     libc::SYS_madvise,
     libc::SYS_brk,
     libc::SYS_exit,
@@ -76,12 +75,13 @@ const LOADING_ON_X86: &[libc::c_long] = &[libc::SYS_readlink, libc::SYS_access, 
 const LOADING_ON_X86: &[libc::c_long] = &[];
 
 /// Filters this process's system calls from here on. Reports go to the descriptor `control`; no mapping may be longer than
-/// `memory_bytes`.
+/// `memory_bytes`, and once the kernel runs none may be put or changed at the addresses of `closed`, which begin with as many
+/// bytes that nothing lies at.
 ///
 /// # Errors
 /// In words, where this system does not filter.
-pub(crate) fn apply(phase: Phase, control: i32, memory_bytes: u64) -> Result<(), String> {
-    let mut programs = vec![filter(phase, control, memory_bytes)];
+pub(crate) fn apply(phase: Phase, control: i32, memory_bytes: u64, closed: &Range<u64>) -> Result<(), String> {
+    let mut programs = vec![filter(phase, control, memory_bytes, closed)];
     if phase == Phase::Loading {
         programs.insert(0, keep_signals_open());
     }
@@ -91,8 +91,8 @@ pub(crate) fn apply(phase: Phase, control: i32, memory_bytes: u64) -> Result<(),
     })
 }
 
-fn filter(phase: Phase, control: i32, memory_bytes: u64) -> Result<BpfProgram, BackendError> {
-    compile(rules(phase, control, memory_bytes)?, SeccompAction::Trap, SeccompAction::Allow)
+fn filter(phase: Phase, control: i32, memory_bytes: u64, closed: &Range<u64>) -> Result<BpfProgram, BackendError> {
+    compile(rules(phase, control, memory_bytes, closed)?, SeccompAction::Trap, SeccompAction::Allow)
 }
 
 /// Makes blocking a signal succeed without effect: a blocked `SIGSYS` would kill before its handler could say which call it
@@ -102,7 +102,7 @@ fn keep_signals_open() -> Result<BpfProgram, BackendError> {
     compile(rules, SeccompAction::Allow, SeccompAction::Errno(0))
 }
 
-fn rules(phase: Phase, control: i32, memory_bytes: u64) -> Result<Rules, BackendError> {
+fn rules(phase: Phase, control: i32, memory_bytes: u64, closed: &Range<u64>) -> Result<Rules, BackendError> {
     let mut rules: Rules = HARMLESS.iter().map(|call| (*call, vec![])).collect();
     let own = u64::from(std::process::id());
     let mut allow = |call: libc::c_long, conditions: Vec<SeccompCondition>| {
@@ -112,8 +112,18 @@ fn rules(phase: Phase, control: i32, memory_bytes: u64) -> Result<Rules, Backend
         allow(libc::SYS_write, vec![is(0, fd)?])?;
         allow(libc::SYS_writev, vec![is(0, fd)?])?;
     }
-    allow(libc::SYS_mmap, vec![at_most(1, memory_bytes)?])?;
-    allow(libc::SYS_mremap, vec![at_most(2, memory_bytes)?])?;
+    // Guards are put around arguments before the kernel is loaded: from here on nobody takes them away.
+    let below = || Ok::<_, BackendError>([compare(0, SeccompCmpOp::Lt, closed.start)?, at_most(1, memory_bytes)?]);
+    let above = || compare(0, SeccompCmpOp::Ge, closed.end);
+    for call in [libc::SYS_munmap, libc::SYS_mprotect, libc::SYS_mmap] {
+        allow(call, below()?.to_vec())?;
+        allow(call, vec![above()?, at_most(1, memory_bytes)?])?;
+    }
+    let stays = || SeccompCondition::new(3, Dword, SeccompCmpOp::MaskedEq(libc::MREMAP_FIXED as u64), 0);
+    let mut below = below()?.to_vec();
+    below.extend([at_most(2, memory_bytes)?, stays()?]);
+    allow(libc::SYS_mremap, below)?;
+    allow(libc::SYS_mremap, vec![above()?, at_most(2, memory_bytes)?, stays()?])?;
     // abort() raises SIGABRT on its own thread.
     allow(libc::SYS_tgkill, vec![is(0, own)?, is(2, libc::SIGABRT as u64)?])?;
     // fstat(), in newer C libraries.
@@ -142,6 +152,10 @@ fn rules(phase: Phase, control: i32, memory_bytes: u64) -> Result<Rules, Backend
 
 fn is(argument: u8, value: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, Dword, SeccompCmpOp::Eq, value)
+}
+
+fn compare(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, Qword, operator, value)
 }
 
 fn at_most(argument: u8, value: u64) -> Result<SeccompCondition, BackendError> {

@@ -66,7 +66,7 @@ impl Wire {
     /// Makes a batch of this file, and gives its id. Where it is not known whether there is one already, it looks first:
     /// a file must not be paid for twice.
     pub(super) async fn create(&self, file: &str, mut look_first: bool) -> Result<String, AskError> {
-        let once = Patience { retries: 0, ..self.patience };
+        let once = Patience { retries: 0, while_down: std::time::Duration::ZERO, ..self.patience };
         let body = json!({"input_file_id": file, "endpoint": ENDPOINT, "completion_window": "24h"});
         let request = self.connection.request("/batches", move |http, url| http.post(url).json(&body));
         for retry in 1.. {

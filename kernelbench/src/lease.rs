@@ -1,0 +1,297 @@
+//! The lease of a device: beside others that check, or alone to time and to read counters.
+//!
+//! Whoever works on a device has a part of its memory from beginning to end, so that those who do so side by side do not
+//! run out of it; and the device itself, shared or alone, for as long as it needs it so. Both are queues, first come first
+//! served: who asks to be alone waits for those who share the device now, and those who ask to share it later wait behind.
+
+use crate::stage::{self, Hold, Stage};
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::Thread,
+};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// The units of a device whose memory nobody knows.
+const UNITS: u32 = 840;
+/// The bytes of a unit of one whose memory is known.
+const UNIT: u64 = 1 << 20;
+
+/// Who may use a device now.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    memory: Semaphore,
+    units: u32,
+    /// Whether units are memory that is known.
+    counts_memory: bool,
+    turns: Semaphore,
+    /// How many may share it at most.
+    beside: u32,
+}
+
+impl Gate {
+    /// That of a device with so many bytes for all, as far as that is known, which so many may share at most.
+    pub(crate) fn new(bytes: Option<u64>, beside: usize) -> Self {
+        let beside = u32::try_from(beside).unwrap_or(u32::MAX).max(1);
+        let units = bytes.and_then(|bytes| u32::try_from(bytes / UNIT).ok()).filter(|units| *units >= beside);
+        let counts_memory = units.is_some();
+        let units = units.unwrap_or(UNITS.max(beside));
+        let (memory, turns) = (Semaphore::new(units as usize), Semaphore::new(beside as usize));
+        Self { memory, units, counts_memory, turns, beside }
+    }
+
+    /// The units of so many bytes.
+    fn part_of(&self, bytes: u64) -> u32 {
+        let wanted = if self.counts_memory { bytes.div_ceil(UNIT) } else { 0 };
+        u32::try_from(wanted).unwrap_or(u32::MAX).clamp(self.units.div_ceil(self.beside), self.units)
+    }
+
+    fn hold(&self, turns: u32) -> Hold {
+        if turns == self.beside { Hold::Exclusive } else { Hold::Shared }
+    }
+
+    async fn take(&self, units: u32, turns: u32) -> Lease<'_> {
+        let waiting = stage::begin(Stage::Lease);
+        let free = self.memory.available_permits();
+        if free < units as usize {
+            let mib = self.counts_memory;
+            tracing::info!(wanted = units, free, of = self.units, mib, "waits for a part of the device's memory");
+        }
+        // Neither is ever closed.
+        let memory = self.memory.acquire_many(units).await.ok();
+        let turn = self.turns.acquire_many(turns).await.ok();
+        drop(waiting);
+        let before = stage::hold(Some(self.hold(turns)));
+        Lease { gate: self, memory, units, turn, turns, before }
+    }
+
+    /// A device that is shared, for work that takes so many bytes.
+    pub(crate) async fn shared(&self, bytes: u64) -> Lease<'_> {
+        self.take(self.part_of(bytes), 1).await
+    }
+
+    /// A device that nobody else uses.
+    pub(crate) async fn exclusive(&self) -> Lease<'_> {
+        self.take(self.part_of(0), self.beside).await
+    }
+
+    /// A device that is shared, on a thread that may wait.
+    pub(crate) fn share(&self, bytes: u64) -> Lease<'_> {
+        wait_for(self.shared(bytes))
+    }
+}
+
+/// A device that is held, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease<'a> {
+    gate: &'a Gate,
+    memory: Option<SemaphorePermit<'a>>,
+    units: u32,
+    turn: Option<SemaphorePermit<'a>>,
+    turns: u32,
+    before: Option<Hold>,
+}
+
+impl Lease<'_> {
+    /// Whether nobody else uses the device.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.turns == self.gate.beside
+    }
+
+    /// Waits until nobody else uses the device. Meanwhile it lets others use it: two who wait for each other would wait for
+    /// ever. Its memory it keeps.
+    pub(crate) fn be_alone(&mut self) {
+        self.become_of(self.units, self.gate.beside);
+    }
+
+    /// The same, with all of the device's memory: whoever else worked on it has come to an end.
+    pub(crate) fn have_all(&mut self) {
+        self.become_of(self.gate.units, self.gate.beside);
+    }
+
+    /// Lets others use the device too, where that may be.
+    pub(crate) fn let_others_in(&mut self) {
+        self.become_of(self.units, 1);
+    }
+
+    fn become_of(&mut self, units: u32, turns: u32) {
+        if (self.units, self.turns) == (units, turns) {
+            return;
+        }
+        self.turn = None;
+        stage::hold(None);
+        let waiting = stage::begin(Stage::Lease);
+        if self.units != units {
+            self.memory = None;
+            self.memory = wait_for(self.gate.memory.acquire_many(units)).ok();
+        }
+        self.turn = wait_for(self.gate.turns.acquire_many(turns)).ok();
+        drop(waiting);
+        stage::hold(Some(self.gate.hold(turns)));
+        (self.units, self.turns) = (units, turns);
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        stage::hold(self.before);
+    }
+}
+
+/// Waits on this thread until a future has come to its end.
+fn wait_for<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let (mut context, mut future) = (Context::from_waker(&waker), pin!(future));
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{Rng, SeedableRng, rngs::StdRng};
+    use std::{
+        sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
+        time::Duration,
+    };
+    use tokio::task::JoinSet;
+
+    const GIB: u64 = 1 << 30;
+
+    fn assert_all_is_free(gate: &Gate) {
+        let free = (gate.memory.available_permits(), gate.turns.available_permits());
+        assert_eq!(free, (gate.units as usize, gate.beside as usize));
+    }
+
+    /// Who is in now, and the bytes that they asked for.
+    #[derive(Default)]
+    struct Inside {
+        sharing: AtomicUsize,
+        alone: AtomicUsize,
+        bytes: AtomicU64,
+    }
+
+    impl Inside {
+        async fn share(&self, gate: &Gate, bytes: u64, ms: u64) {
+            let _lease = gate.shared(bytes).await;
+            let sharing = self.sharing.fetch_add(1, SeqCst) + 1;
+            let lent = self.bytes.fetch_add(bytes, SeqCst) + bytes;
+            assert_eq!(self.alone.load(SeqCst), 0, "a check beside a timing");
+            assert!(sharing == 1 || lent <= 80 * GIB, "{lent} bytes are lent");
+            assert!(sharing <= 4, "{sharing} share it");
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            self.sharing.fetch_sub(1, SeqCst);
+            self.bytes.fetch_sub(bytes, SeqCst);
+        }
+
+        async fn be_alone(&self, gate: &Gate, ms: u64) {
+            let _lease = gate.exclusive().await;
+            assert_eq!(self.alone.fetch_add(1, SeqCst) + self.sharing.load(SeqCst), 0, "not alone");
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            self.alone.fetch_sub(1, SeqCst);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_comes_when_nobody_is_beside_a_timing_memory_is_not_lent_twice_and_all_get_their_turn() {
+        for seed in 0..200 {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let (gate, inside) = (Arc::new(Gate::new(Some(80 * GIB), 4)), Arc::new(Inside::default()));
+            let mut all = JoinSet::new();
+            for _ in 0..40 {
+                let (gate, inside) = (Arc::clone(&gate), Arc::clone(&inside));
+                let (after, ms) = (rng.random_range(0..300), rng.random_range(0..30));
+                let (alone, bytes) = (rng.random_bool(0.4), rng.random_range(0..100) * GIB);
+                all.spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(after)).await;
+                    if alone { inside.be_alone(&gate, ms).await } else { inside.share(&gate, bytes, ms).await }
+                });
+            }
+            let joined = tokio::time::timeout(Duration::from_mins(1), all.join_all()).await;
+            assert_eq!(joined.expect("somebody waits for ever").len(), 40);
+            assert_all_is_free(&gate);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_wants_to_be_alone_waits_for_those_who_are_in_and_not_for_those_who_come_later() {
+        let (gate, inside) = (Arc::new(Gate::new(None, 4)), Arc::new(Inside::default()));
+        let mut sharers = JoinSet::new();
+        for number in 0..100 {
+            let (gate, inside) = (Arc::clone(&gate), Arc::clone(&inside));
+            sharers.spawn(async move {
+                tokio::time::sleep(Duration::from_millis(number * 5)).await;
+                inside.share(&gate, 0, 50).await;
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(101)).await;
+        let start = tokio::time::Instant::now();
+        inside.be_alone(&gate, 1).await;
+        // Those in line before it: four who are in, and those who came within the first 101 ms.
+        assert!(start.elapsed() <= Duration::from_millis(301), "{:?}", start.elapsed());
+        sharers.join_all().await;
+    }
+
+    #[test]
+    fn two_who_share_it_and_both_want_to_be_alone_do_not_wait_for_each_other() {
+        let gate = Gate::new(None, 4);
+        let alone = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let mut lease = gate.share(0);
+                    assert!(!lease.is_alone());
+                    lease.be_alone();
+                    assert!(lease.is_alone());
+                    assert_eq!(alone.fetch_add(1, SeqCst), 0);
+                    std::thread::sleep(Duration::from_millis(2));
+                    alone.fetch_sub(1, SeqCst);
+                    lease.let_others_in();
+                    assert!(!lease.is_alone());
+                });
+            }
+        });
+        assert_all_is_free(&gate);
+    }
+
+    #[test]
+    fn memory_stays_with_who_waits_to_be_alone_and_all_of_it_is_had_only_when_the_others_are_gone() {
+        let gate = Gate::new(Some(80 * GIB), 4);
+        let (mut one, two) = (gate.share(30 * GIB), gate.share(30 * GIB));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                one.be_alone();
+                one.let_others_in();
+                one.have_all();
+                gate.memory.available_permits()
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(gate.memory.available_permits(), 20 << 10, "its 30 GiB were lent to others while it waited");
+            drop(two);
+            assert_eq!(waits.join().unwrap(), 0, "others could come in");
+        });
+        drop(one);
+        assert_all_is_free(&gate);
+    }
+
+    #[test]
+    fn where_nobody_may_share_the_device_every_lease_is_alone() {
+        let gate = Gate::new(Some(80 * GIB), 1);
+        assert!(gate.share(0).is_alone());
+        let gate = Gate::new(Some(80 * GIB), 4);
+        assert!(!gate.share(20 * GIB).is_alone());
+        gate.share(500 * GIB);
+        assert_all_is_free(&gate);
+    }
+}

@@ -1,0 +1,75 @@
+//! The filter of a tool that a kernel runs under, such as valgrind: it names what neither has any business to do.
+//!
+//! The tool itself needs files, mappings and signals of its own; it is started behind this filter, so it may become another
+//! program. What it wraps starts nothing, and reaches no other process.
+
+use super::{Rules, compile};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompRule,
+};
+
+/// Refused whatever their arguments.
+const REFUSED: &[libc::c_long] = &[
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_mount,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_setpriority,
+    libc::SYS_ioprio_set,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_setsid,
+    libc::SYS_setpgid,
+];
+
+#[cfg(target_arch = "x86_64")]
+const REFUSED_ON_X86: &[libc::c_long] = &[libc::SYS_fork, libc::SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+const REFUSED_ON_X86: &[libc::c_long] = &[];
+
+/// Filters the system calls of this process, and of what it becomes, from here on: who makes one that is refused is ended.
+///
+/// # Errors
+/// In words, where this system does not filter.
+pub(crate) fn apply() -> Result<(), String> {
+    let program = refused().map_err(|e| e.to_string())?;
+    seccompiler::apply_filter(&program).map_err(|e| e.to_string())
+}
+
+fn refused() -> Result<BpfProgram, BackendError> {
+    let mut rules: Rules = REFUSED.iter().chain(REFUSED_ON_X86).map(|call| (*call, vec![])).collect();
+    let own = u64::from(std::process::id());
+    let other = |argument| SeccompCondition::new(argument, Dword, SeccompCmpOp::Ne, own);
+    for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo] {
+        rules.insert(call, vec![SeccompRule::new(vec![other(0)?])?]);
+    }
+    let named = SeccompCondition::new(0, Dword, SeccompCmpOp::Ne, 0)?;
+    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![other(0)?, named])?]);
+    compile(rules, SeccompAction::Allow, SeccompAction::KillProcess)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_architecture_has_the_filter() {
+        assert!(refused().is_ok());
+    }
+}

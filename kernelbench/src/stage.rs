@@ -1,0 +1,283 @@
+//! The stages of a step: what was a device's time spent on, and was the device held meanwhile?
+//!
+//! Whoever asks a workshop for a step may have it recorded: the step's own code says when a stage begins, and nothing is
+//! handed from call to call. A stage that begins within another interrupts it.
+
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::time::Instant;
+
+/// What a stretch of time was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// A candidate was loaded for the first time: its import, and the compilers that it runs.
+    Build,
+    /// Waiting for the device, which others held.
+    Lease,
+    /// Waiting for a process that has imported torch, or has a context on the device.
+    Process,
+    /// Opening a problem: its verifier, its reference and the audit.
+    Open,
+    /// Making both models and showing them their inputs.
+    Load,
+    /// The candidate's first call, in which Triton compiles.
+    FirstCall,
+    /// The rest of a check.
+    Check,
+    /// Finding out how many calls make a request, and warming up.
+    Calibrate,
+    /// The pairs that count.
+    Time,
+    /// Until a process is ready under the profiler and has loaded the candidate.
+    ProfileStart,
+    /// Reading counters or durations.
+    Replay,
+    /// The best, under a sanitizer.
+    Sanitize,
+    /// What none of these is.
+    Other,
+}
+
+impl Stage {
+    /// All of them, in the order in which tables list them.
+    pub const ALL: [Self; 13] = [
+        Self::Build,
+        Self::Lease,
+        Self::Process,
+        Self::Open,
+        Self::Load,
+        Self::FirstCall,
+        Self::Check,
+        Self::Calibrate,
+        Self::Time,
+        Self::ProfileStart,
+        Self::Replay,
+        Self::Sanitize,
+        Self::Other,
+    ];
+
+    /// What tables call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Build => "build",
+            Self::Lease => "waiting for the device",
+            Self::Process => "waiting for a process",
+            Self::Open => "opening the problem",
+            Self::Load => "loading",
+            Self::FirstCall => "first call (JIT)",
+            Self::Check => "check",
+            Self::Calibrate => "calibrate",
+            Self::Time => "time",
+            Self::ProfileStart => "profile's start",
+            Self::Replay => "replay passes",
+            Self::Sanitize => "sanitizer",
+            Self::Other => "the rest",
+        }
+    }
+}
+
+/// How a device is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hold {
+    /// Beside others that check.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// A stretch of time in one stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// What it was spent on.
+    pub stage: Stage,
+    /// How the device was held; not at all where it is `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Hold>,
+    /// When it began, in microseconds by the recorder's clock.
+    pub from_us: i64,
+    /// How long it was, in microseconds.
+    pub us: u64,
+}
+
+impl Stretch {
+    /// When it ended, in microseconds by the recorder's clock.
+    #[must_use]
+    pub fn until_us(&self) -> i64 {
+        self.from_us + self.us.cast_signed()
+    }
+}
+
+tokio::task_local! {
+    static RECORDER: Arc<Recorder>;
+}
+
+/// Records the stages of one step after another.
+#[derive(Debug)]
+pub struct Recorder {
+    origin_us: i64,
+    origin: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stages: Vec<Stage>,
+    held: Option<Hold>,
+    marked_us: i64,
+    stretches: Vec<Stretch>,
+}
+
+impl Recorder {
+    /// One that has recorded nothing; it is now `now_us`, in microseconds by the clock that stretches are to be told in.
+    #[must_use]
+    pub fn begin(now_us: i64) -> Arc<Self> {
+        let state = Mutex::new(State { marked_us: now_us, ..State::default() });
+        Arc::new(Self { origin_us: now_us, origin: Instant::now(), state })
+    }
+
+    /// Records what this does.
+    pub async fn record<T>(self: &Arc<Self>, work: impl Future<Output = T>) -> T {
+        RECORDER.scope(Arc::clone(self), work).await
+    }
+
+    /// Everything so far, in order of time.
+    #[must_use]
+    pub fn stretches(&self) -> Vec<Stretch> {
+        let mut state = self.mark();
+        std::mem::take(&mut state.stretches)
+    }
+
+    /// Ends the stretch that is under way.
+    fn mark(&self) -> MutexGuard<'_, State> {
+        let now_us = self.origin_us + i64::try_from(self.origin.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.end(now_us);
+        state
+    }
+}
+
+impl State {
+    /// Ends the stretch that is under way. What no stage claims counts where the device was held.
+    fn end(&mut self, now_us: i64) {
+        let (current, held, from_us) = (self.stages.last().copied(), self.held, self.marked_us);
+        let us = u64::try_from(now_us - from_us).unwrap_or(0);
+        self.marked_us = now_us;
+        if us == 0 || (current.is_none() && held.is_none()) {
+            return;
+        }
+        let stage = current.unwrap_or(Stage::Other);
+        match self.stretches.last_mut() {
+            Some(last) if (last.stage, last.held, last.until_us()) == (stage, held, from_us) => last.us += us,
+            _ => self.stretches.push(Stretch { stage, held, from_us, us }),
+        }
+    }
+}
+
+/// Whoever records what is done here, if anybody does.
+pub(crate) fn recorder() -> Option<Arc<Recorder>> {
+    RECORDER.try_with(Arc::clone).ok()
+}
+
+/// Does this on whatever thread it is called on, as part of what is recorded by this one.
+pub(crate) fn on_behalf_of<T>(recorder: Option<Arc<Recorder>>, work: impl FnOnce() -> T) -> T {
+    match recorder {
+        Some(recorder) => RECORDER.sync_scope(recorder, work),
+        None => work(),
+    }
+}
+
+/// Begins a stage, which ends when what is returned is dropped.
+pub(crate) fn begin(stage: Stage) -> Running {
+    let recorder = recorder();
+    if let Some(recorder) = &recorder {
+        recorder.mark().stages.push(stage);
+    }
+    Running(recorder)
+}
+
+/// Does this in a stage.
+pub(crate) fn during<T>(stage: Stage, work: impl FnOnce() -> T) -> T {
+    let _running = begin(stage);
+    work()
+}
+
+/// Notes how the device is held from now on; how it was before.
+pub(crate) fn hold(held: Option<Hold>) -> Option<Hold> {
+    recorder().and_then(|recorder| std::mem::replace(&mut recorder.mark().held, held))
+}
+
+/// A stage that is under way.
+#[derive(Debug)]
+pub(crate) struct Running(Option<Arc<Recorder>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(recorder) = &self.0 {
+            recorder.mark().stages.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const MS: Duration = Duration::from_millis(10);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stage_within_another_interrupts_it_and_all_of_the_time_is_somebodys() {
+        let recorder = Recorder::begin(1000);
+        recorder
+            .record(async {
+                tokio::time::sleep(MS).await;
+                hold(Some(Hold::Shared));
+                let check = begin(Stage::Check);
+                tokio::time::sleep(MS).await;
+                let call = begin(Stage::FirstCall);
+                tokio::time::sleep(MS).await;
+                drop(call);
+                tokio::time::sleep(MS).await;
+                drop(check);
+                hold(Some(Hold::Exclusive));
+                tokio::time::sleep(MS).await;
+                hold(None);
+                tokio::time::sleep(MS).await;
+            })
+            .await;
+        let of = |stage, held, from_us| Stretch { stage, held: Some(held), from_us, us: 10_000 };
+        let expected = [
+            of(Stage::Check, Hold::Shared, 11_000),
+            of(Stage::FirstCall, Hold::Shared, 21_000),
+            of(Stage::Check, Hold::Shared, 31_000),
+            of(Stage::Other, Hold::Exclusive, 41_000),
+        ];
+        assert_eq!(recorder.stretches(), expected, "what no stage claims counts where the device was held");
+    }
+
+    #[tokio::test]
+    async fn another_thread_records_on_behalf_of_the_one_that_asked() {
+        let recorder = Recorder::begin(0);
+        recorder
+            .record(async {
+                let asker = super::recorder();
+                let work = move || on_behalf_of(asker, || during(Stage::Open, || std::thread::sleep(MS)));
+                tokio::task::spawn_blocking(work).await.unwrap();
+            })
+            .await;
+        let stretches = recorder.stretches();
+        assert!(
+            matches!(stretches[..], [Stretch { stage: Stage::Open, held: None, us: 9_000.., .. }]),
+            "{stretches:?}"
+        );
+    }
+
+    #[test]
+    fn where_nobody_records_stages_cost_nothing_and_do_nothing() {
+        assert_eq!(hold(Some(Hold::Shared)), None);
+        assert_eq!(during(Stage::Time, || 7), 7);
+    }
+}

@@ -1,0 +1,59 @@
+//! The winning kernel as a file that can be compiled: `best.cpp`, `best.c`, `best.cu` or `best.py`.
+
+use crate::store::{RunFolder, StoreError};
+use agents::trajectory::Trajectory;
+use kernelbench::{Candidate, CandidateId, Hash, Language, Source, Task};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The candidate to take: the certified one, else the fastest correct one that no certificate has refused.
+#[must_use]
+pub fn of(story: &Trajectory) -> Option<CandidateId> {
+    let certified = story.certified().map(|certificate| certificate.candidate.clone());
+    certified.or_else(|| story.best().map(|best| best.candidate))
+}
+
+/// A candidate's source as it is compiled, with values in the place of tuning parameters.
+#[must_use]
+pub fn source(canonical: &str) -> String {
+    Candidate::of_canonical(canonical).text()
+}
+
+/// Writes the certified kernel: beside the report where the run has one task, else beside the task's record. `None` where
+/// nothing is certified.
+///
+/// # Errors
+///
+/// If its text is damaged, or the file cannot be written.
+pub fn write(folder: &RunFolder, name: &str, story: &Trajectory) -> Result<Option<PathBuf>, StoreError> {
+    let Some(certificate) = story.certified() else { return Ok(None) };
+    let blobs = folder.blobs();
+    let text = source(&blobs.fetch(&certificate.candidate)?);
+    let task = story.task.as_ref().and_then(|task: &Hash| blobs.fetch(task).ok());
+    let ending = task.and_then(|task| serde_json::from_str(&task).ok()).map_or("txt", |task| ending(&task));
+    let place = if folder.batch()?.is_some() { folder.path().join("tasks").join(name) } else { folder.path().into() };
+    let path = place.join(format!("best.{ending}"));
+    put(&path, &text)?;
+    Ok(Some(path))
+}
+
+/// Whole or not at all: an earlier one may be being read.
+fn put(path: &Path, text: &str) -> Result<(), StoreError> {
+    let beside = path.with_extension("part");
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    written.map_err(|source| StoreError::System { what: "write the best kernel", path: path.into(), source, hint: "" })
+}
+
+fn ending(task: &Task) -> &'static str {
+    match &task.source {
+        Source::Problem(_) => "py",
+        Source::Context(context) => match context.language {
+            Language::C => "c",
+            Language::Cpp => "cpp",
+            Language::Cuda => "cu",
+            Language::Python => "py",
+        },
+    }
+}
