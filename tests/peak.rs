@@ -153,6 +153,8 @@ fn a_sequence_of_three_steps_makes_three_checkpoints_and_a_killed_run_resumes_to
         assert!(told.out.contains(line), "{line}: {told:?}");
     }
     assert!(!told.out.contains("the context stays at"), "the third try passed: {told:?}");
+    let verified = run(&["verify", &out]);
+    assert!(verified.out.contains("agrees: "), "with the texts of the configurations that failed: {verified:?}");
     assert!(told.out.contains("it changes the region host, and only device was asked for"), "{told:?}");
     let tree = self::tree(&out);
     let names: Vec<&str> =
@@ -180,6 +182,7 @@ fn a_sequence_of_three_steps_makes_three_checkpoints_and_a_killed_run_resumes_to
     run(&["resume", &copy]).ended(0);
     let ids =
         |tree: &Value| tree["checkpoints"].as_array().unwrap().iter().map(|at| at["id"].clone()).collect::<Vec<_>>();
+    run(&["verify", &copy]).ended(0);
     assert_eq!(ids(&self::tree(&copy)), ids(&tree));
     let counts = |events: &[Value]| ["tried", "checked", "answered", "began"].map(|name| of(events, name).len());
     assert_eq!(counts(&events(&copy)), counts(&all), "nothing is done twice");
