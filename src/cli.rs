@@ -3,12 +3,15 @@
 mod flags;
 mod metrics;
 mod prompts;
+mod transform;
 
 pub use self::flags::{
     ChoiceArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
 };
 pub use self::metrics::{HandedOver, Metrics, MetricsArgs, MetricsSampleArgs, MetricsShowArgs};
 pub use self::prompts::{PromptsArgs, PromptsCommand, RenderArgs, RenderRole};
+
+pub use self::transform::{NewNameArgs, RestoreArgs, TransformArgs, TreeArgs};
 
 use crate::{
     command::{
@@ -91,6 +94,21 @@ pub enum Command {
     /// Make a whole run again from its record alone, without a model and a compiler, and say whether it agrees.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
+    /// Apply a transformation to a kernel context: a small written change, checked, tuned and kept as a checkpoint.
+    #[command(after_help = transform::TRANSFORM_EXAMPLES)]
+    Transform(Box<TransformArgs>),
+    /// Print the checkpoints of a run, the tries that failed, and where it goes on.
+    #[command(after_help = transform::TREE_EXAMPLES)]
+    Tree(TreeArgs),
+    /// Give a checkpoint of a run a name.
+    #[command(after_help = transform::CHECKPOINT_EXAMPLES)]
+    Checkpoint(NewNameArgs),
+    /// Begin a branch at a checkpoint of a run, and let the run go on there.
+    #[command(after_help = transform::BRANCH_EXAMPLES)]
+    Branch(NewNameArgs),
+    /// Let a run go on from one of its checkpoints or on one of its branches.
+    #[command(after_help = transform::RESTORE_EXAMPLES)]
+    Restore(RestoreArgs),
     /// Say whether a run's numbers follow from the samples and texts that it holds, or where it was changed.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),

@@ -22,7 +22,9 @@ pub(crate) mod scores;
 pub(crate) mod sglang;
 mod show;
 mod status;
+pub(crate) mod transform;
 mod verify;
+mod workflow;
 
 pub(crate) use report::write as write_report;
 
@@ -60,6 +62,11 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
         Command::Finish(arguments) => resume::finish(&arguments, layers, environment),
         Command::Resume(arguments) => resume::resume(&arguments, &layers, environment),
         Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Transform(arguments) => transform::transform(*arguments, layers, environment),
+        Command::Tree(arguments) => workflow::print_tree(&arguments),
+        Command::Checkpoint(arguments) => workflow::checkpoint(&arguments),
+        Command::Branch(arguments) => workflow::branch(&arguments),
+        Command::Restore(arguments) => workflow::restore(&arguments),
         Command::Verify(arguments) => verify::verify(&arguments),
         Command::Show(arguments) => show::show(&arguments),
         Command::Scores(arguments) => scores::scores(&arguments),

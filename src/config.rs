@@ -213,6 +213,9 @@ pub struct Workshop {
 pub struct Prompts {
     /// A folder of templates that replace the embedded ones; empty for none.
     pub folder: String,
+    /// A folder of transformations, beside those that come with the program; empty for `transformations` in the working
+    /// directory, if there is one.
+    pub transformations: String,
 }
 
 impl Limits {

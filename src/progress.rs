@@ -6,6 +6,7 @@
 mod screen;
 mod summary;
 mod words;
+mod workflow;
 
 pub use kernelbench::plain;
 pub use screen::Screen;

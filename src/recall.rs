@@ -93,13 +93,22 @@ pub fn who_answered(record: &Record) -> Vec<String> {
 pub fn findings(events: impl IntoIterator<Item = Event>) -> Option<(Machine, Findings)> {
     let mut findings = Findings::default();
     let mut found = None;
+    let mut timed = BTreeSet::new();
     for event in events {
         match event {
             Event::Opened { machine, .. } => found = Some(machine),
             Event::SuiteFrozen { suite, notes } => (findings.suite, findings.suite_notes) = (Some(suite), notes),
             Event::Prepared { baseline } => findings.baseline = Some(baseline),
+            Event::Began { .. } => timed.clear(),
+            Event::Checked { candidate, failure, .. } => findings.checks.push((candidate, failure)),
+            Event::Tried { tried } => {
+                findings.evaluations.push((tried.candidate.clone(), Ok(tried.evaluation())));
+                timed.insert(tried.candidate);
+            }
+            // Those of a workflow stand in the record one by one already.
             Event::Tuned { tried, .. } => {
-                let found = tried.into_iter().map(|tried| (tried.candidate.clone(), Ok(tried.evaluation())));
+                let others = tried.into_iter().filter(|tried| !timed.contains(&tried.candidate));
+                let found = others.map(|tried| (tried.candidate.clone(), Ok(tried.evaluation())));
                 findings.evaluations.extend(found);
             }
             Event::Evaluated { candidate, evaluation } => findings.evaluations.push((candidate, Ok(evaluation))),

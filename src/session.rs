@@ -12,7 +12,7 @@ use crate::{
 use agents::{
     crew::Crew,
     llm::{AskError, Llm},
-    planner::{BrokeOff, Job, work},
+    planner::{BrokeOff, Job, Request, transform, work},
     policy::Policy,
     trajectory::Trajectory,
 };
@@ -43,6 +43,8 @@ pub struct Session {
     pub voice: Voice,
     /// When to end.
     pub limits: Limits,
+    /// The one transformation that is to be applied, where it is that and not the whole work.
+    pub request: Option<Request>,
 }
 
 impl Session {
@@ -56,8 +58,15 @@ impl Session {
         let log = Telling::new(self.log, self.voice, self.screen.clone(), self.so_far.clone(), self.policy.rounds);
         let limit = Arc::new(Meter::new(self.limits, &[])).for_task();
         let job = Job { task: self.task, policy: self.policy, so_far: self.so_far, log: Box::new(log), limit };
+        let transforms = self.request.is_some();
+        let done = async {
+            match self.request {
+                Some(request) => transform(job, request, &crew).await,
+                None => work(job, &crew).await,
+            }
+        };
         let ended = tokio::select! {
-            ended = work(job, &crew) => Some(ended),
+            ended = done => Some(ended),
             () = interrupted() => None,
         };
         self.screen.close();
@@ -65,7 +74,7 @@ impl Session {
         match ended {
             Some(Ok(story)) => {
                 crew.stop().await;
-                ending.tell(&story)
+                if transforms { Ok(ending.tell_transformed(&story)) } else { ending.tell(&story) }
             }
             Some(Err(why)) => Err(ending.explain(&why)),
             None => Err(ending.interrupted()),
@@ -125,12 +134,26 @@ impl Ending<'_> {
         report.map(|_| exit)
     }
 
+    /// The checkpoints that there are now; and how to exit.
+    fn tell_transformed(&self, story: &Trajectory) -> Exit {
+        let (exit, tree) = command::transform::outcome(story);
+        if self.voice == Voice::Json {
+            let head = story.workflow.head().map(|head| &head.name);
+            let told = serde_json::json!({ "head": head, "run": self.folder.path(), "exit": exit.code() });
+            self.screen.say(&told.to_string());
+        } else {
+            self.screen.say(&format!("\n{}\n\nrun        {}", tree.trim_end(), self.folder.path().display()));
+        }
+        exit
+    }
+
     fn explain(&self, why: &BrokeOff) -> Trouble {
         let exit = match why {
             BrokeOff::Waiting(_) | BrokeOff::Model(AskError::Waiting(_)) => Exit::Waiting,
             BrokeOff::Model(_) | BrokeOff::RecordEnds(_) | BrokeOff::Limit(_) => Exit::Model,
             BrokeOff::Fault(_) => Exit::Machine,
             BrokeOff::Log(_) => Exit::Record,
+            BrokeOff::Refused(_) => return Trouble::usage(why.to_string()),
             BrokeOff::Gone(_) => Exit::Ours,
         };
         Trouble { exit, message: format!("{why}\nto go on: warpsmith resume {}", self.folder.path().display()) }

@@ -12,7 +12,7 @@ use agents::{
     policy::{self, Decider, Policy},
     trajectory::Trajectory,
 };
-use kernelbench::{CertificateVerdict, Timed};
+use kernelbench::{CandidateId, CertificateVerdict, Timed};
 use serde::Serialize;
 use std::{collections::BTreeSet, ops::ControlFlow};
 
@@ -101,6 +101,14 @@ impl Verification {
     }
 }
 
+/// Whether this is what failed of the configurations of an open candidate.
+fn is_configuration(candidate: &CandidateId, so_far: &Trajectory) -> bool {
+    so_far.open().is_some_and(|round| {
+        round.checked.last().is_some_and(|(_, failure)| failure.is_some())
+            || round.tried.iter().any(|tried| tried.candidate == *candidate)
+    })
+}
+
 fn follows(event: &Event, so_far: &Trajectory, policy: Option<&Policy>) -> Result<(), String> {
     match event {
         Event::Began { step, .. } => {
@@ -114,7 +122,7 @@ fn follows(event: &Event, so_far: &Trajectory, policy: Option<&Policy>) -> Resul
             }
         }
         Event::Evaluated { candidate, .. } => match so_far.open().and_then(|round| round.candidate.as_ref()) {
-            Some(written) if written != candidate => {
+            Some(written) if written != candidate && !is_configuration(candidate, so_far) => {
                 Err(format!("{} was evaluated, and {} was written", candidate.short(), written.short()))
             }
             _ => Ok(()),

@@ -216,21 +216,53 @@ fn a_family_is_sampled_and_what_ncu_reads_is_in_the_table() {
     assert!(profiles[0].measured.iter().all(|measured| !measured.metric.contains("Kernel Name")));
 }
 
+#[test]
+fn a_transformation_of_a_context_in_cuda_goes_the_whole_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::create_dir(at("task")).unwrap();
+    for file in fs::read_dir(task()).unwrap().map(|file| file.unwrap().path()) {
+        fs::copy(&file, folder.path().join("task").join(file.file_name().unwrap())).unwrap();
+    }
+    let device = "static void each(float *y, const float *x, int64_t n) { for (int64_t i = 0; i < n; ++i) y[i] = x[i] + x[i]; }\n";
+    let host = "extern \"C\" void twice(float *y, const float *x, int64_t n, cudaStream_t stream) { each(y, x, n); }\n";
+    let source = format!("// region: macros\n// region: device\n{device}// region: host\n{host}");
+    fs::write(at("task/reference.cu"), source).unwrap();
+    let unrolled = device.replace("for (", "(void){{UNROLL_FACTOR}}; for (");
+    let reply = format!("```cuda\n// region: device\n{unrolled}```\n");
+    fs::write(at("script.jsonl"), serde_json::json!({"role": "coder", "part": "1.device", "reply": reply}).to_string())
+        .unwrap();
+    let (model, task, out) = (format!("scripted:{}", at("script.jsonl")), at("task"), at("W"));
+    let arguments =
+        ["transform", &task, "Unroll", "--model", &model, "--out", &out, "--warmup", "1", "--repetitions", "3"];
+    let told = warpsmith(&arguments).output().map(Told::of).unwrap().ended(0);
+    assert!(told.out.contains("4/4 valid") && told.out.contains("[main, head]"), "{told:?}");
+}
+
 /// Compiled by a real nvcc, where there is one.
 #[test]
 #[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
 fn the_examples_and_the_verifier_are_cuda() {
     let nvcc = kernelbench::cuda::find_nvcc().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let examples = fs::read_dir(root.join("examples/cuda")).unwrap();
-    let references = examples.map(|folder| folder.unwrap().path().join("reference.cu")).filter(|file| file.is_file());
-    let sources: Vec<PathBuf> = references.chain([root.join("kernelbench/src/backend/cuda/verifier.cu")]).collect();
-    assert!(sources.len() >= 7, "{sources:?}");
-    for source in sources {
+    let examples = fs::read_dir(root.join("examples/cuda")).unwrap().map(|folder| folder.unwrap().path());
+    let before = "#include <cuda_fp16.h>\n#include <stdint.h>\n#define WS_INVALID 1\n";
+    let reference = |task: PathBuf| format!("{before}{}", kernelbench::load::task(&task).unwrap().reference());
+    let verifier = fs::read_to_string(root.join("kernelbench/src/backend/cuda/verifier.cu")).unwrap();
+    let snippets = fs::read_dir(root.join("prompts/transformations/snippets")).unwrap();
+    let snippets = snippets.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "cu"));
+    let snippets = snippets.map(|path| format!("{before}{}", fs::read_to_string(path).unwrap()));
+    let sources: Vec<String> =
+        examples.filter(|path| path.is_dir()).map(reference).chain([verifier]).chain(snippets).collect();
+    assert!(sources.len() >= 12, "{sources:?}");
+    for text in sources {
         let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("source.cu");
+        fs::write(&source, &text).unwrap();
         let mut command = Command::new(&nvcc);
-        command.args(["-arch=sm_90a", "-std=c++17", "-O1", "-Werror=all-warnings", "-cubin", "-o"]);
+        command.args(["-arch=sm_90a", "-std=c++17", "-O1", "-Werror=all-warnings", "-cubin", "-I"]);
+        command.arg(root.join("kernelbench/src/backend/cuda")).arg("-o");
         let built = command.arg(folder.path().join("cubin")).arg(&source).output().unwrap();
-        assert!(built.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&built.stderr));
+        assert!(built.status.success(), "{text}: {}", String::from_utf8_lossy(&built.stderr));
     }
 }

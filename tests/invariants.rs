@@ -144,7 +144,8 @@ async fn played(policy: Policy, player: Player, workshop: Arc<Simulated>) -> Ran
 /// Every policy that comes with the program, and one with a model as the Planner.
 async fn every_policy() -> Vec<Ran> {
     let mut all = vec![];
-    for name in Policy::names() {
+    // A sequence of transformations needs a task with regions: tests/peak.rs.
+    for name in Policy::names().filter(|name| policy(name).sequence.is_none()) {
         all.push(played(policy(name), Player::new(&MIXED), Arc::default()).await);
     }
     let planned = Policy { planner: Decider::Model, shapes: Shapes::Task, ..policy("cudaforge") };

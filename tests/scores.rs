@@ -117,7 +117,14 @@ fn events(log: &mut dyn Log, task: &Task, fate: &Fate) -> Vec<Event> {
         model: "nobody".into(),
         machine: machine(),
     };
-    let call = CallId { task: task.name.clone(), round: 1, role: Role::Coder, purpose: Purpose::Seed, attempt: 1 };
+    let call = CallId {
+        task: task.name.clone(),
+        round: 1,
+        role: Role::Coder,
+        purpose: Purpose::Seed,
+        part: String::new(),
+        attempt: 1,
+    };
     let prompt = log.keep("write").unwrap();
     let usage = Some(Usage { input_tokens: 1000, cached_tokens: 400, output_tokens: 50, reasoning_tokens: 0 });
     let answered = Event::Answered {

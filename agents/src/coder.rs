@@ -5,7 +5,7 @@ use crate::llm::{AskError, CallId, Llm, Purpose};
 use kameo::prelude::*;
 use kernelbench::{Candidate, Evaluation, Failure, Task};
 use metrics::{Machine, Profile};
-use prompts::{Fix, Optimization, Prompt, Prompts, Suggestions, Turn};
+use prompts::{Fix, Optimization, Prompt, Prompts, Rewriting, Suggestions, Turn};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -99,6 +99,21 @@ pub struct Write {
     pub earlier: Option<Earlier>,
 }
 
+/// Rewrite one region of a kernel context.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rewrite {
+    /// Which call this is.
+    pub call: CallId,
+    /// For which task.
+    pub task: Arc<Task>,
+    /// On which machine it will run.
+    pub machine: Machine,
+    /// What to do.
+    pub rewriting: Rewriting,
+    /// The first try, when this is the second.
+    pub earlier: Option<Earlier>,
+}
+
 /// Writes candidates.
 #[derive(Actor, Clone)]
 pub struct Coder {
@@ -136,6 +151,27 @@ impl Coder {
         };
         let language = write.task.language();
         answer::ask(&*self.llm, write.call, prompt, |reply| prompts::read_candidate(reply, language)).await
+    }
+}
+
+impl Coder {
+    async fn rewrite(self, ask: Rewrite) -> Result<Answer<String>, AskError> {
+        let Rewrite { call, task, machine, rewriting, earlier } = ask;
+        let prompt = match &earlier {
+            Some(first) => self.prompts.again(&first.prompt, &first.reply, &first.why),
+            None => self.prompts.transform(&task, &machine, &rewriting),
+        };
+        let read = |reply: &str| prompts::read_region(reply, &rewriting.region, &rewriting.context, &rewriting.tuning);
+        answer::ask(&*self.llm, call, prompt, read).await
+    }
+}
+
+impl Message<Rewrite> for Coder {
+    /// The region's new text.
+    type Reply = DelegatedReply<Result<Answer<String>, AskError>>;
+
+    async fn handle(&mut self, ask: Rewrite, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        ctx.spawn(self.clone().rewrite(ask))
     }
 }
 

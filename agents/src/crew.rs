@@ -1,15 +1,15 @@
 //! Who works here? The actors of one workshop, supervised.
 
 use crate::answer::Answer;
-use crate::coder::{Coder, Write};
+use crate::coder::{Coder, Rewrite, Write};
 use crate::device::Device;
 use crate::judge::{Consider, Judge};
 use crate::lease::{Clock, Worked};
 use crate::llm::{AskError, Llm};
 use crate::profiler::{Profiler, TakeProfile};
-use crate::tester::{Certify, Examine, FreezeSuite, Prepare, ProposeShapes, Searched, Tester, Tune};
+use crate::tester::{Certify, Check, Examine, FreezeSuite, Prepare, ProposeShapes, Searched, Tester, Tune};
 use kameo::{actor::ReplyRecipient, prelude::*, supervision::RestartPolicy};
-use kernelbench::{Baseline, Candidate, Case, Certificate, Evaluation, Fault, Suite, Workshop};
+use kernelbench::{Baseline, Candidate, Case, Certificate, Evaluation, Failure, Fault, Suite, Workshop};
 use metrics::{Machine, MachineKind, Profile};
 use prompts::{Prompts, Verdict};
 use std::{sync::Arc, time::Duration};
@@ -23,6 +23,8 @@ const RESTARTS: u32 = 20;
 pub struct Crew {
     /// Writes.
     pub coder: ReplyRecipient<Write, Answer<Candidate>, AskError>,
+    /// Rewrites one region.
+    pub rewriter: ReplyRecipient<Rewrite, Answer<String>, AskError>,
     /// Judges.
     pub judge: ReplyRecipient<Consider, Answer<Verdict>, AskError>,
     /// Profiles.
@@ -49,6 +51,8 @@ pub struct Testing {
     pub prepare: ReplyRecipient<Prepare, Worked<Baseline>, Fault>,
     /// Examine a candidate.
     pub examine: ReplyRecipient<Examine, Worked<Evaluation>, Fault>,
+    /// Check one configuration.
+    pub check: ReplyRecipient<Check, Worked<Option<Failure>>, Fault>,
     /// Find the best bindings of an open candidate.
     pub tune: ReplyRecipient<Tune, Searched, Fault>,
     /// Examine the best anew.
@@ -116,7 +120,8 @@ impl Crew {
         })
         .await;
         Self {
-            coder: coder.reply_recipient(),
+            coder: coder.clone().reply_recipient(),
+            rewriter: coder.reply_recipient(),
             judge: judge.reply_recipient(),
             profiler: profiler.reply_recipient(),
             tester: Testing {
@@ -124,6 +129,7 @@ impl Crew {
                 suite: tester.clone().reply_recipient(),
                 prepare: tester.clone().reply_recipient(),
                 examine: tester.clone().reply_recipient(),
+                check: tester.clone().reply_recipient(),
                 tune: tester.clone().reply_recipient(),
                 certify: tester.reply_recipient(),
             },

@@ -32,6 +32,17 @@ pub struct CheckAndTime {
     pub self_difference: f64,
 }
 
+/// Check a built candidate, and do not time it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckAlone {
+    /// For which task.
+    pub task: Arc<Task>,
+    /// What was built.
+    pub built: Built,
+    /// On which shapes.
+    pub suite: Suite,
+}
+
 /// Profile a built candidate; one that was not verified in this process is verified first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunProfiler {
@@ -131,6 +142,11 @@ impl Device {
         Ok(leased)
     }
 
+    async fn check(&self, job: CheckAlone) -> Result<Leased<Option<Failure>>, Fault> {
+        let CheckAlone { task, built, suite } = job;
+        self.leased(async { Ok(self.workshop.check(&task, built, &suite).await?.err()) }).await
+    }
+
     async fn profile(&self, job: RunProfiler) -> Result<Leased<Result<Profile, String>>, Fault> {
         let RunProfiler { task, built, suite } = job;
         self.leased(async {
@@ -149,6 +165,16 @@ impl Message<CheckAndTime> for Device {
     async fn handle(&mut self, job: CheckAndTime, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
         let device = self.clone();
         ctx.spawn(async move { device.check_and_time(job).await })
+    }
+}
+
+impl Message<CheckAlone> for Device {
+    /// How it failed; none where it is right.
+    type Reply = DelegatedReply<Result<Leased<Option<Failure>>, Fault>>;
+
+    async fn handle(&mut self, job: CheckAlone, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let device = self.clone();
+        ctx.spawn(async move { device.check(job).await })
     }
 }
 

@@ -4,7 +4,10 @@
 
 use crate::lease::{Lease, Work};
 use crate::llm::{CallId, Role, Usage};
-use kernelbench::{Baseline, CandidateId, Certificate, Evaluation, Hash, Hashing, Suite, Tried, stage::Stretch};
+use crate::workflow::{Checkpoint, Order};
+use kernelbench::{
+    Baseline, Bindings, CandidateId, Certificate, Evaluation, Failure, Hash, Hashing, Suite, Tried, stage::Stretch,
+};
 use metrics::{Machine, Profile};
 use prompts::{Suggestions, Verdict};
 use serde::{Deserialize, Serialize};
@@ -42,6 +45,13 @@ pub enum Step {
         /// The candidate to go on from.
         base: CandidateId,
     },
+    /// Coder: apply a transformation, one region after another (PEAK §3.2).
+    Transform {
+        /// The checkpoint's candidate with its best bindings.
+        base: CandidateId,
+        /// The transformation's name.
+        transformation: String,
+    },
 }
 
 impl Step {
@@ -54,7 +64,8 @@ impl Step {
             | Self::Optimize { base }
             | Self::Refine { base }
             | Self::Retry { base }
-            | Self::Suggest { base } => Some(base),
+            | Self::Suggest { base }
+            | Self::Transform { base, .. } => Some(base),
         }
     }
 
@@ -69,6 +80,7 @@ impl Step {
             Self::Refine { .. } => "refine",
             Self::Retry { .. } => "retry",
             Self::Suggest { .. } => "suggest",
+            Self::Transform { .. } => "transform",
         }
     }
 }
@@ -83,6 +95,10 @@ pub enum End {
     RecordEnds,
     /// The Planner proposed to stop, and the policy let it.
     Stopped,
+    /// Every transformation of the sequence was applied, and none was ordered beside it.
+    SequenceEnds,
+    /// A transformation of the sequence failed in every try, or the initial context did.
+    Stuck,
     /// Whoever runs it had it ended, whatever it waited for.
     Finished,
     /// The task's limit on tokens was reached.
@@ -108,7 +124,12 @@ impl End {
     #[must_use]
     pub fn limit(self) -> Option<&'static str> {
         Some(match self {
-            Self::OutOfRounds | Self::RecordEnds | Self::Stopped | Self::Finished => return None,
+            Self::OutOfRounds
+            | Self::RecordEnds
+            | Self::Stopped
+            | Self::SequenceEnds
+            | Self::Stuck
+            | Self::Finished => return None,
             Self::TaskTokens => "task_tokens",
             Self::TaskUsd => "task_usd",
             Self::TaskSeconds => "task_seconds",
@@ -254,6 +275,46 @@ pub enum Event {
         /// What was tried, in order.
         tried: Vec<Tried>,
     },
+    /// A transformation is to be applied to a checkpoint: by the policy's sequence, or because a person asked for it.
+    Ordered(Order),
+    /// One drawn configuration of a candidate was built and compared with the reference, before any is timed.
+    Checked {
+        /// The candidate with these bindings.
+        candidate: CandidateId,
+        /// Which they are.
+        bindings: Bindings,
+        /// How it failed; none where it was right.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure: Option<Failure>,
+    },
+    /// One configuration was built, checked and timed in a search that is under way.
+    Tried {
+        /// Which, and what came of it.
+        tried: Tried,
+    },
+    /// What a transformation, or the initial context, came to is right and was tuned; it is the head now.
+    Checkpointed(Checkpoint),
+    /// The head of a branch was set to a checkpoint, and that branch goes on.
+    Restored {
+        /// The branch.
+        branch: String,
+        /// The checkpoint.
+        checkpoint: Hash,
+    },
+    /// A branch was begun at a checkpoint, and goes on.
+    Branched {
+        /// The branch.
+        branch: String,
+        /// The checkpoint.
+        checkpoint: Hash,
+    },
+    /// A checkpoint was given a name.
+    Named {
+        /// The name.
+        name: String,
+        /// The checkpoint.
+        checkpoint: Hash,
+    },
     /// The Tester examined the candidate. Ends the round.
     Evaluated {
         /// Which.
@@ -313,6 +374,8 @@ impl Event {
                 vec![candidate]
             }
             Self::Tuned { candidate, bound, .. } => vec![candidate, bound],
+            Self::Ordered(order) => [&order.definition].into_iter().chain(&order.imports).collect(),
+            Self::Checkpointed(Checkpoint { id, context, bound, .. }) => vec![id, context, bound],
             _ => vec![],
         }
     }

@@ -80,6 +80,8 @@ pub enum Work {
     Prepare,
     /// A candidate was built, checked and timed.
     Examine,
+    /// A configuration was built and checked, and not timed.
+    Check,
     /// A candidate was profiled.
     Profile,
     /// The best was rebuilt, checked and timed anew.

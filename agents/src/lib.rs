@@ -17,3 +17,4 @@ pub mod policy;
 pub mod profiler;
 pub mod tester;
 pub mod trajectory;
+pub mod workflow;

@@ -69,6 +69,8 @@ pub enum Purpose {
     Plan,
     /// The Tester proposes shapes.
     Shapes,
+    /// The Coder rewrites one region, as a pass of a transformation says.
+    Transform,
 }
 
 impl Purpose {
@@ -87,6 +89,7 @@ impl Purpose {
             Self::Suggest => "suggest",
             Self::Plan => "plan",
             Self::Shapes => "shapes",
+            Self::Transform => "transform",
         }
     }
 }
@@ -102,6 +105,10 @@ pub struct CallId {
     pub role: Role,
     /// What for.
     pub purpose: Purpose,
+    /// Which of several calls of one purpose in a round: `2.device` is the second pass's of a transformation; empty where
+    /// there is but one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub part: String,
     /// 1, or 2 when the first reply could not be read.
     pub attempt: u32,
 }
@@ -109,7 +116,8 @@ pub struct CallId {
 impl std::fmt::Display for CallId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (role, purpose) = (self.role.name(), self.purpose.name());
-        write!(f, "{}.round-{}.{role}.{purpose}.{}", self.task, self.round, self.attempt)
+        let part = if self.part.is_empty() { String::new() } else { format!(".{}", self.part) };
+        write!(f, "{}.round-{}.{role}.{purpose}{part}.{}", self.task, self.round, self.attempt)
     }
 }
 

@@ -4,6 +4,7 @@ mod remember;
 mod round;
 mod same_code;
 mod talk;
+mod workflow;
 
 use crate::crew::Crew;
 use crate::event::{End, Event, FORMAT, Step};
@@ -19,6 +20,8 @@ use kernelbench::{Fault, Task, TimedCases};
 use std::{ops::ControlFlow, sync::Arc};
 use talk::{Told, asked};
 use tokio::sync::oneshot;
+
+pub use workflow::Request;
 
 /// Candidates that are offered for certification, fastest first, before none is certified.
 const CERTIFICATIONS: usize = 3;
@@ -68,6 +71,9 @@ pub enum BrokeOff {
     /// The record.
     #[error("the record could not be written or read: {0}")]
     Log(#[from] LogError),
+    /// What was asked for cannot be done to this context: whoever asked is told why.
+    #[error("{0}")]
+    Refused(String),
     /// An actor died: a defect of this program.
     #[error("{0}: this is a defect of the program; the record is whole, and the run can be resumed")]
     Gone(String),
@@ -89,7 +95,20 @@ impl From<AskError> for BrokeOff {
 ///
 /// Why it broke off; the record then holds all that happened before.
 pub async fn work(job: Job, crew: &Crew) -> Result<Trajectory, BrokeOff> {
-    let (planner, done) = Planner::new(job, crew.clone());
+    drive(job, None, crew).await
+}
+
+/// Applies one transformation to a workflow, and leaves it open: nothing is certified, and the record does not end.
+///
+/// # Errors
+///
+/// Why it broke off, or why the transformation is refused.
+pub async fn transform(job: Job, request: Request, crew: &Crew) -> Result<Trajectory, BrokeOff> {
+    drive(job, Some(request), crew).await
+}
+
+async fn drive(job: Job, request: Option<Request>, crew: &Crew) -> Result<Trajectory, BrokeOff> {
+    let (planner, done) = Planner::new(job, request, crew.clone());
     let planner = Planner::spawn(planner);
     let gone = |_| BrokeOff::Gone("the planner stopped in the middle of its work".to_owned());
     planner.tell(Begin).await.map_err(|_| BrokeOff::Gone("the planner could not begin".to_owned()))?;
@@ -103,11 +122,15 @@ struct Loop {
     crew: Crew,
     book: Notebook,
     limit: Limit,
+    request: Option<Request>,
 }
 
 impl Loop {
     /// The loop.
     async fn run(&mut self) -> Result<(), BrokeOff> {
+        if let Some(request) = self.request.take() {
+            return self.apply(request).await;
+        }
         let end = match self.open_and_go_round().await {
             Err(BrokeOff::RecordEnds(_)) => End::RecordEnds,
             Err(BrokeOff::Limit(end)) => end,
@@ -125,6 +148,7 @@ impl Loop {
     /// Round after round, until there is none to do.
     async fn rounds(&mut self) -> Result<End, BrokeOff> {
         loop {
+            self.checkpoint_if_due()?;
             match self.next().await? {
                 ControlFlow::Break(end) => return Ok(end),
                 ControlFlow::Continue(step) => self.round(step).await?,
@@ -259,7 +283,7 @@ struct Begin;
 struct Done;
 
 impl Planner {
-    fn new(job: Job, crew: Crew) -> (Self, oneshot::Receiver<Result<Trajectory, BrokeOff>>) {
+    fn new(job: Job, request: Option<Request>, crew: Crew) -> (Self, oneshot::Receiver<Result<Trajectory, BrokeOff>>) {
         let (done, result) = oneshot::channel();
         let mut crew = crew;
         // What is said of the machine stays as it was first said, so that a question is the same when it is asked again.
@@ -267,7 +291,7 @@ impl Planner {
             crew.machine = known.clone();
         }
         let book = Notebook::new(job.log, job.so_far);
-        let work = Loop { task: Arc::new(job.task), policy: job.policy, crew, book, limit: job.limit };
+        let work = Loop { task: Arc::new(job.task), policy: job.policy, crew, book, limit: job.limit, request };
         (Self { work: Some((work, done)) }, result)
     }
 }
@@ -281,7 +305,7 @@ impl Message<Begin> for Planner {
         ctx.pipe(async move {
             let result = work.run().await;
             if let Err(why) = &result
-                && !matches!(why, BrokeOff::Log(_) | BrokeOff::Waiting(_))
+                && !matches!(why, BrokeOff::Log(_) | BrokeOff::Waiting(_) | BrokeOff::Refused(_))
             {
                 // What cannot be noted now is known from the missing end.
                 let _ = work.note(Event::BrokeOff { why: why.to_string() });

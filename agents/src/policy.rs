@@ -4,6 +4,7 @@
 
 use crate::event::{End, Step};
 use crate::trajectory::{Round, Trajectory};
+use crate::workflow::{Checkpoint, Ordered, next_of};
 use kernelbench::{CandidateId, Evaluation, TimedCases, TimingPlan};
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
@@ -49,6 +50,17 @@ pub struct Policy {
     /// How many configurations of a candidate that leaves tuning parameters open are tried, at most; 32 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configurations: Option<usize>,
+    /// The transformations that are applied in this order, where the work is a workflow (PEAK §4.3); then nothing of what
+    /// was said above about bases and advice counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<Vec<String>>,
+    /// How many configurations of a transformed context are drawn and compared with the reference before any is timed; 16
+    /// when left out (PEAK §4.3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<usize>,
+    /// How many of the fastest configurations are kept for the next transformation; 128 when left out (PEAK §4.3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<usize>,
     /// Which cases are timed; the task's own choice when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed: Option<TimedCases>,
@@ -59,7 +71,23 @@ pub struct Policy {
 /// As many configurations as a policy tries that does not say.
 const CONFIGURATIONS: usize = 32;
 
+/// As many configurations as are drawn, and kept, where a policy does not say (PEAK §4.3).
+const SAMPLES: usize = 16;
+const KEPT: usize = 128;
+
 impl Policy {
+    /// How many configurations of a transformed context are drawn and compared with the reference.
+    #[must_use]
+    pub fn samples(&self) -> usize {
+        self.samples.unwrap_or(SAMPLES).max(1)
+    }
+
+    /// How many of the fastest configurations are kept for the next transformation.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.keep.unwrap_or(KEPT).max(1)
+    }
+
     /// How many configurations of a candidate that leaves tuning parameters open are tried, at most.
     #[must_use]
     pub fn tests(&self) -> usize {
@@ -174,6 +202,12 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("single-agent", include_str!("../policies/single-agent.toml")),
     ("single-shot", include_str!("../policies/single-shot.toml")),
     ("accept-revert", include_str!("../policies/accept-revert.toml")),
+    ("peak", include_str!("../policies/peak.toml")),
+    ("peak-a6000-fp32", include_str!("../policies/peak-a6000-fp32.toml")),
+    ("peak-a6000-fp16", include_str!("../policies/peak-a6000-fp16.toml")),
+    ("peak-mi200-fp32", include_str!("../policies/peak-mi200-fp32.toml")),
+    ("peak-mi200-fp16", include_str!("../policies/peak-mi200-fp16.toml")),
+    ("peak-x1-85", include_str!("../policies/peak-x1-85.toml")),
     ("warpsmith", include_str!("../policies/warpsmith.toml")),
 ];
 
@@ -201,6 +235,9 @@ impl Policy {
 
 /// The next step, or why there is none. Whether the Planner is a rule or a model, this decides what is allowed.
 pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
+    if let Some(sequence) = &policy.sequence {
+        return next_transformation(so_far, sequence);
+    }
     let written = so_far.finished().filter(|round| round.step != Step::Baseline).count();
     if written >= so_far.extended_to.unwrap_or(policy.rounds) as usize {
         return ControlFlow::Break(End::OutOfRounds);
@@ -213,6 +250,29 @@ pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
         (None, Start::Baseline) if so_far.rounds.is_empty() => Step::Baseline,
         (None, _) => Step::Seed,
     })
+}
+
+/// The next step of a workflow: the initial context; what was ordered, until it is done or every try failed; then what comes
+/// next in the sequence.
+fn next_transformation(so_far: &Trajectory, sequence: &[String]) -> ControlFlow<End, Step> {
+    let workflow = &so_far.workflow;
+    let Some(head) = workflow.head() else {
+        let begun = !so_far.rounds.is_empty();
+        return if begun { ControlFlow::Break(End::Stuck) } else { ControlFlow::Continue(Step::Baseline) };
+    };
+    let step = |from: &Checkpoint, transformation: &str| {
+        let transformation = transformation.to_owned();
+        ControlFlow::Continue(Step::Transform { base: from.bound.clone(), transformation })
+    };
+    if let Some((order, _)) = workflow.open_order(&so_far.rounds) {
+        return step(workflow.checkpoint(&order.from).unwrap_or(head), &order.transformation);
+    }
+    let Some(next) = next_of(sequence, &workflow.path(head)) else { return ControlFlow::Break(End::SequenceEnds) };
+    let failed = |last: &&Ordered| !last.done && last.order.from == head.id && last.order.transformation == next;
+    match workflow.orders.last().filter(failed) {
+        Some(_) => ControlFlow::Break(End::Stuck),
+        None => step(head, next),
+    }
 }
 
 /// Whether it is time for another first candidate: not as many were written as the policy wants, or rounds without gain were

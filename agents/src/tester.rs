@@ -1,13 +1,13 @@
 //! The Tester: shapes once, then a candidate in, an evaluation out.
 
 use crate::answer::{self, Answer, Earlier};
-use crate::device::{CertifyCandidate, CheckAndTime, Device, PrepareReference};
+use crate::device::{CertifyCandidate, CheckAlone, CheckAndTime, Device, PrepareReference};
 use crate::lease::{Build, Clock, Worked};
 use crate::llm::{AskError, CallId, Llm};
 use kameo::{error::SendError, prelude::*};
 use kernelbench::{
-    Baseline, Candidate, Case, Certificate, Evaluation, Fault, Hash, Provenance, Suite, Task, TimedCases, TimingPlan,
-    Tuned, Workshop,
+    Baseline, Candidate, Case, Certificate, Evaluation, Failure, Fault, Hash, Provenance, Suite, Task, TimedCases,
+    TimingPlan, Tuned, Workshop,
 };
 use prompts::Prompts;
 use serde::{Deserialize, Serialize};
@@ -67,6 +67,17 @@ pub struct Examine {
     pub plan: TimingPlan,
     /// By what part the reference was seen to differ from itself.
     pub self_difference: f64,
+}
+
+/// Say whether one configuration of a candidate is right, without timing it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// For which task.
+    pub task: Arc<Task>,
+    /// Which, with nothing left open.
+    pub candidate: Candidate,
+    /// On which shapes.
+    pub suite: Suite,
 }
 
 /// Find the best bindings of a candidate that leaves tuning parameters open, and say what comes of it with those.
@@ -163,6 +174,19 @@ impl Message<Examine> for Tester {
     }
 }
 
+impl Message<Check> for Tester {
+    /// How it failed; none where it is right.
+    type Reply = DelegatedReply<Result<Worked<Option<Failure>>, Fault>>;
+
+    async fn handle(&mut self, ask: Check, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let (place, builds) = (self.place(), self.builds.clone());
+        ctx.spawn(async move {
+            let _turn = builds.acquire().await;
+            place.check(ask).await
+        })
+    }
+}
+
 impl Message<Tune> for Tester {
     type Reply = DelegatedReply<Result<Searched, Fault>>;
 
@@ -221,6 +245,18 @@ impl Place {
         if let Evaluation::Passed(timed) = &mut leased.result {
             timed.object = object.or(timed.object.take());
         }
+        Ok(Worked::from(leased).after(took))
+    }
+
+    /// Builds a configuration beside the device, then has it checked there.
+    async fn check(&self, ask: Check) -> Result<Worked<Option<Failure>>, Fault> {
+        let Check { task, candidate, suite } = ask;
+        let (built, took) = Build::timed(self.clock, self.workshop.build(&task, &candidate)).await;
+        let built = match built? {
+            Ok(built) => built,
+            Err(failure) => return Ok(took.ended(Some(failure))),
+        };
+        let leased = self.device.ask(CheckAlone { task, built, suite }).await.map_err(fault)?;
         Ok(Worked::from(leased).after(took))
     }
 

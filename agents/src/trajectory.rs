@@ -2,7 +2,10 @@
 
 use crate::event::{End, Event, Step};
 use crate::llm::{CallId, Role, Usage};
-use kernelbench::{Baseline, CandidateId, Certificate, CertificateVerdict, Evaluation, Hash, Suite, Tried};
+use crate::workflow::Workflow;
+use kernelbench::{
+    Baseline, Bindings, CandidateId, Certificate, CertificateVerdict, Evaluation, Failure, Hash, Suite, Tried,
+};
 use metrics::{Machine, Profile, Speedup};
 use prompts::{Suggestions, Verdict};
 use std::collections::BTreeMap;
@@ -28,6 +31,8 @@ pub struct Round {
     pub misread: Vec<(CallId, String)>,
     /// What was offered.
     pub candidate: Option<CandidateId>,
+    /// The drawn configurations of it that were compared with the reference, and how those failed that did.
+    pub checked: Vec<(Bindings, Option<Failure>)>,
     /// The configurations of it that were tried, where it left tuning parameters open; then `candidate` is the bound one.
     pub tried: Vec<Tried>,
     /// What came of it.
@@ -101,6 +106,8 @@ pub struct Trajectory {
     pub rounds: Vec<Round>,
     /// What the Planner proposed, by round: its words, and whether the policy took it.
     pub proposals: BTreeMap<u32, (String, bool)>,
+    /// Its checkpoints and what was ordered, where transformations are applied.
+    pub workflow: Workflow,
     /// Certificates, in order: at most the last certifies.
     pub certificates: Vec<Certificate>,
     /// How long devices were held for it, in microseconds.
@@ -199,6 +206,23 @@ impl Trajectory {
             Event::Tuned { bound, tried, .. } => {
                 self.in_round(|round| (round.candidate, round.tried) = (Some(bound), tried));
             }
+            Event::Ordered(order) => {
+                // A workflow that goes on is certified anew at its end.
+                if self.end.take().is_some() {
+                    self.certificates
+                        .retain(|certificate| matches!(certificate.verdict, CertificateVerdict::Refused(_)));
+                }
+                self.workflow.ordered(order, self.rounds.len());
+            }
+            Event::Checked { bindings, failure, .. } => self.in_round(|round| round.checked.push((bindings, failure))),
+            Event::Tried { tried } => self.in_round(|round| round.tried.push(tried)),
+            Event::Checkpointed(checkpoint) => self.workflow.made(checkpoint),
+            Event::Restored { branch, checkpoint } | Event::Branched { branch, checkpoint } => {
+                self.workflow.moved(branch, checkpoint);
+            }
+            Event::Named { name, checkpoint } => {
+                self.workflow.names.insert(name, checkpoint);
+            }
             Event::Evaluated { evaluation, .. } => self.in_round(|round| round.evaluation = Some(evaluation)),
             Event::NotTimed { why, .. } => self.in_round(|round| round.not_timed = Some(why)),
             Event::Unreadable { role, why } => self.in_round(|round| round.unreadable = Some((role, why))),
@@ -229,6 +253,7 @@ impl Trajectory {
             passed_over: vec![],
             misread: vec![],
             candidate: None,
+            checked: vec![],
             tried: vec![],
             evaluation: None,
             unreadable: None,

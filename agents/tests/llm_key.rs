@@ -49,7 +49,14 @@ async fn told_by(act: Act) -> String {
     };
     let printed = format!("{options:?}");
     let llm = OpenAi::new(options).unwrap();
-    let id = CallId { task: "silu".into(), round: 1, role: Role::Coder, purpose: Purpose::Seed, attempt: 1 };
+    let id = CallId {
+        task: "silu".into(),
+        round: 1,
+        role: Role::Coder,
+        purpose: Purpose::Seed,
+        part: String::new(),
+        attempt: 1,
+    };
     let outcome = llm.ask(Call { id, prompt: Prompt::new("be brief", "hello") }).await;
     assert!(endpoint.requests()[0].authorization.as_ref().unwrap().contains(SECRET));
     format!("{outcome:?} {printed} {}", llm.describe())

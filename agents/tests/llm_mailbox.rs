@@ -15,7 +15,14 @@ use warpsmith_agents::llm::{
 const ID: &str = "silu.round-2.judge.advise.1";
 
 fn call(task: &str, said: &str) -> Call {
-    let id = CallId { task: task.into(), round: 2, role: Role::Judge, purpose: Purpose::Advise, attempt: 1 };
+    let id = CallId {
+        task: task.into(),
+        round: 2,
+        role: Role::Judge,
+        purpose: Purpose::Advise,
+        part: String::new(),
+        attempt: 1,
+    };
     Call { id, prompt: Prompt::new("be brief", said) }
 }
 

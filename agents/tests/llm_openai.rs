@@ -17,7 +17,7 @@ use warpsmith_agents::llm::{
 const SECRET: &str = "hunter2-hunter2-hunter2";
 
 fn call(role: Role) -> Call {
-    let id = CallId { task: "silu".into(), round: 1, role, purpose: Purpose::Seed, attempt: 1 };
+    let id = CallId { task: "silu".into(), round: 1, role, purpose: Purpose::Seed, part: String::new(), attempt: 1 };
     Call { id, prompt: Prompt::new("be brief", "hello") }
 }
 

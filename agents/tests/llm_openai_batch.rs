@@ -22,7 +22,7 @@ const SECRET: &str = "hunter2-hunter2-hunter2";
 const WAIT: Duration = Duration::from_millis(1);
 
 fn call(task: &str, role: Role) -> Call {
-    let id = CallId { task: task.into(), round: 1, role, purpose: Purpose::Seed, attempt: 1 };
+    let id = CallId { task: task.into(), round: 1, role, purpose: Purpose::Seed, part: String::new(), attempt: 1 };
     Call { id, prompt: Prompt::new("be brief", format!("hello from {task}")) }
 }
 

@@ -11,7 +11,10 @@ use warpsmith_agents::llm::{
 };
 
 fn call(role: Role, purpose: Purpose, round: u32, attempt: u32, said: &str) -> Call {
-    Call { id: CallId { task: "silu".into(), round, role, purpose, attempt }, prompt: Prompt::new("system", said) }
+    Call {
+        id: CallId { task: "silu".into(), round, role, purpose, part: String::new(), attempt },
+        prompt: Prompt::new("system", said),
+    }
 }
 
 fn recorded(role: Role, purpose: Purpose, round: u32, reply: &str) -> RecordedAnswer {

@@ -14,13 +14,13 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::{collections::BTreeSet, fmt::Debug, path::Path, sync::Arc};
 use warpsmith_agents::{
     answer::Answer,
-    coder::{Assignment, Write},
-    device::{CertifyCandidate, CheckAndTime, PrepareReference, RunProfiler},
+    coder::{Assignment, Rewrite, Write},
+    device::{CertifyCandidate, CheckAlone, CheckAndTime, PrepareReference, RunProfiler},
     judge::{Consider, Evidence},
     lease::{Held, Lease, Leased, Worked},
     llm::{AskError, CallId, Purpose, Reply, Role},
     profiler::TakeProfile,
-    tester::{Certify, Examine, FreezeSuite, Prepare, ProposeShapes, Searched, Tune},
+    tester::{Certify, Check, Examine, FreezeSuite, Prepare, ProposeShapes, Searched, Tune},
 };
 
 /// Messages that stay within the Planner: it starts its own loop, and learns that it is over.
@@ -44,7 +44,14 @@ where
 }
 
 fn call() -> CallId {
-    CallId { task: "twice".into(), round: 3, role: Role::Judge, purpose: Purpose::Diagnose, attempt: 2 }
+    CallId {
+        task: "twice".into(),
+        round: 3,
+        role: Role::Judge,
+        purpose: Purpose::Diagnose,
+        part: String::new(),
+        attempt: 2,
+    }
 }
 
 fn suite() -> Suite {
@@ -55,6 +62,21 @@ fn suite() -> Suite {
 fn examine() -> Examine {
     let (task, candidate) = (Arc::new(story::task()), Candidate::new("{{N}}").bound([("N".into(), "4".into())].into()));
     Examine { task, candidate, suite: suite(), plan: story::policy("cudaforge").timing, self_difference: 0.001 }
+}
+
+fn rewriting() -> prompts::Rewriting {
+    prompts::Rewriting {
+        context: Candidate::new("{{N}}"),
+        transformation: "Unroll".into(),
+        summary: "Unrolls.".into(),
+        passes: (1, 2),
+        aim: "Unroll.".into(),
+        region: "device".into(),
+        text: "Do it.".into(),
+        tuning: kernelbench::Space::default(),
+        say: Some("gently".into()),
+        last: Some((Failure::Build { log: "device.cpp:1: error".into() }, None)),
+    }
 }
 
 fn worked<T>(result: T) -> Worked<T> {
@@ -128,6 +150,15 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
             tried: vec![],
             earlier: None,
         }),
+        there_and_back(&Rewrite {
+            call: call(),
+            task: task.clone(),
+            machine: Simulated::new().machine().clone(),
+            rewriting: rewriting(),
+            earlier: None,
+        }),
+        there_and_back(&Check { task: task.clone(), candidate: candidate.clone(), suite: suite.clone() }),
+        there_and_back(&CheckAlone { task: task.clone(), built: built.clone(), suite: suite.clone() }),
         there_and_back(&TakeProfile { task: task.clone(), candidate: candidate.clone(), suite: suite.clone() }),
         there_and_back(&ProposeShapes { call: call(), task: task.clone(), earlier: None }),
         there_and_back(&FreezeSuite {

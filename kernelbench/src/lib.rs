@@ -34,9 +34,10 @@ pub use sandbox::layer::Layer;
 pub use task::family::{Design, Family, Member};
 pub use task::fill::fill;
 pub use task::load;
+pub use task::region;
 pub use task::signature::{ModuleValue, Signature, TensorLayout};
 pub use task::size::SizeError;
-pub use task::space::{Bindings, Parameter, Space, in_words};
+pub use task::space::{Bindings, Parameter, Space, in_words, spread};
 pub use task::suite::{Provenance, Suite};
 pub use task::{
     Argument, ArgumentKind, Case, Dtype, Fill, Gate, KernelContext, Language, Number, Origin, Precision, Problem,

@@ -6,13 +6,17 @@ pub(crate) mod family;
 pub(crate) mod fill;
 pub(crate) mod layout;
 pub mod load;
+pub mod region;
 pub(crate) mod signature;
 pub(crate) mod size;
 pub(crate) mod space;
 pub(crate) mod suite;
 mod tuning;
 
-use crate::task::{signature::Signature, size::SizeError, space::Space};
+use crate::{
+    result::candidate::Candidate,
+    task::{region::regions, signature::Signature, size::SizeError, space::Space},
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -160,6 +164,19 @@ impl Task {
         }
     }
 
+    /// The kernel context that transformations start from: the reference's regions, with what it leaves open (PEAK §3.4).
+    ///
+    /// # Errors
+    /// In words, where it has none.
+    pub fn initial_context(&self) -> Result<Candidate, String> {
+        let context =
+            self.context().ok_or("a problem in Python has no regions: transformations work on kernel contexts")?;
+        let source = context.initial.as_ref().unwrap_or(&context.reference);
+        let parts = regions(source).map_err(|why| why.to_string())?;
+        let unmarked = "its reference has no regions: begin each of macros, device and host with a line such as `// region: device`";
+        if parts.is_empty() { Err(unmarked.to_owned()) } else { Ok(Candidate::of_parts(parts)) }
+    }
+
     /// The kernel's context, where the task is one.
     #[must_use]
     pub fn context(&self) -> Option<&KernelContext> {
@@ -209,6 +226,9 @@ pub struct KernelContext {
     pub flags: Vec<String>,
     /// The reference's source text.
     pub reference: String,
+    /// The reference as it was written, where it leaves tuning parameters open: what `reference` is with their first values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial: Option<String>,
     /// What a candidate may leave open: it writes `{{NAME}}` where the value of a parameter goes.
     #[serde(default, with = "tuning")]
     pub tuning: Space,

@@ -329,3 +329,43 @@ fn mutate(text: &mut String, rng: &mut StdRng) {
     chars.splice(at..at, stretch);
     *text = chars.into_iter().collect();
 }
+
+/// The good task with a reference of this text.
+fn with_reference(text: &str) -> Result<warpsmith_kernelbench::Task, String> {
+    let folder = folder(GOOD);
+    fs::write(folder.path().join("reference.cpp"), text).unwrap();
+    load::task(folder.path()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_reference_that_leaves_parameters_open_is_bound_to_their_first_values_and_keeps_what_was_written() {
+    let written =
+        "// region: macros\n// region: device\n// region: host\nextern \"C\" void twice() { int t = {{TILE}}; }\n";
+    let task = with_reference(written).unwrap();
+    let context = task.context().unwrap();
+    assert_eq!(context.initial.as_deref(), Some(written));
+    assert_eq!(context.reference, written.replace("{{TILE}}", "64"));
+    let initial = task.initial_context().unwrap();
+    assert_eq!(initial.open(&context.tuning), ["TILE"]);
+    assert_eq!(initial.region("host"), Some("extern \"C\" void twice() { int t = {{TILE}}; }\n"));
+    for (old, new, why) in [
+        ("{{TILE}}", "{{TILES}} + {{TILE}}", "`{{TILES}}` is no tuning parameter of the task; it has TILE"),
+        ("// region: device\n", "", "there is no region device"),
+    ] {
+        let said = with_reference(&written.replacen(old, new, 1)).unwrap_err();
+        assert!(said.contains(why) && said.contains("task.toml:6:"), "{said}");
+    }
+    let plain = with_reference("extern \"C\" void twice() {}").unwrap();
+    assert!(plain.initial_context().unwrap_err().contains("begin each of macros, device and host with a line such as"));
+}
+
+#[test]
+fn the_matrix_products_have_regions_and_a_kernel_of_at_most_six_lines() {
+    for name in ["matmul", "cuda/matmul_fp32", "cuda/matmul_fp16"] {
+        let task = load::task(&example(name)).unwrap();
+        let initial = task.initial_context().unwrap();
+        assert!(initial.region("device").unwrap().lines().count() - 2 <= 6, "{name}");
+        assert_eq!(initial.open(&task.context().unwrap().tuning), ["BLOCK_X", "BLOCK_Y"], "{name}");
+        assert!(task.reference().contains("16"), "{name}");
+    }
+}

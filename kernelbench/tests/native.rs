@@ -69,6 +69,7 @@ fn task() -> Task {
         ],
         flags: vec!["-O3".into(), "-march=native".into()],
         reference: kernel("for (int64_t i = 0; i < n; ++i) { out[i] = x[i] * by + 1; sum[i] += x[i]; }"),
+        initial: None,
         tuning: Space::default(),
         returns: Returns::Nothing,
         binding: None,

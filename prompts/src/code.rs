@@ -70,24 +70,41 @@ struct Block<'a> {
 /// # Errors
 /// Where there is no such block, it is empty, it is cut off, or it is in another language.
 pub fn read_candidate(reply: &str, language: Language) -> Result<Candidate, Unreadable> {
+    let (block, cut) = first_code(reply)?;
+    candidate(&block, language, cut)
+}
+
+/// The first block that is code, and whether the reply was cut at its limit.
+fn first_code(reply: &str) -> Result<(Block<'_>, bool), Unreadable> {
     let (text, cut) = beginning(after_thinking(reply)?, LOOKED_AT);
     let mut no_code = None;
     for block in blocks(text) {
         if !NO_CODE.contains(&block.info.as_str()) {
-            return candidate(&block, language, cut);
+            return Ok((block, cut));
         }
         no_code.get_or_insert(block.info);
     }
     Err(no_block(no_code.as_deref()))
 }
 
+/// The text of the first block that is code, whole, with `\n` at its line ends; it may hold no function, and be empty.
+pub(crate) fn code_text(reply: &str) -> Result<String, Unreadable> {
+    let (block, cut) = first_code(reply)?;
+    check_closed(&block, cut)?;
+    Ok(block.text.replace("\r\n", "\n"))
+}
+
+fn check_closed(block: &Block<'_>, cut: bool) -> Result<(), Unreadable> {
+    match (block.closed, cut) {
+        (true, _) => Ok(()),
+        (false, true) => Err(Unreadable("its code is longer than 1 MiB".into())),
+        (false, false) => Err(Unreadable("its code block is not closed: the reply was cut off".into())),
+    }
+}
+
 fn candidate(block: &Block<'_>, language: Language, cut: bool) -> Result<Candidate, Unreadable> {
     if language == Language::Python { check_python(block) } else { check_language(block, language) }?;
-    if !block.closed {
-        let why =
-            if cut { "its code is longer than 1 MiB" } else { "its code block is not closed: the reply was cut off" };
-        return Err(Unreadable(why.into()));
-    }
+    check_closed(block, cut)?;
     let source = block.text.replace("\r\n", "\n");
     Ok(Candidate::new(format!("{}\n", source.trim_end())))
 }

@@ -7,8 +7,8 @@ mod faces;
 pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
 
 use crate::{
-    Fix, Optimization, PlanLine, Suggestions, Unreadable, advise, again, apply, diagnose, fix, optimize, plan, refine,
-    retry, seed, shapes,
+    Fix, Optimization, PlanLine, Rewriting, Suggestions, Unreadable, advise, again, apply, diagnose, fix, optimize,
+    plan, refine, retry, seed, shapes, transform,
 };
 use kernelbench::{
     Argument, ArgumentKind, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext, Language,
@@ -77,7 +77,36 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("optimize", optimize::values(&problem(), machine, candidate, Some(&one_optimization()))),
         ("optimize", optimize::values(&unopened(), machine, candidate, None)),
         ("fix", fix::values(&problem(), machine, candidate, &raised(), None)),
+        ("transform", transform::values(task, machine, &rewriting())),
+        (
+            "transform",
+            transform::values(
+                &bound(),
+                machine,
+                &Rewriting { last: Some((build, Some(String::new()))), ..rewriting() },
+            ),
+        ),
+        ("transform", transform::values(task, machine, &Rewriting { say: Some("gently".into()), ..rewriting() })),
     ]
+}
+
+/// A call of a transformation on a small context.
+pub(crate) fn rewriting() -> Rewriting {
+    let source = "// region: macros\n#define STEP {{STEP}}\n// region: device\nstatic void part() {}\n// region: host\n\
+                  extern \"C\" void scale() {}\n";
+    let table = "STEP = [1, 2]".parse().unwrap_or_default();
+    Rewriting {
+        context: Candidate::of_parts(kernelbench::region::regions(source).unwrap_or_default()),
+        transformation: "Unroll".into(),
+        summary: "Unrolls the loop over columns.".into(),
+        passes: (1, 2),
+        aim: "Give the step a name.".into(),
+        region: "macros".into(),
+        text: "Define a macro for the step, as {{STEP}}.".into(),
+        tuning: kernelbench::load::parameters(&table).unwrap_or_default(),
+        say: None,
+        last: None,
+    }
 }
 
 /// A kernel in CUDA whose entry is defined by a binding.
@@ -174,6 +203,7 @@ pub(crate) fn task() -> Task {
         arguments: arguments(),
         flags: vec!["-O3".into(), "-march=native".into()],
         reference: REFERENCE.into(),
+        initial: None,
         tuning: kernelbench::Space::default(),
         returns: kernelbench::Returns::Nothing,
         binding: None,

@@ -6,6 +6,7 @@
 mod advise;
 mod again;
 mod apply;
+mod catalogue;
 mod code;
 mod diagnose;
 mod example;
@@ -18,9 +19,12 @@ mod prompt;
 mod refine;
 mod reply;
 mod retry;
+mod rewrite;
 mod seed;
 mod shapes;
 mod suggest;
+mod transform;
+mod transformation;
 mod verdict;
 mod words;
 
@@ -32,11 +36,15 @@ mod snapshots;
 mod untrusted;
 
 pub use advise::read_optimization;
+pub use catalogue::{Catalogue, Listed};
 pub use code::read_candidate;
 pub use diagnose::read_fix;
 pub use pages::{Prompts, TemplateError};
 pub use plan::{PlanLine, PlanProposal, read_plan};
 pub use prompt::{Prompt, Speaker, Turn};
+pub use rewrite::read_region;
 pub use shapes::read_shapes;
 pub use suggest::read_suggestions;
+pub use transform::{Rewriting, backend};
+pub use transformation::{BACKENDS, Origin, Pass, RegionCall, Transformation, TransformationError};
 pub use verdict::{Attempted, Fix, Optimization, Suggestions, Unreadable, Verdict};

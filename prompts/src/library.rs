@@ -4,7 +4,7 @@
 
 /// The pages: each has a system part, which takes no values and so is the same in every round, a user part, and the form
 /// of the reply, which takes no values either.
-pub(crate) const PAGES: [(&str, &str); 11] = [
+pub(crate) const PAGES: [(&str, &str); 12] = [
     ("advise", include_str!("../templates/advise.md")),
     ("apply", include_str!("../templates/apply.md")),
     ("diagnose", include_str!("../templates/diagnose.md")),
@@ -16,6 +16,7 @@ pub(crate) const PAGES: [(&str, &str); 11] = [
     ("seed", include_str!("../templates/seed.md")),
     ("shapes", include_str!("../templates/shapes.md")),
     ("suggest", include_str!("../templates/suggest.md")),
+    ("transform", include_str!("../templates/transform.md")),
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.

@@ -1,6 +1,7 @@
 //! How does a template become a prompt?
 
 use crate::{
+    catalogue::Catalogue,
     example,
     library::{BLOCKS, PAGES, PARTS, is_page, parts},
     prompt::Prompt,
@@ -17,6 +18,7 @@ pub struct Prompts {
     environment: Environment<'static>,
     /// The embedded templates alone: they answer where a project's own breaks on a value that no check foresaw.
     embedded: Environment<'static>,
+    transformations: Catalogue,
 }
 
 /// Why a project's own template cannot be used.
@@ -71,7 +73,8 @@ impl Prompts {
         let texts: BTreeMap<String, String> =
             PAGES.iter().chain(&BLOCKS).map(|(name, text)| ((*name).into(), (*text).into())).collect();
         let environment = environment(&texts).expect("the embedded templates are tested");
-        Self { texts, embedded: environment.clone(), environment }
+        let transformations = Catalogue::embedded();
+        Self { texts, embedded: environment.clone(), environment, transformations }
     }
 
     /// The embedded templates with a project's own, by name, in the place of some.
@@ -90,6 +93,18 @@ impl Prompts {
         prompts.environment = environment(&prompts.texts)?;
         prompts.check()?;
         Ok(prompts)
+    }
+
+    /// The same with this catalogue of transformations.
+    #[must_use]
+    pub fn transforming(self, transformations: Catalogue) -> Self {
+        Self { transformations, ..self }
+    }
+
+    /// The transformations there are.
+    #[must_use]
+    pub fn transformations(&self) -> &Catalogue {
+        &self.transformations
     }
 
     /// The names of all templates, pages first.

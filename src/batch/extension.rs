@@ -45,6 +45,7 @@ impl More {
         let helps = match end {
             End::OutOfRounds | End::Stopped | End::Finished => self.rounds.is_some(),
             End::RecordEnds => self.model,
+            End::SequenceEnds | End::Stuck => false,
             _ => self.limit,
         };
         if !helps {
@@ -66,6 +67,14 @@ fn needs(end: End, written: usize) -> String {
         End::Finished => format!("it was told to finish after {written} rounds: --rounds N makes it go on"),
         End::RecordEnds => {
             "it ended where the record that answered holds no further reply: --model names another".to_owned()
+        }
+        End::SequenceEnds => {
+            "it ended because every transformation was applied: `warpsmith transform RUN NAME` applies another"
+                .to_owned()
+        }
+        End::Stuck => {
+            "it ended because a transformation failed in every try: `warpsmith transform RUN NAME` tries it again"
+                .to_owned()
         }
         other => {
             let limit = other.limit().unwrap_or_default();
@@ -118,6 +127,8 @@ mod tests {
                 .unwrap_err()
                 .contains("--task-usd N")
         );
+        let steered = given(More { rounds: Some(9), ..limit }, Some(End::Stuck)).unwrap_err();
+        assert!(steered.contains("warpsmith transform RUN NAME"), "{steered}");
         let reached: Limit = Arc::new(|_| Some(End::Usd));
         assert!(limit.for_task(&story(Some(End::Usd)), 3, &reached).unwrap_err().contains("--usd allows already"));
     }

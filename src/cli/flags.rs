@@ -32,7 +32,7 @@ impl ModelArgs {
 }
 
 /// Where problems in `KernelBench`'s format are evaluated.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ProblemArgs {
     /// For a problem: the device, `cpu` or `cuda:0` [default: the first NVIDIA GPU, else the processor].
     #[arg(long, value_name = "DEVICE", value_parser = device)]
@@ -72,7 +72,7 @@ impl ProblemArgs {
 }
 
 /// How to work on a task.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct WayArgs {
     /// How to work on a task: a policy's name (see `warpsmith policies`) or a file.
     #[arg(long, value_name = "NAME|FILE")]

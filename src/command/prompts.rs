@@ -54,6 +54,10 @@ fn text(prompt: &Prompt) -> String {
 
 /// The templates in force: the embedded ones, with those of the settings' folder in their place.
 pub(super) fn library(config: &Config) -> Result<Prompts, Trouble> {
+    Ok(templates(config)?.transforming(super::transform::catalogue(config)?))
+}
+
+fn templates(config: &Config) -> Result<Prompts, Trouble> {
     let folder = Path::new(&config.prompts.folder);
     if folder.as_os_str().is_empty() {
         return Ok(Prompts::embedded());

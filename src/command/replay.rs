@@ -18,7 +18,7 @@ use agents::{
     trajectory::Trajectory,
 };
 use kernelbench::{Hash, Recorded};
-use prompts::Prompts;
+use prompts::{Catalogue, Prompts};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -104,6 +104,7 @@ async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Tro
     let found = recall::findings(record.events());
     let (machine, findings) = found.ok_or_else(|| Trouble::record("the record holds no event"))?;
     let workshop = Arc::new(Recorded::new(machine, findings));
+    let prompts = prompts.transforming(transformations(record)?);
     let crew = Crew::spawn(workshop, Arc::new(replies), Arc::new(prompts)).await;
     let mut recorded = vec![];
     for part in parts(record) {
@@ -122,6 +123,28 @@ async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Tro
     }
     crew.stop().await;
     Ok(log.events())
+}
+
+/// The transformations as they were when they were applied. What a person ordered, restored or branched is not in the
+/// policy, so such a run is not made again.
+fn transformations(record: &Record) -> Result<Catalogue, Trouble> {
+    let mut catalogue = Catalogue::embedded();
+    for event in record.events() {
+        match event {
+            Event::Ordered(order) if !order.by_hand => {
+                let text = record.blobs.fetch(&order.definition)?;
+                let file = format!("{}.toml", order.transformation);
+                catalogue = catalogue.with([(file, text)]).map_err(|why| Trouble::record(why.to_string()))?;
+            }
+            Event::Ordered(_) | Event::Restored { .. } | Event::Branched { .. } => {
+                return Err(Trouble::usage(
+                    "this workflow was steered by hand: only a run of a policy's sequence alone can be made again",
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(catalogue)
 }
 
 /// The record, cut before each place where the run was given more after it had ended.

@@ -20,6 +20,7 @@ use agents::{
     event::{Event, Step},
     llm::remembering::Remembering,
     log::Log,
+    planner::Request,
     policy::{Policy, Profiling},
     trajectory::{Round, Trajectory},
 };
@@ -54,7 +55,20 @@ pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Envi
             Given { config: &config, environment, simulated, absent, exit_when_waiting, json, more: more(arguments) };
         return batch::go_on(folder, list, &given);
     }
-    go_on(arguments, &folder, &header, &config, environment)
+    go_on(arguments, &folder, &header, &config, environment, None)
+}
+
+/// Applies one more transformation to a run.
+pub(super) fn transform(
+    arguments: &ResumeArgs,
+    layers: &Layers,
+    environment: &Environment,
+    request: Request,
+) -> Result<Exit, Trouble> {
+    let folder = RunFolder::open(&arguments.run)?;
+    let header = folder.header()?;
+    let config = settings(arguments, layers, &header, environment)?;
+    go_on(arguments, &folder, &header, &config, environment, Some(request))
 }
 
 /// What the run is given now.
@@ -86,6 +100,7 @@ fn settings(
     config.limits.finish = layers.config.limits.finish;
     config.model.api_key.clone_from(&layers.config.model.api_key);
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);
+    config.prompts.transformations.clone_from(&layers.config.prompts.transformations);
     config.workshop.cache.clone_from(&layers.config.workshop.cache);
     config.workshop.python.clone_from(arguments.python.as_ref().unwrap_or(&layers.config.workshop.python));
     let (here, recorded) = (environment.base_url_for(&layers.config.model), config.model.base_url.clone());
@@ -112,6 +127,7 @@ fn go_on(
     header: &RunHeader,
     config: &Config,
     environment: &Environment,
+    request: Option<Request>,
 ) -> Result<Exit, Trouble> {
     let voice = if arguments.json { Voice::Json } else { Voice::Words };
     let screen = Screen::new(voice == Voice::Words);
@@ -123,11 +139,20 @@ fn go_on(
     let mut start = Start::of(folder, header, config)?;
     let limits = config.limits.of_one();
     let limit = Arc::new(Meter::new(limits, &[])).for_task();
-    let extended = more(arguments).for_task(&start.so_far, start.policy.rounds, &limit);
+    // A transformation makes it go on by itself.
+    let given = if request.is_some() { More::default() } else { more(arguments) };
+    let extended = given.for_task(&start.so_far, start.policy.rounds, &limit);
     let extended = extended.map_err(|why| Trouble::usage(format!("{}: {why}", folder.path().display())))?;
+    if request.is_some() && start.policy.sequence.is_none() {
+        return Err(Trouble::usage(format!(
+            "{}: this run's policy is {}, which has no checkpoints: begin a workflow with `warpsmith transform TASK NAME`",
+            folder.path().display(),
+            start.policy.name
+        )));
+    }
     let (mut log, torn) = folder.append(&start.task.name, &lock)?;
     taken_over.iter().chain(&torn).chain(&mended.words).for_each(|word| screen.warn(word));
-    if start.so_far.end.is_some() && extended.is_none() {
+    if start.so_far.end.is_some() && extended.is_none() && request.is_none() {
         return Ending { folder, screen: &screen, voice }.tell(&start.so_far);
     }
     let spec = plan::spec(&config.model.spec)?;
@@ -155,11 +180,13 @@ fn go_on(
     if voice == Voice::Words {
         let written = |round: &&Round| round.step != Step::Baseline;
         let (done, rounds) = (start.so_far.finished().filter(written).count(), start.policy.rounds);
-        screen.say(&format!("{}: going on after {done} finished rounds of {rounds}", folder.path().display()));
+        let rounds = start.policy.sequence.as_ref().map_or(format!(" of {rounds}"), |_| String::new());
+        screen.say(&format!("{}: going on after {done} finished rounds{rounds}", folder.path().display()));
     }
     let prompts = Arc::new(super::prompts::library(config)?);
     let Start { task, policy, so_far, .. } = start;
-    let session = Session { folder: folder.clone(), log, task, policy, so_far, llm, prompts, screen, voice, limits };
+    let session =
+        Session { folder: folder.clone(), log, task, policy, so_far, llm, prompts, screen, voice, limits, request };
     let exit = on_threads(session.drive(workshop));
     drop(lock);
     exit

@@ -15,6 +15,7 @@ use crate::{
     wiring::{self, Answering, Kind},
 };
 use agents::{
+    planner::Request,
     policy::{Profiling, Shapes},
     trajectory::Trajectory,
 };
@@ -23,7 +24,26 @@ use metrics::{Machine, MachineKind};
 use std::{path::Path, sync::Arc};
 
 /// Makes the run and works on it.
-pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
+pub(super) fn run(arguments: &RunArgs, layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    start(arguments, layers, environment, None)
+}
+
+/// Makes a run of one transformation, which others may follow.
+pub(super) fn transform(
+    arguments: &RunArgs,
+    layers: Layers,
+    environment: &Environment,
+    request: Request,
+) -> Result<Exit, Trouble> {
+    start(arguments, layers, environment, Some(request))
+}
+
+fn start(
+    arguments: &RunArgs,
+    mut layers: Layers,
+    environment: &Environment,
+    request: Option<Request>,
+) -> Result<Exit, Trouble> {
     let Some(task) = &arguments.task else { return Err(examples::none_named()) };
     let RunArgs { model, problem, limits, way, timing, .. } = arguments;
     model.apply(&mut layers);
@@ -38,7 +58,7 @@ pub(super) fn run(arguments: &RunArgs, mut layers: Layers, environment: &Environ
     plan::known(&plan.task, &plan.policy).map_err(Trouble::usage)?;
     let kind = Kind::of(&plan.task, arguments.simulate);
     let workshop = wiring::workshop(kind, &layers.config, plan.policy.profile != Profiling::Never)?;
-    begin(workshop, &plan, arguments, &layers.config, environment)
+    begin(workshop, &plan, arguments, &layers.config, environment, request)
 }
 
 fn begin(
@@ -47,9 +67,11 @@ fn begin(
     arguments: &RunArgs,
     config: &Config,
     environment: &Environment,
+    request: Option<Request>,
 ) -> Result<Exit, Trouble> {
     super::batch::priced(config, &plan.spec)?;
     let prompts = Arc::new(super::prompts::library(config)?);
+    super::transform::suits(&plan.policy, &plan.task, &prompts)?;
     let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&config.run.folder, &plan.task.name));
     let exit_when_waiting = arguments.model.exit_when_waiting;
     let llm =
@@ -67,7 +89,7 @@ fn begin(
     let (task, policy) = (plan.task.clone(), plan.policy.clone());
     let limits = config.limits.of_one();
     let so_far = Trajectory::default();
-    let session = Session { folder, log, task, policy, so_far, llm, prompts, screen, voice, limits };
+    let session = Session { folder, log, task, policy, so_far, llm, prompts, screen, voice, limits, request };
     let exit = on_threads(session.drive(workshop));
     drop(lock);
     exit
@@ -116,7 +138,11 @@ fn opening(plan: &Plan, model: &str, machine: &Machine, run: &Path) -> Vec<Strin
     lines.push(format!("machine    {}", on_what(machine)));
     let summary = plan.task.summary.lines().next().unwrap_or_default();
     lines.push(format!("task       {}: {}", plain(&plan.task.name), plain(summary)));
-    lines.push(format!("policy     {}, {} rounds", plain(&plan.policy.name), plan.policy.rounds));
+    let length = plan.policy.sequence.as_ref().map_or_else(
+        || format!("{} rounds", plan.policy.rounds),
+        |sequence| format!("a sequence of {} transformations", sequence.len()),
+    );
+    lines.push(format!("policy     {}, {length}", plain(&plan.policy.name)));
     lines.extend(plan::overruled([&plan.task], &plan.policy));
     lines.push(format!("run        {}", run.display()));
     lines

@@ -32,12 +32,20 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::Wrote { candidate } => vec![wrote(candidate, so_far)],
         Event::Tuned { tried, .. } => vec![tuned(tried)],
         Event::Evaluated { evaluation, .. } => {
-            [vec![format!("  {}", evaluated(evaluation))], same_code(evaluation)].concat()
+            let stays = evaluation.passed().is_none().then(|| super::workflow::stays(so_far)).flatten();
+            [vec![format!("  {}", evaluated(evaluation))], same_code(evaluation), stays.into_iter().collect()].concat()
         }
         Event::NotTimed { why, .. } => vec![format!("  right, but it could not be timed: {}", plain(why))],
         Event::Unreadable { role, why } => {
-            vec![format!("  no candidate: the {} gave no readable reply ({})", role.name(), plain(why))]
+            let line = format!("  no candidate: the {} gave no readable reply ({})", role.name(), plain(why));
+            [line].into_iter().chain(super::workflow::stays(so_far)).collect()
         }
+        Event::Ordered(order) => super::workflow::ordered(order, so_far),
+        Event::Checked { bindings, failure, .. } => super::workflow::checked(bindings, failure.as_ref()),
+        Event::Checkpointed(checkpoint) => super::workflow::checkpointed(checkpoint, so_far),
+        Event::Restored { branch, checkpoint } => vec![super::workflow::moved("restored", branch, checkpoint, so_far)],
+        Event::Branched { branch, checkpoint } => vec![super::workflow::moved("branch", branch, checkpoint, so_far)],
+        Event::Named { name, checkpoint } => vec![super::workflow::moved("named", name, checkpoint, so_far)],
         Event::BrokeOff { why } => vec![String::new(), format!("broke off: {}", plain(why))],
         Event::Ended { end } => vec![String::new(), ended(*end)],
         Event::Extended { rounds: Some(rounds) } => vec![format!("given more: up to {rounds} rounds in all")],
@@ -46,6 +54,7 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         | Event::Asked { .. }
         | Event::Answered { .. }
         | Event::Spent { .. }
+        | Event::Tried { .. }
         | Event::Certified { .. } => vec![],
     }
 }
@@ -60,7 +69,9 @@ pub(super) fn doing(event: &Event, so_far: &Trajectory, rounds: u32) -> String {
         Event::Opened { .. } => "choosing the shapes".to_owned(),
         Event::SuiteFrozen { .. } => "building, checking and timing the reference".to_owned(),
         Event::Asked { call, .. } => format!("waiting for the {}", call.role.name()),
-        Event::Wrote { .. } | Event::Tuned { .. } => "building, checking and timing the candidate".to_owned(),
+        Event::Wrote { .. } | Event::Tuned { .. } | Event::Checked { .. } | Event::Tried { .. } => {
+            "building, checking and timing the candidate".to_owned()
+        }
         Event::Began { step: Step::Optimize { .. }, .. } => "profiling".to_owned(),
         Event::Evaluated { .. } | Event::NotTimed { .. } | Event::Unreadable { .. }
             if so_far.open().is_some_and(|open| open.number >= rounds) =>
@@ -151,8 +162,12 @@ fn began(round: u32, step: &Step, so_far: &Trajectory, rounds: u32) -> String {
         Step::Optimize { base } => format!("the Judge looks for the bottleneck of {}", named(base, so_far)),
         Step::Refine { base } => format!("the Coder goes on from {} with the evidence", named(base, so_far)),
         Step::Retry { base } => format!("the Coder goes on from {}", named(base, so_far)),
+        Step::Transform { transformation, .. } => super::workflow::began(transformation, so_far),
         Step::Suggest { base } => format!("the Planner has suggestions on {}", named(base, so_far)),
     };
+    if matches!(step, Step::Transform { .. }) {
+        return format!("round {round}: {what}");
+    }
     if round == 0 { format!("round 0: {what}") } else { format!("round {round} of {rounds}: {what}") }
 }
 
@@ -230,6 +245,8 @@ fn ended(end: End) -> String {
         End::OutOfRounds => "ended: no rounds left",
         End::RecordEnds => "ended: the record that answers in the model's place holds no further reply",
         End::Finished => "ended: told to finish",
+        End::SequenceEnds => "ended: every transformation of the sequence was applied",
+        End::Stuck => "ended: every try failed; the context stays at the last checkpoint",
         End::Stopped => "ended: the Planner proposed to stop",
         limit => return format!("ended: the limit {} is reached", limit.limit().unwrap_or_default()),
     };

@@ -129,6 +129,8 @@ fn describe(end: End) -> String {
         End::OutOfRounds => "after all rounds that the policy allows",
         End::RecordEnds => "where the record that answered ends",
         End::Finished => "when it was told to finish",
+        End::SequenceEnds => "after every transformation of the sequence",
+        End::Stuck => "where a transformation failed in every try",
         End::Stopped => "when the Planner proposed to stop",
         limit => return format!("at the limit {}", limit.limit().unwrap_or_default()),
     };

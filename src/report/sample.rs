@@ -191,7 +191,7 @@ impl Sample {
     }
 
     fn call(&self, round: u32, role: Role, purpose: Purpose) -> CallId {
-        CallId { task: self.dirty("silu_and_mul"), round, role, purpose, attempt: 1 }
+        CallId { task: self.dirty("silu_and_mul"), round, role, purpose, part: String::new(), attempt: 1 }
     }
 
     fn case(&self, name: &str) -> Case {
@@ -205,6 +205,7 @@ impl Sample {
             arguments: vec![],
             flags: vec!["-O3".into()],
             reference: self.dirty(&source(0)),
+            initial: None,
             tuning: Space::default(),
             returns: Returns::Nothing,
             binding: None,

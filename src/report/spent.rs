@@ -68,12 +68,14 @@ fn span(before: &Line, after: &Line) -> (Activity, u64) {
         (_, Event::Answered { call, .. }) | (Event::Asked { call, .. }, _) => Activity::Model(call.role),
         (_, Event::Spent { work, .. }) => match work {
             Work::Prepare => Activity::Reference,
-            Work::Examine => Activity::Examine,
+            Work::Examine | Work::Check => Activity::Examine,
             Work::Profile => Activity::Profile,
             Work::Certify => Activity::Certify,
         },
         (_, Event::Prepared { .. }) => Activity::Reference,
-        (_, Event::Tuned { .. } | Event::Evaluated { .. }) => Activity::Examine,
+        (_, Event::Tuned { .. } | Event::Tried { .. } | Event::Checked { .. } | Event::Evaluated { .. }) => {
+            Activity::Examine
+        }
         (_, Event::Profiled { .. }) => Activity::Profile,
         (_, Event::Certified { .. }) => Activity::Certify,
         _ => Activity::Own,

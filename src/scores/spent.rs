@@ -154,7 +154,9 @@ impl Spent {
             (_, Event::Answered { .. }) | (Event::Asked { .. }, _) => &mut self.model_ms,
             (Event::Spent { .. }, _) => &mut self.own_ms,
             (_, Event::Prepared { .. }) => &mut self.reference_ms,
-            (_, Event::Tuned { .. } | Event::Evaluated { .. }) => &mut self.examine_ms,
+            (_, Event::Tuned { .. } | Event::Tried { .. } | Event::Checked { .. } | Event::Evaluated { .. }) => {
+                &mut self.examine_ms
+            }
             (_, Event::Profiled { .. }) => &mut self.profile_ms,
             (_, Event::Certified { .. }) => &mut self.certify_ms,
             _ => &mut self.own_ms,
@@ -172,6 +174,11 @@ impl Spent {
         self.waiting_ms += ms - build - leased;
         let part = match work {
             Work::Prepare => &mut self.reference_ms,
+            Work::Check => {
+                self.build_ms += build;
+                self.check_ms += leased;
+                return;
+            }
             Work::Profile => &mut self.profile_ms,
             Work::Certify => &mut self.certify_ms,
             Work::Examine => {

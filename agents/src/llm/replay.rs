@@ -48,9 +48,9 @@ impl Replay {
     }
 
     fn find(&self, id: &CallId) -> Result<&RecordedAnswer, AskError> {
-        let mut same = self.answers.iter().filter(|a| {
-            a.id.task == id.task && a.id.role == id.role && a.id.round == id.round && a.id.attempt == id.attempt
-        });
+        let place = |id: &CallId| (id.task.clone(), id.role, id.round, id.part.clone(), id.attempt);
+        let asked = place(id);
+        let mut same = self.answers.iter().filter(|a| place(&a.id) == asked);
         let Some(first) = same.next() else {
             return Err(self.nothing_for(id));
         };

@@ -12,6 +12,7 @@ pub struct Entry {
     task: Option<String>,
     round: Option<u32>,
     purpose: Option<Purpose>,
+    part: Option<String>,
     outcome: Result<String, AskError>,
 }
 
@@ -22,6 +23,7 @@ struct Written {
     task: Option<String>,
     round: Option<u32>,
     purpose: Option<Purpose>,
+    part: Option<String>,
     reply: String,
 }
 
@@ -34,7 +36,7 @@ struct Script {
 
 impl From<Written> for Entry {
     fn from(w: Written) -> Self {
-        Self { role: w.role, task: w.task, round: w.round, purpose: w.purpose, outcome: Ok(w.reply) }
+        Self { role: w.role, task: w.task, round: w.round, purpose: w.purpose, part: w.part, outcome: Ok(w.reply) }
     }
 }
 
@@ -42,13 +44,13 @@ impl Entry {
     /// Answers any call of this role.
     #[must_use]
     pub fn new(role: Role, reply: impl Into<String>) -> Self {
-        Self { role, task: None, round: None, purpose: None, outcome: Ok(reply.into()) }
+        Self { role, task: None, round: None, purpose: None, part: None, outcome: Ok(reply.into()) }
     }
 
     /// Fails any call of this role.
     #[must_use]
     pub fn failing(role: Role, error: AskError) -> Self {
-        Self { role, task: None, round: None, purpose: None, outcome: Err(error) }
+        Self { role, task: None, round: None, purpose: None, part: None, outcome: Err(error) }
     }
 
     /// The same, for this task alone.
@@ -72,11 +74,19 @@ impl Entry {
         self
     }
 
+    /// The same, for this part of a transformation alone: `2.device`.
+    #[must_use]
+    pub fn part(mut self, part: impl Into<String>) -> Self {
+        self.part = Some(part.into());
+        self
+    }
+
     fn fits(&self, call: &Call) -> bool {
         self.role == call.id.role
             && self.task.as_ref().is_none_or(|task| *task == call.id.task)
             && self.round.is_none_or(|round| round == call.id.round)
             && self.purpose.is_none_or(|purpose| purpose == call.id.purpose)
+            && self.part.as_ref().is_none_or(|part| *part == call.id.part)
     }
 }
 
@@ -102,7 +112,7 @@ impl Scripted {
     }
 
     /// A script from a file: `.jsonl` with an entry per line, anything else TOML with an `[[entry]]` each.
-    /// An entry has `role` and `reply`, and may have `task`, `round` and `purpose`.
+    /// An entry has `role` and `reply`, and may have `task`, `round`, `purpose` and `part`.
     ///
     /// # Errors
     ///
@@ -115,7 +125,7 @@ impl Scripted {
         let entries = if jsonl { parse_jsonl(&text) } else { parse_toml(&text) };
         let entries = entries.map_err(|why| {
             AskError::Refused(format!(
-                "the script {name} is wrong: {why} (each entry: role and reply, and perhaps task, round, purpose)"
+                "the script {name} is wrong: {why} (each entry: role and reply, and perhaps task, round, purpose, part)"
             ))
         })?;
         Ok(Self::from_entries(name.to_string(), entries))

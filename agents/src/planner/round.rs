@@ -28,8 +28,11 @@ struct Base {
 impl Loop {
     /// One round. Ends with an evaluation, or with a word why there is none.
     pub(super) async fn round(&mut self, step: Step) -> Result<(), BrokeOff> {
+        self.order_if_due(&step)?;
         let round = self.begin(&step)?;
         let candidate = match step {
+            Step::Baseline if self.policy.sequence.is_some() => return self.initial().await,
+            Step::Transform { .. } => return self.transform(round).await,
             Step::Baseline => Some(self.baseline()?),
             Step::Seed => {
                 let assignment = self.beginning()?;
@@ -223,7 +226,7 @@ impl Loop {
         }
     }
 
-    async fn examine(&mut self, candidate: Candidate) -> Result<(), BrokeOff> {
+    pub(super) async fn examine(&mut self, candidate: Candidate) -> Result<(), BrokeOff> {
         let (task, suite, plan) = (self.task.clone(), self.suite(), self.policy.timing);
         let id = candidate.id();
         let self_difference = self.book.so_far().baseline.as_ref().map_or(0.0, Baseline::self_difference);
@@ -319,7 +322,7 @@ impl Loop {
         so_far.finished().map(line).collect()
     }
 
-    fn keep_candidate(&mut self, candidate: &Candidate) -> Result<(), BrokeOff> {
+    pub(super) fn keep_candidate(&mut self, candidate: &Candidate) -> Result<(), BrokeOff> {
         if self.opened(|round| round.candidate.is_some()) {
             return Ok(());
         }
@@ -327,13 +330,13 @@ impl Loop {
         self.note(Event::Wrote { candidate: candidate.id() })
     }
 
-    fn unreadable<T>(&mut self, role: Role, why: String) -> Result<Option<T>, BrokeOff> {
+    pub(super) fn unreadable<T>(&mut self, role: Role, why: String) -> Result<Option<T>, BrokeOff> {
         self.note(Event::Unreadable { role, why })?;
         Ok(None)
     }
 
     /// Looks into the open round.
-    fn opened<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
+    pub(super) fn opened<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
         let so_far = self.book.so_far();
         look(so_far.open().expect("a round begins before anything happens in it"))
     }

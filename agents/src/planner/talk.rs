@@ -94,9 +94,24 @@ impl Loop {
         T: Send,
         F: Future<Output = Result<Answer<T>, BrokeOff>> + Send,
     {
+        self.ask_part_twice((round, ""), role, purpose, ask).await
+    }
+
+    /// The same for one of several calls of a purpose in a round, by its name.
+    pub(super) async fn ask_part_twice<T, F>(
+        &mut self,
+        (round, part): (u32, &str),
+        role: Role,
+        purpose: Purpose,
+        ask: impl Fn(CallId, Option<Earlier>) -> F + Send,
+    ) -> Result<Told<T>, BrokeOff>
+    where
+        T: Send,
+        F: Future<Output = Result<Answer<T>, BrokeOff>> + Send,
+    {
         let mut earlier: Option<Earlier> = None;
         for attempt in 1..=2 {
-            let call = CallId { task: self.task.name.clone(), round, role, purpose, attempt };
+            let call = CallId { task: self.task.name.clone(), round, role, purpose, part: part.to_owned(), attempt };
             let known = answered(self.book.so_far(), &call);
             if !known {
                 self.within_limits()?;

@@ -37,6 +37,7 @@ pub(crate) fn task() -> Task {
             ],
             flags: vec!["-O2".into()],
             reference: "// the reference\n// simulate: us=100\n".into(),
+            initial: None,
             tuning: Space::default(),
             returns: Returns::Nothing,
             binding: None,

@@ -152,24 +152,33 @@ impl Candidate {
     /// The tuning parameters of a task that it names and has no value for: what a search over bindings has to find.
     #[must_use]
     pub fn open(&self, tuning: &Space) -> Vec<String> {
-        let source = self.source();
-        let mut open: Vec<String> = placeholders(&source).map(|found| found.name.to_owned()).collect();
+        let mut open = self.placeholders();
         open.retain(|name| tuning.grid.contains_key(name) && !self.bindings.contains_key(name));
-        open.sort_unstable();
-        open.dedup();
         open
     }
 
-    /// Its parts with values in the place of placeholders. A task without tuning parameters leaves every text as it is.
+    /// Its parts with values in the place of placeholders. A parameter that it has a value for need not be the task's:
+    /// transformations add some. Without parameters and values every text stays as it is.
     ///
     /// # Errors
     /// A placeholder without a value, or one that is no parameter of the task.
     pub fn written_out(&self, tuning: &Space) -> Result<Vec<Part>, NotBound> {
         let write = |part: &Part| {
-            let text = if tuning.is_empty() { part.text.clone() } else { self.filled(&part.text, tuning)? };
+            let plain = tuning.is_empty() && self.bindings.is_empty();
+            let text = if plain { part.text.clone() } else { self.filled(&part.text, tuning)? };
             Ok(Part { region: part.region.clone(), text })
         };
         self.parts.iter().map(write).collect()
+    }
+
+    /// Every name that it writes between double braces, once.
+    #[must_use]
+    pub fn placeholders(&self) -> Vec<String> {
+        let source = self.source();
+        let mut names: Vec<String> = placeholders(&source).map(|found| found.name.to_owned()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     /// Its whole source with values where it has them; placeholders without one stay.
@@ -189,7 +198,7 @@ impl Candidate {
     fn filled(&self, text: &str, tuning: &Space) -> Result<String, NotBound> {
         let (mut filled, mut from) = (String::with_capacity(text.len()), 0);
         for Placeholder { name, at, until } in placeholders(text) {
-            if !tuning.grid.contains_key(name) {
+            if !tuning.grid.contains_key(name) && !self.bindings.contains_key(name) {
                 let known: Vec<&str> = tuning.grid.keys().map(String::as_str).collect();
                 return Err(NotBound::Unknown { name: name.to_owned(), known: known.join(", ") });
             }

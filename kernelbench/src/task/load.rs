@@ -17,6 +17,7 @@ pub use error::TaskError;
 pub use family::family;
 pub(crate) use include::stays;
 pub use problem::problem;
+pub use tuning::parameters;
 
 use crate::{
     build::flags,
@@ -86,20 +87,24 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
     let language = *file.language.get_ref();
     let entry = file.entry.get_ref();
     let binding = binding(document, file.binding.as_ref(), language, entry)?;
+    let written = match &binding {
+        Some(_) => reference::text(document, &file.reference)?,
+        None => reference::beside(document, &file.reference, entry)?,
+    };
+    let tuning = tuning::space(document, file.tuning)?;
+    let (reference, initial) = reference::bound(document, &file.reference, written, &tuning)?;
     let context = KernelContext {
         language,
         flags: flags(document, file.flags.as_deref(), language)?,
-        reference: match &binding {
-            Some(_) => reference::text(document, &file.reference)?,
-            None => reference::beside(document, &file.reference, entry)?,
-        },
+        reference,
+        initial,
         include: file
             .include
             .as_ref()
             .map_or(Ok(BTreeMap::new()), |name| include::headers(document, name, language))?,
         origin: file.origin.map(Box::new),
         binding,
-        tuning: tuning::space(document, file.tuning)?,
+        tuning,
         returns: file.returns,
         entry: file.entry.into_inner(),
         arguments,

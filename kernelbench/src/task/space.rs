@@ -141,23 +141,39 @@ impl Space {
     /// # Errors
     /// In words, where a constraint cannot be evaluated.
     pub fn spread(&self, count: usize, seed: u64, salt: &str) -> Result<Vec<Bindings>, String> {
-        let mut points = self.configurations()?;
-        points.sort_by_cached_key(|point| Hash::of(format!("{seed} {salt} {point:?}").as_bytes()));
-        let mut used: BTreeMap<(String, Parameter), u32> = BTreeMap::new();
-        let mut chosen = vec![];
-        while chosen.len() < count && !points.is_empty() {
-            let often = |point: &Bindings| -> u32 {
-                let one = |(name, value): (&String, &Parameter)| used.get(&(name.clone(), value.clone())).copied();
-                point.iter().filter_map(one).map(|times| times * times).sum()
-            };
-            let next = (0..points.len()).min_by_key(|at| often(&points[*at])).unwrap_or(0);
-            let point = points.remove(next);
-            for (name, value) in &point {
-                *used.entry((name.clone(), value.clone())).or_default() += 1;
-            }
-            chosen.push(point);
+        self.configurations().map(|points| spread(points, count, seed, salt))
+    }
+
+    /// The same with further parameters and constraints.
+    ///
+    /// # Errors
+    /// In words: a parameter that it has already, a constraint that names another, or no configuration left.
+    pub fn widened(&self, by: &Self) -> Result<Self, String> {
+        if let Some(name) = by.grid.keys().find(|name| self.grid.contains_key(*name)) {
+            return Err(format!("the context has the tuning parameter `{name}` already"));
         }
-        Ok(chosen)
+        let mut wider = self.clone();
+        wider.grid.extend(by.grid.clone());
+        wider.constraints.extend(by.constraints.clone());
+        wider.check().map(|()| wider)
+    }
+
+    /// The configurations that extend one of these; all where there is none to extend.
+    ///
+    /// # Errors
+    /// In words: too many points, no configuration, or a constraint that cannot be evaluated.
+    pub fn extending(&self, kept: &[Bindings]) -> Result<Vec<Bindings>, String> {
+        let none = [Bindings::new()];
+        let kept = if kept.is_empty() { &none } else { kept };
+        let mut all: Vec<Bindings> = vec![];
+        for bindings in kept {
+            let part = self.bound(bindings);
+            if part.points().saturating_mul(kept.len()) > MOST_POINTS {
+                return Err(format!("there are more than {MOST_POINTS} points: give a parameter fewer values"));
+            }
+            all.extend(part.configurations()?);
+        }
+        if all.is_empty() { Err("no values satisfy every constraint".to_owned()) } else { Ok(all) }
     }
 
     /// The same with these parameters at these values alone, whether they were among its values or not.
@@ -193,6 +209,28 @@ impl Space {
         }
         Ok(())
     }
+}
+
+/// The first so many points in an order that uses each value of each parameter as often as the others; always the same for
+/// the same seed and salt.
+#[must_use]
+pub fn spread(mut points: Vec<Bindings>, count: usize, seed: u64, salt: &str) -> Vec<Bindings> {
+    points.sort_by_cached_key(|point| Hash::of(format!("{seed} {salt} {point:?}").as_bytes()));
+    let mut used: BTreeMap<(String, Parameter), u32> = BTreeMap::new();
+    let mut chosen = vec![];
+    while chosen.len() < count && !points.is_empty() {
+        let often = |point: &Bindings| -> u32 {
+            let one = |(name, value): (&String, &Parameter)| used.get(&(name.clone(), value.clone())).copied();
+            point.iter().filter_map(one).map(|times| times * times).sum()
+        };
+        let next = (0..points.len()).min_by_key(|at| often(&points[*at])).unwrap_or(0);
+        let point = points.remove(next);
+        for (name, value) in &point {
+            *used.entry((name.clone(), value.clone())).or_default() += 1;
+        }
+        chosen.push(point);
+    }
+    chosen
 }
 
 fn extended(point: &Bindings, name: &str, value: &Parameter) -> Bindings {
@@ -264,6 +302,22 @@ mod tests {
         ] {
             assert_eq!(said(pairs), Err(why.to_owned()));
         }
+    }
+
+    #[test]
+    fn a_wider_space_extends_what_was_kept_and_has_no_name_twice() {
+        let by = |name: &str, constraint: &str| {
+            let grid = [(name.to_owned(), vec![Parameter::Number(1), Parameter::Number(2)])].into();
+            Space { grid, constraints: vec![constraint.to_owned()] }
+        };
+        let wider = space(&[]).widened(&by("STAGES", "STAGES * TILE <= 64")).unwrap();
+        let kept: Vec<Bindings> = space(&[]).configurations().unwrap().into_iter().take(4).collect();
+        let words: Vec<String> = wider.extending(&kept).unwrap().iter().map(in_words).collect();
+        assert_eq!(words.len(), 7, "TILE=32 with UNROLL 1, 2, 4 twice each, and TILE=64 once: {words:?}");
+        let why = "the context has the tuning parameter `TILE` already";
+        assert_eq!(space(&[]).widened(&by("TILE", "TILE > 0")).unwrap_err(), why);
+        let far = space(&[]).widened(&by("STAGES", "STAGES > 2")).unwrap();
+        assert_eq!(far.extending(&[]).unwrap_err(), "no values satisfy every constraint");
     }
 
     #[test]

@@ -74,6 +74,24 @@ pub struct Tuned {
     pub tried: Vec<Tried>,
 }
 
+impl TimingPlan {
+    /// The brief form of it, by which configurations are compared with one another.
+    #[must_use]
+    pub fn glance(&self) -> Self {
+        Self { repetitions: self.repetitions.min(GLANCE), processes: Some(1), ..*self }
+    }
+}
+
+impl From<Evaluation> for Found {
+    fn from(evaluation: Evaluation) -> Self {
+        match evaluation {
+            Evaluation::Failed(Failure::Invalid { .. }) => Self::Invalid,
+            Evaluation::Failed(failure) => Self::Failed(failure),
+            Evaluation::Passed(timed) => Self::Ratio(timed.speedup.ratio),
+        }
+    }
+}
+
 /// Searches the configurations of a space that agree with what a candidate has bound already, at most `tests` of them.
 /// `evaluate` builds, checks and times one.
 ///
@@ -90,17 +108,13 @@ where
     F: Future<Output = Result<Evaluation, Fault>>,
 {
     let points = space.bound(candidate.bindings()).spread(tests.max(1), SEED, "tuning").map_err(Fault::Machine)?;
-    let glance = TimingPlan { repetitions: plan.repetitions.min(GLANCE), processes: Some(1), ..*plan };
+    let glance = plan.glance();
     let mut tried = vec![];
     let mut best: Option<(f64, Bindings)> = None;
     for bindings in points {
         let bound = candidate.bound(bindings.clone());
         let id = bound.id();
-        let found = match evaluate(bound, glance).await? {
-            Evaluation::Failed(Failure::Invalid { .. }) => Found::Invalid,
-            Evaluation::Failed(failure) => Found::Failed(failure),
-            Evaluation::Passed(timed) => Found::Ratio(timed.speedup.ratio),
-        };
+        let found = Found::from(evaluate(bound, glance).await?);
         if let Found::Ratio(ratio) = found
             && best.as_ref().is_none_or(|(before, _)| ratio > *before)
         {

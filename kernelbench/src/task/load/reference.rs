@@ -1,6 +1,10 @@
 //! Is what a task names a text file inside the task's folder?
 
 use super::{Document, LARGEST_FILE, TaskError};
+use crate::{
+    result::candidate::Candidate,
+    task::{region::regions, space::Space},
+};
 use std::{
     fs::File,
     io::Read,
@@ -40,6 +44,32 @@ pub(super) fn beside(document: &Document<'_>, name: &Spanned<String>, entry: &st
     }
     Ok(text)
 }
+
+/// A reference with the first values of what it leaves open, and beside it the reference as it was written where it leaves
+/// anything open.
+pub(super) fn bound(
+    document: &Document<'_>,
+    name: &Spanned<String>,
+    written: String,
+    tuning: &Space,
+) -> Result<(String, Option<String>), TaskError> {
+    if let Err(why) = regions(&written) {
+        return document.error(name, format!("the regions of this file cannot be told apart: {why}"), REGIONS_HELP);
+    }
+    let open = Candidate::new(written);
+    if open.open(tuning).is_empty() {
+        return Ok((open.text(), None));
+    }
+    let first = tuning.configurations().ok().and_then(|all| all.into_iter().next()).unwrap_or_default();
+    match open.bound(first).written_out(tuning) {
+        Ok(parts) => Ok((parts.into_iter().map(|part| part.text).collect(), Some(open.text()))),
+        Err(why) => document.error(name, format!("this file cannot be bound: {why}"), OPEN_HELP),
+    }
+}
+
+const REGIONS_HELP: &str =
+    "expected each of macros, device and host once, each behind a line such as `// region: device`";
+const OPEN_HELP: &str = "expected every {{NAME}} to be one of [tuning]";
 
 /// The text of a file that a task's file names.
 pub(super) fn text(document: &Document<'_>, name: &Spanned<String>) -> Result<String, TaskError> {

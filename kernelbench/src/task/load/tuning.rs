@@ -64,19 +64,49 @@ pub(super) fn space(document: &Document<'_>, tuning: Tuning) -> Result<Space, Ta
     }
 }
 
-fn domain(document: &Document<'_>, value: &Spanned<Value>) -> Result<(Vec<Parameter>, Option<String>), TaskError> {
-    let (values, constraint) = match value.get_ref() {
-        Value::Array(_) => (value.get_ref().clone().try_into().ok(), None),
-        Value::Table(_) => match value.get_ref().clone().try_into::<Domain>() {
-            Ok(domain) => (domain.values(), domain.constraint),
-            Err(why) => return document.error(value, why.message().to_owned(), RANGE),
-        },
+/// The parameters that a transformation adds, in the same form: `TILE = [64, 128]`, or a table with values or a range and
+/// perhaps a constraint, which may name parameters of the context too.
+///
+/// # Errors
+/// In words: a name that cannot be one, or no values to choose from.
+pub fn parameters(table: &toml::Table) -> Result<Space, String> {
+    let mut space = Space::default();
+    for (name, value) in table {
+        let capital = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        if !name.starts_with(|c: char| c.is_ascii_uppercase()) || !name.chars().all(capital) {
+            return Err(format!("`{name}` cannot name a tuning parameter: expected capitals, digits and `_`"));
+        }
+        let (values, constraint) = chosen(value).map_err(|why| format!("`{name}`: {why}"))?;
+        let help = if value.is_table() { RANGE } else { VALUES };
+        space
+            .grid
+            .insert(name.clone(), values.ok_or_else(|| format!("`{name}` has no values to choose from: {help}"))?);
+        space.constraints.extend(constraint);
+    }
+    Ok(space)
+}
+
+/// The values that a parameter may have, where it says which, and its constraint.
+type Chosen = (Option<Vec<Parameter>>, Option<String>);
+
+fn chosen(value: &Value) -> Result<Chosen, String> {
+    let (values, constraint) = match value {
+        Value::Array(_) => (value.clone().try_into().ok(), None),
+        Value::Table(_) => {
+            let domain = value.clone().try_into::<Domain>().map_err(|why| why.message().to_owned())?;
+            (domain.values(), domain.constraint)
+        }
         _ => (None, None),
     };
     let distinct = |values: &Vec<Parameter>| values.iter().collect::<BTreeSet<_>>().len() == values.len();
-    match values {
-        Some(values) if !values.is_empty() && distinct(&values) => Ok((values, constraint)),
-        _ => {
+    Ok((values.filter(|values| !values.is_empty() && distinct(values)), constraint))
+}
+
+fn domain(document: &Document<'_>, value: &Spanned<Value>) -> Result<(Vec<Parameter>, Option<String>), TaskError> {
+    match chosen(value.get_ref()) {
+        Err(why) => document.error(value, why, RANGE),
+        Ok((Some(values), constraint)) => Ok((values, constraint)),
+        Ok((None, _)) => {
             let help = if matches!(value.get_ref(), Value::Table(_)) { RANGE } else { VALUES };
             document.error(value, "these are no values to choose from", help)
         }

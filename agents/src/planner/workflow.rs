@@ -1,0 +1,395 @@
+//! One transformation: its calls, its checks, its tuning, and the checkpoint that comes of it (PEAK §3.2-3.4).
+//!
+//! What is in the record already is not done again: no call is asked twice, no configuration checked or timed twice.
+
+use super::talk::{Told, asked, undisturbed};
+use super::{BrokeOff, Loop};
+use crate::coder::Rewrite;
+use crate::event::{Event, Step};
+use crate::lease::Work;
+use crate::llm::{Purpose, Role};
+use crate::log::LogError;
+use crate::tester::{Check, Examine};
+use crate::workflow::{Checkpoint, MAIN, Order, canonical};
+use kernelbench::{Baseline, Bindings, Candidate, Evaluation, Failure, Found, Hash, Space, Tried, spread};
+use prompts::{Rewriting, Transformation, backend};
+use std::ops::ControlFlow;
+
+/// What configurations are drawn by; always the same, so that a record can be made again.
+const SEED: u64 = 0;
+
+/// A transformation that a person asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its name.
+    pub transformation: String,
+    /// The checkpoint that it is applied to; the head where none is named.
+    pub from: Option<Hash>,
+    /// What the person says beside it.
+    pub say: Option<String>,
+    /// How often it is tried, where the person says.
+    pub tries: Option<u32>,
+}
+
+/// A context that is to be checked and tuned, and the parameters that it has.
+struct Attempt {
+    context: Candidate,
+    tuning: Space,
+    kept: Vec<Bindings>,
+}
+
+impl Loop {
+    /// Applies one transformation that was asked for, and ends no run: the workflow may go on.
+    pub(super) async fn apply(&mut self, request: Request) -> Result<(), BrokeOff> {
+        self.open().await?;
+        self.until_settled().await?;
+        if self.book.so_far().workflow.head().is_none() {
+            self.round(Step::Baseline).await?;
+            self.checkpoint_if_due()?;
+        }
+        let head = self.book.so_far().workflow.head().map(|head| head.id.clone());
+        let head = head.ok_or_else(|| {
+            BrokeOff::Refused("the initial context is not right: there is nothing to transform".into())
+        })?;
+        let from = request.from.clone().unwrap_or(head);
+        self.order(&request.transformation.clone(), from, Some(request))?;
+        self.until_settled().await
+    }
+
+    /// Finishes the round that is open, and the tries of what was ordered last.
+    async fn until_settled(&mut self) -> Result<(), BrokeOff> {
+        loop {
+            self.checkpoint_if_due()?;
+            let so_far = self.book.so_far();
+            let begun = so_far.open().is_some() || so_far.workflow.open_order(&so_far.rounds).is_some();
+            match self.next().await? {
+                ControlFlow::Continue(step) if begun => self.round(step).await?,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Notes that a transformation is to be applied, unless that was noted already. Its text goes into the record.
+    fn order(&mut self, name: &str, from: Hash, request: Option<Request>) -> Result<(), BrokeOff> {
+        let listed = self.crew.prompts.transformations().named(name).map_err(BrokeOff::Refused)?.clone();
+        let (transformation, backend) = (&listed.transformation, backend(&self.task));
+        let checkpoint = self.checkpoint(&from)?;
+        transformation.fits(backend, &checkpoint.tuning).map_err(BrokeOff::Refused)?;
+        let wider = checkpoint.tuning.widened(&transformation.parameters).map_err(BrokeOff::Refused)?;
+        wider.extending(&checkpoint.kept).map_err(|why| BrokeOff::Refused(format!("{name}: {why}")))?;
+        let texts: Vec<String> = self
+            .crew
+            .prompts
+            .transformations()
+            .imported(transformation, backend)
+            .into_iter()
+            .map(ToOwned::to_owned)
+            .collect();
+        let imports = texts.iter().map(|text| self.book.keep(text)).collect::<Result<_, _>>()?;
+        let definition = self.book.keep(&listed.text)?;
+        let (by_hand, request) = (request.is_some(), request.unwrap_or_else(|| Request::of(name)));
+        let tries = request.tries.unwrap_or(transformation.tries);
+        let transformation = transformation.name.clone();
+        let order = Order { transformation, definition, imports, from, tries, say: request.say, by_hand };
+        self.note(Event::Ordered(order))
+    }
+
+    /// What the policy's sequence asks for is ordered before its first try.
+    pub(super) fn order_if_due(&mut self, step: &Step) -> Result<(), BrokeOff> {
+        let so_far = self.book.so_far();
+        let Step::Transform { transformation, .. } = step else { return Ok(()) };
+        if so_far.open().is_some() || so_far.workflow.open_order(&so_far.rounds).is_some() {
+            return Ok(());
+        }
+        let head = so_far.workflow.head().map(|head| head.id.clone());
+        let head = head.ok_or_else(|| BrokeOff::Gone("a transformation has no checkpoint to start from".to_owned()))?;
+        self.order(&transformation.clone(), head, None)
+    }
+
+    /// The round of a transformation: all its calls, and what came of them.
+    pub(super) async fn transform(&mut self, round: u32) -> Result<(), BrokeOff> {
+        let order = self.book.so_far().workflow.orders.last().map(|ordered| ordered.order.clone());
+        let order = order.ok_or_else(|| BrokeOff::Gone("nothing was ordered before this round".to_owned()))?;
+        let transformation = self.definition(&order)?;
+        let from = self.checkpoint(&order.from)?;
+        let tuning = from.tuning.widened(&transformation.parameters).map_err(BrokeOff::Refused)?;
+        let kept = from.kept.clone();
+        let context = match self.opened(|round| round.candidate.clone()) {
+            Some(known) => self.book.candidate(&known)?,
+            None => match self.rewrite_all(round, &order, &transformation, &from, &tuning).await? {
+                Some(context) => context,
+                None => return Ok(()),
+            },
+        };
+        self.prove(Attempt { context, tuning, kept }).await
+    }
+
+    /// The round of the initial context, in a workflow.
+    pub(super) async fn initial(&mut self) -> Result<(), BrokeOff> {
+        let context = match self.opened(|round| round.candidate.clone()) {
+            Some(known) => self.book.candidate(&known)?,
+            None => {
+                self.task.initial_context().map_err(|why| BrokeOff::Refused(format!("{}: {why}", self.task.name)))?
+            }
+        };
+        self.keep_candidate(&context)?;
+        let tuning = self.task.context().map(|context| context.tuning.clone()).unwrap_or_default();
+        self.prove(Attempt { context, tuning, kept: vec![] }).await
+    }
+
+    /// Every call of a transformation in order, each on what the calls before it made; `None` where a reply could not be read
+    /// and the round is over.
+    async fn rewrite_all(
+        &mut self,
+        round: u32,
+        order: &Order,
+        transformation: &Transformation,
+        from: &Checkpoint,
+        tuning: &Space,
+    ) -> Result<Option<Candidate>, BrokeOff> {
+        let mut context = self.book.candidate(&from.context)?;
+        for import in &order.imports {
+            context = context.with_import(&self.book.fetch(import)?);
+        }
+        let last = self.last_try()?;
+        for (pass, described, call) in transformation.each_call() {
+            let rewriting = Rewriting {
+                context: context.clone(),
+                transformation: transformation.name.clone(),
+                summary: transformation.summary.clone(),
+                passes: (pass, transformation.passes.len()),
+                aim: described.aim.clone(),
+                region: call.region.clone(),
+                text: call.text.clone(),
+                tuning: tuning.clone(),
+                say: order.say.clone(),
+                last: last.as_ref().and_then(|(failure, candidate)| seen_by(&call.region, failure, candidate)),
+            };
+            match self.rewrite(round, pass, rewriting).await? {
+                Told::Read(text) => context = context.with_region(&call.region, &text),
+                Told::Unreadable(why) => return self.unreadable(Role::Coder, why),
+                Told::PassedOver => return self.unreadable(Role::Coder, "the recorded reply does not fit".to_owned()),
+            }
+        }
+        let named = context.placeholders();
+        if let Some(unused) = transformation.parameters.grid.keys().find(|name| !named.contains(name)) {
+            let why = format!("the context does not name {{{{{unused}}}}}, which {} adds", transformation.name);
+            return self.unreadable(Role::Coder, why);
+        }
+        self.keep_candidate(&context)?;
+        Ok(Some(context))
+    }
+
+    async fn rewrite(&mut self, round: u32, pass: usize, rewriting: Rewriting) -> Result<Told<String>, BrokeOff> {
+        let (task, machine, rewriter) = (self.task.clone(), self.crew.machine.clone(), self.crew.rewriter.clone());
+        let part = format!("{pass}.{}", rewriting.region);
+        self.ask_part_twice((round, &part), Role::Coder, Purpose::Transform, |call, earlier| {
+            let (task, machine, rewriting) = (task.clone(), machine.clone(), rewriting.clone());
+            asked(&rewriter, Rewrite { call, task, machine, rewriting, earlier })
+        })
+        .await
+    }
+
+    /// How the last try of the same order that came to a context failed, and what it was.
+    fn last_try(&self) -> Result<Option<(Failure, Candidate)>, BrokeOff> {
+        let so_far = self.book.so_far();
+        let before = so_far.workflow.orders.last().map_or(0, |ordered| ordered.rounds_before);
+        for round in so_far.rounds.iter().skip(before).rev() {
+            if let (Some(Evaluation::Failed(failure)), Some(id)) = (&round.evaluation, &round.candidate) {
+                return Ok(Some((failure.clone(), self.book.candidate(id)?)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Checks drawn configurations, times all of them, and examines the fastest. A wrong one fails the whole.
+    async fn prove(&mut self, attempt: Attempt) -> Result<(), BrokeOff> {
+        let Attempt { context, tuning, kept } = attempt;
+        if !context.bindings().is_empty() {
+            return self.examine(context).await;
+        }
+        let all = tuning.extending(&kept).map_err(BrokeOff::Refused)?;
+        if let Some((wrong, failure)) = self.check_drawn(&context, &all).await? {
+            return self.failed(&wrong, failure);
+        }
+        match &all[..] {
+            [only] => self.examine_bound(&context, only.clone(), vec![]).await,
+            _ => self.time_all(&context, all).await,
+        }
+    }
+
+    /// Checks some configurations, drawn from all; the first that is wrong, and how. One that is invalid is pruned.
+    async fn check_drawn(
+        &mut self,
+        context: &Candidate,
+        all: &[Bindings],
+    ) -> Result<Option<(Candidate, Failure)>, BrokeOff> {
+        for bindings in spread(all.to_vec(), self.policy.samples(), SEED, "validation") {
+            let bound = context.bound(bindings.clone());
+            let known = self.opened(|round| round.checked.iter().find(|(at, _)| *at == bindings).cloned());
+            let failure = match known {
+                Some((_, failure)) => failure,
+                None => self.check_one(&bound, bindings).await?,
+            };
+            if let Some(failure) = failure.filter(|failure| !matches!(failure, Failure::Invalid { .. })) {
+                return Ok(Some((bound, failure)));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn check_one(&mut self, bound: &Candidate, bindings: Bindings) -> Result<Option<Failure>, BrokeOff> {
+        let (task, suite, candidate) = (self.task.clone(), self.suite(), bound.clone());
+        let worked = asked(&self.crew.tester.check, Check { task, candidate, suite }).await?;
+        let failure = self.note_spent(Work::Check, worked)?;
+        self.note(Event::Checked { candidate: bound.id(), bindings, failure: failure.clone() })?;
+        Ok(failure)
+    }
+
+    /// Times configurations briefly, as many as the policy allows, and examines the fastest.
+    async fn time_all(&mut self, context: &Candidate, all: Vec<Bindings>) -> Result<(), BrokeOff> {
+        let tests = self.policy.tests();
+        let points = if all.len() > tests { spread(all, tests, SEED, "tuning") } else { all };
+        for bindings in points {
+            let known = self.opened(|round| round.tried.iter().find(|tried| tried.bindings == bindings).cloned());
+            let tried = match known {
+                Some(tried) => tried,
+                None => match self.time_one(context, bindings).await? {
+                    Some(tried) => tried,
+                    None => return Ok(()),
+                },
+            };
+            if let Found::Failed(failure) = tried.found {
+                return self.failed(&context.bound(tried.bindings), failure);
+            }
+        }
+        let tried = self.opened(|round| round.tried.clone());
+        let Some(best) = fastest(&tried).first().cloned() else {
+            let failure = Failure::Invalid { case: "every case".to_owned() };
+            return self.failed(context, failure);
+        };
+        self.examine_bound(context, best, tried).await
+    }
+
+    /// Times one configuration; `None` where nothing can be timed here and the round is over.
+    async fn time_one(&mut self, context: &Candidate, bindings: Bindings) -> Result<Option<Tried>, BrokeOff> {
+        let bound = context.bound(bindings.clone());
+        let (task, suite, plan) = (self.task.clone(), self.suite(), self.policy.timing.glance());
+        let self_difference = self.book.so_far().baseline.as_ref().map_or(0.0, Baseline::self_difference);
+        let examine = Examine { task, candidate: bound.clone(), suite, plan, self_difference };
+        match undisturbed(|| asked(&self.crew.tester.examine, examine.clone())).await? {
+            Ok(worked) => {
+                let found = Found::from(self.note_spent(Work::Examine, worked)?);
+                let tried = Tried { candidate: bound.id(), bindings, found };
+                self.note(Event::Tried { tried: tried.clone() })?;
+                Ok(Some(tried))
+            }
+            Err(why) => {
+                self.book.keep(&bound.canonical())?;
+                self.note(Event::NotTimed { candidate: bound.id(), why }).map(|()| None)
+            }
+        }
+    }
+
+    /// Ends the round with a configuration that failed; it stands in the record by its canonical form.
+    fn failed(&mut self, configuration: &Candidate, failure: Failure) -> Result<(), BrokeOff> {
+        let candidate = self.book.keep(&configuration.canonical())?;
+        self.note(Event::Evaluated { candidate, evaluation: Evaluation::Failed(failure) })
+    }
+
+    /// Examines the fastest configuration in full; it stands in the record by its canonical form.
+    async fn examine_bound(
+        &mut self,
+        context: &Candidate,
+        bindings: Bindings,
+        tried: Vec<Tried>,
+    ) -> Result<(), BrokeOff> {
+        let bound = context.bound(bindings);
+        if bound != *context {
+            self.book.keep(&bound.canonical())?;
+            self.note(Event::Tuned { candidate: context.id(), bound: bound.id(), tried })?;
+        }
+        self.examine(bound).await
+    }
+
+    /// Makes a checkpoint of what the last round came to, where it passed and none was made of it.
+    pub(super) fn checkpoint_if_due(&mut self) -> Result<(), BrokeOff> {
+        let so_far = self.book.so_far();
+        let Some(last) = so_far.rounds.last().filter(|_| self.policy.sequence.is_some()) else { return Ok(()) };
+        let made = so_far.workflow.checkpoints.iter().any(|checkpoint| checkpoint.round == last.number);
+        let passed = last.evaluation.as_ref().is_some_and(|evaluation| evaluation.passed().is_some());
+        if made || !passed {
+            return Ok(());
+        }
+        let Some(bound) = last.candidate.clone() else { return Ok(()) };
+        let checkpoint = self.checkpoint_of(bound)?;
+        self.note(Event::Checkpointed(checkpoint))
+    }
+
+    fn checkpoint_of(&mut self, bound: Hash) -> Result<Checkpoint, BrokeOff> {
+        let best = self.book.candidate(&bound)?;
+        let context = best.bound(Bindings::new());
+        let order = self.book.so_far().workflow.orders.last().map(|ordered| ordered.order.clone());
+        let (tuning, parent, transformation) = match order {
+            None => (self.task.context().map(|context| context.tuning.clone()).unwrap_or_default(), None, None),
+            Some(order) => {
+                let added = self.definition(&order)?.parameters;
+                let wider = self.checkpoint(&order.from)?.tuning.widened(&added).map_err(BrokeOff::Refused)?;
+                (wider, Some(order.from), Some(order.transformation))
+            }
+        };
+        let so_far = self.book.so_far();
+        let (round, tried) = so_far.rounds.last().map(|round| (round.number, round.tried.clone())).unwrap_or_default();
+        let mut kept = fastest(&tried);
+        kept.truncate(self.policy.kept());
+        if kept.is_empty() {
+            kept.push(best.bindings().clone());
+        }
+        let name = format!("c{}", so_far.workflow.checkpoints.len());
+        let canonical = canonical(parent.as_ref(), transformation.as_deref(), &context, &tuning);
+        let (id, context) = (self.book.keep(&canonical)?, self.book.keep(&context.canonical())?);
+        Ok(Checkpoint { id, name, parent, transformation, round, context, bound, tuning, kept })
+    }
+
+    fn definition(&self, order: &Order) -> Result<Transformation, BrokeOff> {
+        let text = self.book.fetch(&order.definition)?;
+        Transformation::parse(&order.transformation, &text).map_err(|why| LogError(why.to_string()).into())
+    }
+
+    fn checkpoint(&self, id: &Hash) -> Result<Checkpoint, BrokeOff> {
+        let found = self.book.so_far().workflow.checkpoint(id).cloned();
+        found.ok_or_else(|| LogError(format!("the record holds no checkpoint {id} on {MAIN}")).into())
+    }
+}
+
+impl Request {
+    fn of(name: &str) -> Self {
+        Self { transformation: name.to_owned(), from: None, say: None, tries: None }
+    }
+}
+
+/// The right configurations, fastest first.
+fn fastest(tried: &[Tried]) -> Vec<Bindings> {
+    let ratio = |tried: &Tried| if let Found::Ratio(ratio) = tried.found { Some(ratio) } else { None };
+    let mut right: Vec<(f64, &Bindings)> =
+        tried.iter().filter_map(|tried| Some((ratio(tried)?, &tried.bindings))).collect();
+    right.sort_by(|a, b| b.0.total_cmp(&a.0));
+    right.into_iter().map(|(_, bindings)| bindings.clone()).collect()
+}
+
+/// What a region's call is shown of the last try: a compiler's message goes to the regions that it names, every other
+/// failure to all.
+fn seen_by(region: &str, failure: &Failure, candidate: &Candidate) -> Option<(Failure, Option<String>)> {
+    if let Failure::Build { log } = failure {
+        let names = |region: &str| {
+            ["cpp", "cu", "c"].iter().any(|ending| {
+                log.contains(&format!("{region}.{ending}:")) || log.contains(&format!("{region}.{ending}("))
+            })
+        };
+        let blamed = kernelbench::region::REGIONS.iter().any(|region| names(region));
+        if blamed && !names(region) {
+            return None;
+        }
+    }
+    Some((failure.clone(), candidate.region(region).map(ToOwned::to_owned)))
+}

@@ -1,0 +1,207 @@
+//! `warpsmith tree`, `checkpoint`, `branch` and `restore`: the checkpoints of a workflow, and where it goes on
+
+use super::say;
+use crate::{
+    cli::{NewNameArgs, RestoreArgs, TreeArgs},
+    exit::{Exit, Trouble},
+    progress::plain,
+    store::{Record, RunFolder},
+};
+use agents::{
+    event::{Event, Step},
+    log::Log,
+    trajectory::{Round, Trajectory},
+    workflow::Checkpoint,
+};
+use kernelbench::{Evaluation, in_words};
+use serde_json::json;
+use std::path::Path;
+
+/// A run, and perhaps the name of one of its checkpoints: `RUN@NAME`.
+pub(super) struct At {
+    pub(super) folder: RunFolder,
+    record: Record,
+    name: Option<String>,
+}
+
+impl At {
+    /// What a user means by these words; none where they name no run.
+    pub(super) fn find(words: &str) -> Result<Option<Self>, Trouble> {
+        let is_run = |path: &str| Path::new(path).join("run.toml").is_file();
+        let (run, name) = match words.rsplit_once('@') {
+            _ if is_run(words) => (words, None),
+            Some((run, name)) if is_run(run) => (run, Some(name.to_owned())),
+            _ => return Ok(None),
+        };
+        let folder = RunFolder::open(Path::new(run))?;
+        let record = folder.only_record()?;
+        Ok(Some(Self { folder, record, name }))
+    }
+
+    fn of(words: &str) -> Result<Self, Trouble> {
+        let expected = || Trouble::usage(format!("{words}: expected the folder of a run, or RUN@NAME"));
+        Self::find(words)?.ok_or_else(expected)
+    }
+
+    fn story(&self) -> Trajectory {
+        self.record.events().collect()
+    }
+
+    /// The checkpoint that is named; none where none is.
+    pub(super) fn checkpoint(&self) -> Result<Option<Checkpoint>, Trouble> {
+        let story = self.story();
+        let found = self.name.as_deref().map(|name| story.workflow.named(name).cloned());
+        found.transpose().map_err(|why| Trouble::usage(format!("{}: {why}", self.folder.path().display())))
+    }
+
+    /// The checkpoint that is named, or the head.
+    fn checkpoint_or_head(&self) -> Result<Checkpoint, Trouble> {
+        let head = || {
+            let none =
+                || Trouble::usage(format!("{}: there is no checkpoint in this run", self.folder.path().display()));
+            self.story().workflow.head().cloned().ok_or_else(none)
+        };
+        self.checkpoint()?.map_or_else(head, Ok)
+    }
+
+    /// Notes an event in the run's record.
+    fn note(&self, event: &Event) -> Result<(), Trouble> {
+        let (lock, _) = self.folder.lock()?;
+        let name = self.story().name;
+        let (mut log, _) = self.folder.append(&name, &lock)?;
+        let noted = log.note(event).map_err(|why| Trouble::record(why.to_string()));
+        drop(lock);
+        noted
+    }
+
+    fn free(&self, name: &str) -> Result<(), Trouble> {
+        self.story().workflow.is_free(name).map_err(Trouble::usage)
+    }
+}
+
+/// Prints the checkpoints, the failed tries, and where it goes on.
+pub(super) fn print_tree(arguments: &TreeArgs) -> Result<Exit, Trouble> {
+    let story = At::of(&arguments.run.display().to_string())?.story();
+    say(&if arguments.json { super::json(&as_json(&story)) } else { tree(&story).trim_end().to_owned() });
+    Ok(Exit::Done)
+}
+
+/// Gives a checkpoint a name.
+pub(super) fn checkpoint(arguments: &NewNameArgs) -> Result<Exit, Trouble> {
+    let at = At::of(&arguments.at)?;
+    let checkpoint = at.checkpoint_or_head()?;
+    at.free(&arguments.name)?;
+    at.note(&Event::Named { name: arguments.name.clone(), checkpoint: checkpoint.id.clone() })?;
+    say(&format!("{} is {} ({})", arguments.name, checkpoint.name, checkpoint.id.short()));
+    Ok(Exit::Done)
+}
+
+/// Begins a branch at a checkpoint; the workflow goes on there.
+pub(super) fn branch(arguments: &NewNameArgs) -> Result<Exit, Trouble> {
+    let at = At::of(&arguments.at)?;
+    let checkpoint = at.checkpoint_or_head()?;
+    at.free(&arguments.name)?;
+    at.note(&Event::Branched { branch: arguments.name.clone(), checkpoint: checkpoint.id.clone() })?;
+    say(&format!("branch {} at {}: the workflow goes on there", arguments.name, checkpoint.name));
+    Ok(Exit::Done)
+}
+
+/// Lets a branch go on, or sets the one that goes on back to a checkpoint.
+pub(super) fn restore(arguments: &RestoreArgs) -> Result<Exit, Trouble> {
+    let at = At::of(&arguments.at)?;
+    let Some(name) = at.name.clone() else {
+        return Err(Trouble::usage(format!("{0}: to which checkpoint or branch? Name it as {0}@NAME", arguments.at)));
+    };
+    let (checkpoint, story) = (at.checkpoint_or_head()?, at.story());
+    let is_branch = story.workflow.branches.contains_key(&name);
+    let branch = if is_branch { name } else { story.workflow.branch().to_owned() };
+    at.note(&Event::Restored { branch: branch.clone(), checkpoint: checkpoint.id.clone() })?;
+    say(&format!("the workflow goes on from {} on branch {branch}", checkpoint.name));
+    Ok(Exit::Done)
+}
+
+/// The checkpoints as text, each with its speedup over the reference, and the tries that failed.
+pub(super) fn tree(story: &Trajectory) -> String {
+    let mut lines = vec![];
+    let roots = story.workflow.checkpoints.iter().filter(|checkpoint| checkpoint.parent.is_none());
+    roots.for_each(|root| grow(story, root, 0, &mut lines));
+    if lines.is_empty() {
+        lines.push("no checkpoint yet".to_owned());
+    }
+    lines.join("\n") + "\n"
+}
+
+/// A checkpoint's line, its failed tries, and what was made of it: the last child stands below it, the others beside.
+fn grow(story: &Trajectory, at: &Checkpoint, depth: usize, lines: &mut Vec<String>) {
+    let indent = "  ".repeat(depth);
+    lines.push(format!("{indent}{}", line(story, at)));
+    for (name, number, why) in failed_tries(story, at) {
+        lines.push(format!("{indent}  x {name}, try {number}: {why}"));
+    }
+    let made: Vec<&Checkpoint> =
+        story.workflow.checkpoints.iter().filter(|child| child.parent.as_ref() == Some(&at.id)).collect();
+    for (nth, child) in made.iter().enumerate() {
+        grow(story, child, depth + usize::from(nth + 1 < made.len()), lines);
+    }
+}
+
+fn line(story: &Trajectory, at: &Checkpoint) -> String {
+    let workflow = &story.workflow;
+    let what = at.transformation.as_deref().unwrap_or("initial context");
+    let ratio = story.evaluation(&at.bound).and_then(Evaluation::passed).map(|timed| timed.speedup.ratio);
+    let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}x"));
+    let best = at.kept.first().map(in_words).unwrap_or_default();
+    let called = |names: &std::collections::BTreeMap<String, kernelbench::Hash>| {
+        names.iter().filter(|(_, id)| **id == at.id).map(|(name, _)| plain(name)).collect::<Vec<_>>()
+    };
+    let mut names = [called(&workflow.names), called(&workflow.branches)].concat();
+    if workflow.head().is_some_and(|head| head.id == at.id) {
+        names.push("head".to_owned());
+    }
+    let names = if names.is_empty() { String::new() } else { format!("  [{}]", names.join(", ")) };
+    format!("{:<4} {} {what:<17} {ratio:>8}  {best}{names}", at.name, at.id.short()).trim_end().to_owned()
+}
+
+/// The tries on a checkpoint of which nothing came: the transformation, which try it was, and why.
+fn failed_tries(story: &Trajectory, at: &Checkpoint) -> Vec<(String, usize, String)> {
+    let mut failed = vec![];
+    for (nth, ordered) in story.workflow.orders.iter().enumerate().filter(|(_, ordered)| ordered.order.from == at.id) {
+        let until = story.workflow.orders.get(nth + 1).map_or(story.rounds.len(), |next| next.rounds_before);
+        let rounds = story.rounds.get(ordered.rounds_before..until).unwrap_or_default();
+        let tries = rounds.iter().filter(|round| matches!(round.step, Step::Transform { .. })).enumerate();
+        failed.extend(
+            tries.filter_map(|(try_, round)| Some((ordered.order.transformation.clone(), try_ + 1, why(round)?))),
+        );
+    }
+    failed
+}
+
+/// Why nothing came of a round; none where something did, or it is not over.
+fn why(round: &Round) -> Option<String> {
+    let unreadable = round.unreadable.as_ref().map(|(_, why)| format!("no readable reply: {why}"));
+    let failed = match &round.evaluation {
+        Some(failed @ Evaluation::Failed(_)) => Some(crate::progress::evaluated(failed)),
+        _ => None,
+    };
+    unreadable.or(failed).or_else(|| round.not_timed.clone()).map(|why| plain(&why))
+}
+
+fn as_json(story: &Trajectory) -> serde_json::Value {
+    let workflow = &story.workflow;
+    let checkpoint = |at: &Checkpoint| {
+        let speedup = story.evaluation(&at.bound).and_then(Evaluation::passed).map(|timed| timed.speedup);
+        let failed: Vec<_> = failed_tries(story, at)
+            .into_iter()
+            .map(|(transformation, number, why)| json!({"transformation": transformation, "try": number, "why": why}))
+            .collect();
+        json!({
+            "id": at.id, "name": at.name, "parent": at.parent, "transformation": at.transformation, "round": at.round,
+            "speedup": speedup, "bindings": at.kept.first(), "kept": at.kept.len(), "tuning": at.tuning, "failed": failed,
+        })
+    };
+    json!({
+        "checkpoints": workflow.checkpoints.iter().map(checkpoint).collect::<Vec<_>>(),
+        "names": workflow.names, "branches": workflow.branches, "branch": workflow.branch(),
+        "head": workflow.head().map(|head| &head.name),
+    })
+}
