@@ -1,17 +1,21 @@
 //! The lease of a device: beside others that check, or alone to time and to read counters.
 //!
 //! Whoever works on a device has a part of its memory from beginning to end, so that those who do so side by side do not
-//! run out of it; and the device itself, shared or alone, for as long as it needs it so. Both are queues, first come first
-//! served: who asks to be alone waits for those who share the device now, and those who ask to share it later wait behind.
+//! run out of it; and the device itself, shared or alone, for as long as it needs it so. Memory goes to who came first. Who
+//! asks to be alone waits for those who share the device now and goes before all who wait to share it, so that the device
+//! falls silent once for several timings; after as many in a row as may share it, those who wait to share it have their turn.
 
 use crate::stage::{self, Hold, Stage};
 use std::{
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     task::{Context, Poll, Wake, Waker},
     thread::Thread,
 };
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 /// The units of a device whose memory nobody knows.
 const UNITS: u32 = 840;
@@ -28,6 +32,10 @@ pub(crate) struct Gate {
     turns: Semaphore,
     /// How many may share it at most.
     beside: u32,
+    /// How many wait to be alone and go before who waits to share it.
+    first: watch::Sender<u32>,
+    /// How many were alone since it was shared last.
+    in_a_row: AtomicU32,
 }
 
 impl Gate {
@@ -38,17 +46,48 @@ impl Gate {
         let counts_memory = units.is_some();
         let units = units.unwrap_or(UNITS.max(beside));
         let (memory, turns) = (Semaphore::new(units as usize), Semaphore::new(beside as usize));
-        Self { memory, units, counts_memory, turns, beside }
+        Self { memory, units, counts_memory, turns, beside, first: watch::Sender::new(0), in_a_row: AtomicU32::new(0) }
     }
 
-    /// The units of so many bytes.
+    /// The units of so many bytes. A part of memory that is known is small enough for as many who wait as may share the device:
+    /// nobody then waits for memory who could have a turn. Where memory is unknown, turns alone decide.
     fn part_of(&self, bytes: u64) -> u32 {
-        let wanted = if self.counts_memory { bytes.div_ceil(UNIT) } else { 0 };
-        u32::try_from(wanted).unwrap_or(u32::MAX).clamp(self.units.div_ceil(self.beside), self.units)
+        if !self.counts_memory {
+            return 1;
+        }
+        u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).clamp(self.units.div_ceil(2 * self.beside), self.units)
     }
 
     fn hold(&self, turns: u32) -> Hold {
         if turns == self.beside { Hold::Exclusive } else { Hold::Shared }
+    }
+
+    /// A turn alone or beside others; none only where the device is given up.
+    async fn turn(&self, turns: u32) -> Option<SemaphorePermit<'_>> {
+        if turns == self.beside { self.turn_alone().await } else { self.turn_beside().await }
+    }
+
+    async fn turn_alone(&self) -> Option<SemaphorePermit<'_>> {
+        let goes_first = (self.in_a_row.load(Relaxed) < self.beside).then(|| First::new(&self.first));
+        let turn = self.turns.acquire_many(self.beside).await.ok();
+        self.in_a_row.fetch_add(1, Relaxed);
+        drop(goes_first);
+        turn
+    }
+
+    async fn turn_beside(&self) -> Option<SemaphorePermit<'_>> {
+        let mut first = self.first.subscribe();
+        loop {
+            first.wait_for(|waiting| *waiting == 0).await.ok()?;
+            tokio::select! {
+                biased;
+                turn = self.turns.acquire() => {
+                    self.in_a_row.store(0, Relaxed);
+                    return turn.ok();
+                }
+                _ = first.wait_for(|waiting| *waiting > 0) => {}
+            }
+        }
     }
 
     async fn take(&self, units: u32, turns: u32) -> Lease<'_> {
@@ -60,7 +99,7 @@ impl Gate {
         }
         // Neither is ever closed.
         let memory = self.memory.acquire_many(units).await.ok();
-        let turn = self.turns.acquire_many(turns).await.ok();
+        let turn = self.turn(turns).await;
         drop(waiting);
         let before = stage::hold(Some(self.hold(turns)));
         Lease { gate: self, memory, units, turn, turns, before }
@@ -79,6 +118,22 @@ impl Gate {
     /// A device that is shared, on a thread that may wait.
     pub(crate) fn share(&self, bytes: u64) -> Lease<'_> {
         wait_for(self.shared(bytes))
+    }
+}
+
+/// One who waits to be alone, before who waits to share the device, until this is dropped.
+struct First<'a>(&'a watch::Sender<u32>);
+
+impl<'a> First<'a> {
+    fn new(waiting: &'a watch::Sender<u32>) -> Self {
+        waiting.send_modify(|waiting| *waiting += 1);
+        Self(waiting)
+    }
+}
+
+impl Drop for First<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|waiting| *waiting -= 1);
     }
 }
 
@@ -126,7 +181,7 @@ impl Lease<'_> {
             self.memory = None;
             self.memory = wait_for(self.gate.memory.acquire_many(units)).ok();
         }
-        self.turn = wait_for(self.gate.turns.acquire_many(turns)).ok();
+        self.turn = wait_for(self.gate.turn(turns));
         drop(waiting);
         stage::hold(Some(self.gate.hold(turns)));
         (self.units, self.turns) = (units, turns);
@@ -225,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_wants_to_be_alone_waits_for_those_who_are_in_and_not_for_those_who_come_later() {
+    async fn who_wants_to_be_alone_waits_for_those_who_are_in_and_goes_before_those_who_wait_to_share_it() {
         let (gate, inside) = (Arc::new(Gate::new(None, 4)), Arc::new(Inside::default()));
         let mut sharers = JoinSet::new();
         for number in 0..100 {
@@ -238,9 +293,28 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(101)).await;
         let start = tokio::time::Instant::now();
         inside.be_alone(&gate, 1).await;
-        // Those in line before it: four who are in, and those who came within the first 101 ms.
-        assert!(start.elapsed() <= Duration::from_millis(301), "{:?}", start.elapsed());
+        // Four are in, and each for 50 ms; a dozen wait.
+        assert!(start.elapsed() <= Duration::from_millis(51), "{:?}", start.elapsed());
         sharers.join_all().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_to_share_it_has_a_turn_after_as_many_alone_in_a_row_as_may_share_it() {
+        let (gate, inside) = (Arc::new(Gate::new(None, 4)), Arc::new(Inside::default()));
+        let mut alone = JoinSet::new();
+        for number in 0..100 {
+            let (gate, inside) = (Arc::clone(&gate), Arc::clone(&inside));
+            alone.spawn(async move {
+                tokio::time::sleep(Duration::from_millis(number * 5)).await;
+                inside.be_alone(&gate, 10).await;
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(101)).await;
+        let start = tokio::time::Instant::now();
+        inside.share(&gate, 0, 1).await;
+        // Before it: those who had asked to go first when four in a row were reached, ten milliseconds each.
+        assert!(start.elapsed() <= Duration::from_millis(250), "{:?}", start.elapsed());
+        alone.join_all().await;
     }
 
     #[test]

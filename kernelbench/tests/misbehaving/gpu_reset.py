@@ -1,5 +1,5 @@
 # wrong: it resets the device
-# ours: crash or raised or interface or exit or hang
+# ours: crash or raised or interface or exit or hang or not faster
 # where: GPU
 import ctypes
 

@@ -76,7 +76,7 @@ impl Options {
             threads: 1,
             arena_mib: if on_cpu { 64 } else { 4096 },
             memory_mib: 8192,
-            beside: if on_cpu { 1 } else { 4 },
+            beside: if on_cpu { 1 } else { 8 },
             own_user: true,
             baselines: vec![],
             cache: None,
