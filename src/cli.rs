@@ -130,7 +130,7 @@ pub enum Command {
     /// Lay a run out as another project's scripts expect it.
     #[command(after_help = export::EXAMPLES)]
     Export(ExportArgs),
-    /// Build, check and time one candidate, with no model at all.
+    /// Build, check and time candidates, with no model at all.
     #[command(after_help = EVALUATE_EXAMPLES)]
     Evaluate(EvaluateArgs),
     /// Say what this machine can and cannot do, why, and what to install.
@@ -401,8 +401,9 @@ pub struct ManArgs {
 pub struct EvaluateArgs {
     /// The task: a folder that holds a task.toml, or a problem in KernelBench's format (a Python file).
     pub task: PathBuf,
-    /// The candidate: a source file.
-    pub candidate: PathBuf,
+    /// The candidates: source files, evaluated one after another; `-` is standard input.
+    #[arg(required = true, value_name = "CANDIDATE")]
+    pub candidates: Vec<PathBuf>,
     /// A value for one of the task's tuning parameters, which the candidate names as {{NAME}}; can be repeated. What is left
     /// open is searched.
     #[arg(long, value_name = "NAME=VALUE", value_parser = binding)]

@@ -2,7 +2,7 @@
 
 mod program;
 
-use program::{SCRIPT, TASK, place, run, simulated, warpsmith};
+use program::{SCRIPT, TASK, Told, place, run, simulated, warpsmith};
 use serde_json::Value;
 
 const COMMANDS: [&str; 17] = [
@@ -113,6 +113,24 @@ fn evaluate_tells_a_right_candidate_from_a_wrong_one() {
         let found = json(&run(&["evaluate", TASK, &file, "--simulate", "--json"]).ended(code).out);
         assert_eq!(found["evaluation"]["passed"].is_object(), code == 0, "{found}");
     }
+}
+
+#[test]
+fn evaluate_takes_several_candidates_and_standard_input() {
+    let (folder, _) = place();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(at("right.cpp"), "// simulate: us=50\nvoid silu_and_mul() {}\n").unwrap();
+    std::fs::write(at("wrong.cpp"), "// simulate: wrong\nvoid silu_and_mul() {}\n").unwrap();
+    let (right, wrong) = (at("right.cpp"), at("wrong.cpp"));
+    let told = run(&["evaluate", TASK, &right, &wrong, "--simulate"]).ended(1);
+    let at_right = told.out.find("right.cpp").expect("the first is named");
+    assert!(told.out[at_right..].find("correct, ") < told.out[at_right..].find("wrong.cpp"), "{told:?}");
+    let found = json(&run(&["evaluate", TASK, &right, &right, "--simulate", "--json"]).ended(0).out);
+    assert_eq!(found.as_array().map(Vec::len), Some(2), "{found}");
+    assert_eq!(found[1]["file"], right.as_str());
+    let mut piped = warpsmith(&["evaluate", TASK, "-", "--simulate", "--json"]);
+    let told = Told::of(piped.stdin(std::fs::File::open(&wrong).unwrap()).output().unwrap()).ended(1);
+    assert_eq!(json(&told.out)["file"], "-");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `warpsmith evaluate`: one candidate, no model.
+//! `warpsmith evaluate`: candidates of one task, one after another, no model.
 
 use super::{on_threads, say};
 use crate::{
@@ -20,7 +20,12 @@ use metrics::{
     facts::{self, Bottleneck},
 };
 use serde::Serialize;
-use std::{fs, path::Path, time::Instant};
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 /// The largest candidate that is read, in bytes.
 const LARGEST: u64 = 4 << 20;
@@ -28,6 +33,8 @@ const LARGEST: u64 = 4 << 20;
 /// What was found out.
 #[derive(Debug, Serialize)]
 struct Found {
+    /// The candidate's file, `-` for standard input.
+    file: String,
     task: String,
     candidate: String,
     /// The values of its tuning parameters.
@@ -57,32 +64,48 @@ struct Found {
     certificate: Option<Certificate>,
 }
 
-/// Builds, checks and times it, and profiles and certifies it if asked to.
+/// Builds, checks and times each, and profiles and certifies it if asked to.
 pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<Exit, Trouble> {
     layers.flag("run.policy", arguments.policy.clone(), |config, policy| config.run.policy = policy);
     arguments.timing.apply(&mut layers);
     arguments.problem.apply(&mut layers);
-    let (start, config) = (Instant::now(), &layers.config);
+    let config = &layers.config;
     let task = plan::task(&arguments.task, config)?;
+    let candidates = candidates(arguments, &task)?;
     let workshop = wiring::workshop(Kind::of(&task, arguments.simulate), config, arguments.profile)?;
     workshop.open_ahead(&task);
     let policy = plan::policy(config, None)?;
-    let candidate = bound(&task, &Candidate::new(read(&arguments.candidate)?), &arguments.bind)?;
     let screen = Screen::new(!arguments.json);
     crate::logging::start(&screen, None);
-    screen.show("building, checking and timing");
     let (suite, build_first) = (Suite::of_task(&task), task.problem().is_some());
-    let bench = Bench { workshop: &*workshop, task: &task, suite, policy: &policy, start, build_first };
-    let found = on_threads(async { Ok(bench.find_out(candidate, arguments).await?) })?;
+    let bench = Bench { workshop: &*workshop, task: &task, suite, policy: &policy, screen: &screen, build_first };
+    let found = on_threads(async {
+        let mut found = vec![];
+        for (file, candidate) in candidates {
+            found.push(bench.find_out(file, candidate, arguments).await?);
+        }
+        Ok(found)
+    })?;
     screen.close();
-    if arguments.json {
-        say(&super::json(&found));
-    } else {
-        tell(&found);
+    match found.as_slice() {
+        [only] if arguments.json => say(&super::json(only)),
+        all if arguments.json => say(&super::json(&all)),
+        all => all.iter().for_each(|one| tell(one, all.len() > 1)),
     }
-    let refused = found.certificate.as_ref().is_some_and(|c| matches!(c.verdict, CertificateVerdict::Refused(_)));
-    let correct = found.evaluation.passed().is_some() && !refused;
-    Ok(if correct { Exit::Done } else { Exit::NothingCorrect })
+    let correct = |found: &Found| {
+        let refused = found.certificate.as_ref().is_some_and(|c| matches!(c.verdict, CertificateVerdict::Refused(_)));
+        found.evaluation.passed().is_some() && !refused
+    };
+    Ok(if found.iter().all(correct) { Exit::Done } else { Exit::NothingCorrect })
+}
+
+/// The candidates by their files' names, all read before any is built.
+fn candidates(arguments: &EvaluateArgs, task: &Task) -> Result<Vec<(String, Candidate)>, Trouble> {
+    let of = |path: &PathBuf| {
+        let candidate = bound(task, &Candidate::new(read(path)?), &arguments.bind)?;
+        Ok((path.display().to_string(), candidate))
+    };
+    arguments.candidates.iter().map(of).collect()
 }
 
 struct Bench<'a> {
@@ -90,16 +113,16 @@ struct Bench<'a> {
     task: &'a Task,
     suite: Suite,
     policy: &'a Policy,
-    start: Instant,
+    screen: &'a Screen,
     /// Whether the reference is timed only once the candidate is built.
     build_first: bool,
 }
 
 impl Bench<'_> {
-    async fn find_out(&self, candidate: Candidate, arguments: &EvaluateArgs) -> Result<Found, Fault> {
+    async fn find_out(&self, file: String, candidate: Candidate, arguments: &EvaluateArgs) -> Result<Found, Fault> {
         let (workshop, task, plan) = (self.workshop, self.task, &self.policy.timing);
-        let mut seconds = Seconds { last: self.start, found: vec![] };
-        seconds.note("start");
+        let mut seconds = Seconds { last: Instant::now(), found: vec![] };
+        self.screen.show(&format!("{file}: building, checking and timing"));
         let tuned = self.tune(candidate).await?;
         if !tuned.tried.is_empty() {
             seconds.note("search bindings");
@@ -127,6 +150,7 @@ impl Bench<'_> {
         seconds.note("time");
         labels.extend(evaluation.passed().map(|timed| timed.labels.clone()).unwrap_or_default());
         let mut found = Found {
+            file,
             task: task.name.clone(),
             candidate: candidate.id().to_string(),
             bindings: candidate.bindings().clone(),
@@ -144,12 +168,14 @@ impl Bench<'_> {
         };
         if let Some(verified) = verified {
             if arguments.profile {
+                self.screen.show(&format!("{}: profiling", found.file));
                 let profile = workshop.profile(task, &verified, &self.suite).await?;
                 found.bottlenecks = facts::facts(&profile);
                 found.profile = Some(profile);
                 seconds.note("profile");
             }
             if arguments.certify {
+                self.screen.show(&format!("{}: building anew, checking and timing for a certificate", found.file));
                 let rebuilt = workshop.rebuild(task, &candidate).await?;
                 found.certificate = Some(workshop.certify(task, rebuilt, plan).await?);
                 seconds.note("certify");
@@ -213,11 +239,18 @@ impl Seconds {
     }
 }
 
+/// A candidate's source; `-` is standard input.
 fn read(path: &Path) -> Result<String, Trouble> {
     let wrong = |why: String| Trouble::usage(format!("{}: cannot read the candidate: {why}", path.display()));
+    let large = || wrong("expected a source file of at most 4 MiB".into());
+    if path == Path::new("-") {
+        let mut source = String::new();
+        let read = io::stdin().take(LARGEST + 1).read_to_string(&mut source).map_err(|e| wrong(e.to_string()))?;
+        return if read as u64 > LARGEST { Err(large()) } else { Ok(source) };
+    }
     let about = fs::metadata(path).map_err(|e| wrong(e.to_string()))?;
     if !about.is_file() || about.len() > LARGEST {
-        return Err(wrong("expected a source file of at most 4 MiB".into()));
+        return Err(large());
     }
     fs::read_to_string(path).map_err(|e| wrong(e.to_string()))
 }
@@ -230,7 +263,10 @@ fn bound(task: &Task, candidate: &Candidate, bind: &[(String, Parameter)]) -> Re
     Ok(candidate.bound(bindings))
 }
 
-fn tell(found: &Found) {
+fn tell(found: &Found, named: bool) {
+    if named {
+        say(&progress::plain(&found.file));
+    }
     say(&progress::reference(&found.baseline).join("\n"));
     if !found.tried.is_empty() {
         say(&format!("bindings   {}", progress::tuned(&found.tried).trim().trim_start_matches("tuned: ")));
