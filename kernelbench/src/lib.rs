@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows of models, prompts or actors.
 
+pub mod assembly;
 pub(crate) mod backend;
 pub(crate) mod build;
 pub(crate) mod engine;
