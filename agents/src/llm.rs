@@ -71,6 +71,14 @@ pub enum Purpose {
     Shapes,
     /// The Coder rewrites one region, as a pass of a transformation says.
     Transform,
+    /// The Coder writes the sketch of an operator.
+    Sketch,
+    /// The Coder writes the primitives that a sketch calls.
+    Primitives,
+    /// The Planner chooses one of a node's actions.
+    Action,
+    /// The Planner names the actions of a new node.
+    Space,
 }
 
 impl Purpose {
@@ -90,6 +98,10 @@ impl Purpose {
             Self::Plan => "plan",
             Self::Shapes => "shapes",
             Self::Transform => "transform",
+            Self::Sketch => "sketch",
+            Self::Primitives => "primitives",
+            Self::Action => "action",
+            Self::Space => "space",
         }
     }
 }

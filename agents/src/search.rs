@@ -1,16 +1,18 @@
 //! Tuning by tree search: nodes are points of a generated operator, edges are actions (QiMeng-TensorOp §3.3).
 
 pub mod action;
+pub mod pace;
 pub mod tree;
 
 pub use action::{Action, Ground, Point};
+pub use pace::Pace;
 pub use tree::{Next, Node, Reached, Tree};
 
 use kernelbench::{Hash, Operator};
 use serde::{Deserialize, Serialize};
 
 /// How a generated operator is searched for its fastest form: a part of a policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Search {
     /// Who finds and chooses actions.
@@ -42,10 +44,11 @@ pub struct Search {
 }
 
 /// Who finds and chooses actions (QiMeng-TensorOp, Figure 4b).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// A model, from what was tried.
+    #[default]
     Guided,
     /// Nobody: fixed steps and swaps, drawn by the seed.
     Naive,

@@ -74,6 +74,7 @@ fn task() -> Task {
         returns: Returns::Nothing,
         binding: None,
         include: BTreeMap::new(),
+        operations: None,
         origin: None,
     };
     Task {

@@ -259,6 +259,7 @@ pub(crate) fn task() -> Task {
         returns: kernelbench::Returns::Nothing,
         binding: None,
         include: [].into(),
+        operations: None,
         origin: None,
     };
     Task {

@@ -5,7 +5,7 @@
 
 use super::Search;
 use super::action::{Action, Point};
-use kernelbench::CandidateId;
+use kernelbench::{CandidateId, Found};
 use std::collections::BTreeSet;
 
 /// What came of a node.
@@ -17,6 +17,17 @@ pub enum Reached {
     Rate(f64),
     /// It failed, in words.
     Failed(String),
+}
+
+impl From<&Result<Found, String>> for Reached {
+    fn from(found: &Result<Found, String>) -> Self {
+        match found {
+            Ok(Found::Ratio(ratio)) => Self::Rate(*ratio),
+            Ok(Found::Failed(failure)) => Self::Failed(failure.to_string()),
+            Ok(Found::Invalid) => Self::Failed("its values are no configuration".to_owned()),
+            Err(why) => Self::Failed(format!("it could not be timed: {why}")),
+        }
+    }
 }
 
 /// A node.
@@ -82,7 +93,7 @@ impl Tree {
     }
 
     /// The nodes that are being evaluated, in order.
-    pub fn in_flight(&self) -> impl Iterator<Item = usize> {
+    pub fn in_flight(&self) -> impl Iterator<Item = usize> + use<'_> {
         (0..self.nodes.len()).filter(|at| self.nodes[*at].reached == Reached::InFlight)
     }
 
