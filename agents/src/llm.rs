@@ -79,6 +79,8 @@ pub enum Purpose {
     Action,
     /// The Planner names the actions of a new node.
     Space,
+    /// The Planner takes factors out of manuals.
+    Extract,
 }
 
 impl Purpose {
@@ -102,6 +104,7 @@ impl Purpose {
             Self::Primitives => "primitives",
             Self::Action => "action",
             Self::Space => "space",
+            Self::Extract => "extract",
         }
     }
 }

@@ -214,6 +214,8 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("peak-mi200-fp16", include_str!("../policies/peak-mi200-fp16.toml")),
     ("peak-x1-85", include_str!("../policies/peak-x1-85.toml")),
     ("qimeng", include_str!("../policies/qimeng.toml")),
+    ("qimeng-naive", include_str!("../policies/qimeng-naive.toml")),
+    ("qimeng-no-history", include_str!("../policies/qimeng-no-history.toml")),
     ("warpsmith", include_str!("../policies/warpsmith.toml")),
 ];
 

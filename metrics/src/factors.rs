@@ -1,5 +1,7 @@
 //! Hardware factors: what of a processor settles how a tensor operator is best written (QiMeng-TensorOp §2.3).
 
+pub mod records;
+
 use crate::{
     gpu::Gpu,
     machine::{Machine, MachineKind},

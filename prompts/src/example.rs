@@ -7,9 +7,9 @@ mod faces;
 pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
 
 use crate::{
-    Choosing, Fix, Offering, Optimization, PlanLine, Rewriting, Suggestions, Taken, Unreadable, action, advise, again,
-    apply, diagnose, fix, hints::Hints, optimize, plan, primitives, refine, retry, seed, shapes, sketch, space,
-    transform,
+    Choosing, Fix, Offering, Optimization, Passage, PlanLine, Rewriting, Suggestions, Taken, Unreadable, action,
+    advise, again, apply, diagnose, extract, fix, hints::Hints, optimize, plan, primitives, refine, retry, seed,
+    shapes, sketch, space, transform,
 };
 use kernelbench::{
     Argument, ArgumentKind, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext, Language,
@@ -84,6 +84,7 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("primitives", primitives::values(task, machine, &Hints::embedded(), &operator(), None)),
         ("primitives", primitives::values(task, machine, &Hints::embedded(), &operator(), Some(&mismatch))),
         ("primitives", primitives::values(&bound(), machine, &Hints::embedded(), &operator(), None)),
+        ("extract", extract::values("C910", machine, &Hints::embedded(), &[passage()])),
         ("action", action::values(task, &choosing())),
         ("action", action::values(task, &Choosing { path: None, ..choosing() })),
         ("space", space::values(task, machine, &offering())),
@@ -123,6 +124,11 @@ pub(crate) fn choosing() -> Choosing {
         path: Some(vec![taken("first values", "10.0 GFLOPS"), taken("swap compute 0 1", "10.5 GFLOPS")]),
         candidates: vec!["BM-32".into(), "swap load 0 1".into()],
     }
+}
+
+/// A passage of a manual.
+fn passage() -> Passage {
+    Passage { source: "c910.txt, line 1".into(), text: "The L1 data cache has 64KB.".into() }
 }
 
 /// A node whose actions are found.

@@ -4,11 +4,12 @@
 
 /// The pages: each has a system part, which takes no values and so is the same in every round, a user part, and the form
 /// of the reply, which takes no values either.
-pub(crate) const PAGES: [(&str, &str); 16] = [
+pub(crate) const PAGES: [(&str, &str); 17] = [
     ("action", include_str!("../templates/action.md")),
     ("advise", include_str!("../templates/advise.md")),
     ("apply", include_str!("../templates/apply.md")),
     ("diagnose", include_str!("../templates/diagnose.md")),
+    ("extract", include_str!("../templates/extract.md")),
     ("fix", include_str!("../templates/fix.md")),
     ("optimize", include_str!("../templates/optimize.md")),
     ("plan", include_str!("../templates/plan.md")),
