@@ -354,7 +354,7 @@ pub enum Event {
         /// What came of it; in words why it could not be timed.
         found: Result<Found, String>,
     },
-    /// The actions of a node were found.
+    /// The actions of a node were found; later, those that are left of them.
     Offered {
         /// Which.
         node: usize,

@@ -202,8 +202,9 @@ fn named(words: &[String], names: &[(&str, &[&str])]) -> BTreeMap<String, i64> {
     while at < words.len() {
         // `64 channels, 128 filters`: the number before a name is its own, unless one is given behind it.
         let before = at.checked_sub(1).and_then(|before| number(words.get(before)));
-        let behind =
-            words.get(at + 1).is_some_and(|next| number(Some(next)).is_some() || ["=", ":"].contains(&next.as_str()));
+        let crossed = words.get(at + 2).is_some_and(|word| ["x", "by"].contains(&word.as_str()));
+        let given = |next: &String| number(Some(next)).is_some() && !crossed;
+        let behind = words.get(at + 1).is_some_and(|next| given(next) || ["=", ":"].contains(&next.as_str()));
         if let (Some(name), Some(value), false) = (of(&words[at]), before, behind) {
             found.entry(name.to_owned()).or_insert(value);
             at += 1;

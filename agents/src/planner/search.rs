@@ -93,24 +93,39 @@ impl Loop {
         Ok(true)
     }
 
-    /// Chooses an action of a node, and makes a node by it.
+    /// Chooses an action of a node, and makes a node by it. Actions whose points were reached meanwhile are dropped first.
     async fn expand(&mut self, hunt: &mut Hunt, at: usize) -> Result<(), BrokeOff> {
         let untried: Vec<Action> = self.tree().untried(at).into_iter().cloned().collect();
+        let parent = self.tree().nodes()[at].point.clone();
+        let before = self.assembly(&hunt.operator, &parent.bindings).await?;
+        let ground = Ground { point: &parent, space: &hunt.operator.tuning, printed: before.as_ref() };
+        let stale: Vec<Action> = untried.iter().filter(|action| !self.is_new(&ground, action)).cloned().collect();
+        if !stale.is_empty() {
+            return self.drop_actions(at, &stale);
+        }
         let action = match hunt.search.mode {
             Mode::Naive => untried.first().cloned(),
             Mode::Guided | Mode::NoHistory => Some(self.choose(hunt, at, &untried).await?),
         };
         let action = action.ok_or_else(|| BrokeOff::Gone("a node without actions was expanded".to_owned()))?;
-        let parent = self.tree().nodes()[at].point.clone();
-        let before = self.assembly(&hunt.operator, &parent.bindings).await?;
-        let ground = Ground { point: &parent, space: &hunt.operator.tuning, printed: before.as_ref() };
         let mut point = ground.after(&action).map_err(BrokeOff::Refused)?;
         if !point.orders.is_empty() && point.bindings != parent.bindings {
             let after = self.assembly(&hunt.operator, &point.bindings).await?;
             let carried = after.zip(before).map(|(after, before)| after.carried(&before, &point.orders));
             point.orders = carried.unwrap_or_default();
         }
+        if self.tree().knows(&point) {
+            return self.drop_actions(at, &[action]);
+        }
         self.make(hunt, Some(at), Some(action), point).await
+    }
+
+    /// Takes actions from those of a node: they lead where a node stands already.
+    fn drop_actions(&mut self, at: usize, gone: &[Action]) -> Result<(), BrokeOff> {
+        let node = &self.tree().nodes()[at];
+        let kept = node.candidates.iter().flatten().filter(|action| !gone.contains(action)).cloned().collect();
+        let dropped = node.dropped + gone.len() as u32;
+        self.note(Event::Offered { node: at, candidates: kept, dropped })
     }
 
     /// Makes a node and sets it off; one whose script fails has failed already.
@@ -184,7 +199,8 @@ impl Loop {
         };
         let (llm, page) = (self.crew.llm.clone(), self.crew.prompts.clone());
         let first = page.action(&self.task, &choosing);
-        let part = self.tree().nodes().len().to_string();
+        // A choice that led where a node stands is dropped, and the same node is chosen for anew.
+        let part = format!("{}-{}", self.tree().nodes().len(), self.tree().nodes()[at].dropped);
         let told = self.ask_part_twice((hunt.round, &part), Role::Planner, Purpose::Action, |call, earlier| {
             let prompt = earlier.map_or_else(|| first.clone(), |e| page.again(&e.prompt, &e.reply, &e.why));
             let read = |reply: &str| prompts::read_action(reply, &candidates);

@@ -1,3 +1,5 @@
+//! Are blocks found, and do only independent instructions change places?
+
 use super::*;
 
 const TEXT: &str = "

@@ -1,3 +1,5 @@
+//! Are sentences read as people write them, and is what they lack asked for?
+
 use super::*;
 
 fn sizes(said: &Said) -> String {

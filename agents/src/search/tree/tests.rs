@@ -1,3 +1,5 @@
+//! Does a tree count and choose as a hand computes?
+
 use super::*;
 use crate::search::Mode;
 
