@@ -70,7 +70,9 @@ impl<L: Log> Telling<L> {
         match self.voice {
             Voice::Json => self.screen.say(&serde_json::to_string(event).unwrap_or_default()),
             Voice::Words => {
-                lines.iter().for_each(|line| self.screen.say(line));
+                for line in &lines {
+                    self.screen.say(line);
+                }
                 self.screen.show(&words::doing(event, &self.so_far, self.rounds));
             }
         }

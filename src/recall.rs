@@ -88,12 +88,15 @@ pub fn who_answered(record: &Record) -> Vec<String> {
     models.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
+/// What a script printed, or how it failed, by the hash of the script and its values.
+type Printed = ((Hash, Bindings), Result<String, Failure>);
+
 /// What scripts printed in this record, by the hash of the script and its values.
 ///
 /// # Errors
 ///
 /// If a text is missing or damaged.
-pub fn printed(record: &Record) -> Result<Vec<((Hash, Bindings), Result<String, Failure>)>, StoreError> {
+pub fn printed(record: &Record) -> Result<Vec<Printed>, StoreError> {
     let printed = record.events().filter_map(|event| match event {
         Event::Printed { script, bindings, text } => Some(((script, bindings), text)),
         _ => None,

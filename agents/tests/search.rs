@@ -60,13 +60,13 @@ impl Llm for Downhill {
 
     fn ask(&self, call: Call) -> Answer<'_> {
         let text = call.prompt.turns[0].text.clone();
-        let reply = match call.id.purpose {
-            Purpose::Space => r#"{"candidates": ["A-3", "A-1", "B-4", "B-5", "A+100", "swap load 0 1"]}"#.to_owned(),
-            _ => {
-                let open = text.split("# Open actions").nth(1).unwrap();
-                let first = open.lines().find_map(|line| line.strip_prefix("- ")).unwrap().to_owned();
-                format!("{{\"action\": \"{first}\", \"why\": \"It is first.\"}}")
-            }
+        let named = r#"{"candidates": ["A-3", "A-1", "B-4", "B-5", "A+100", "swap load 0 1"]}"#;
+        let reply = if call.id.purpose == Purpose::Space {
+            named.to_owned()
+        } else {
+            let open = text.split("# Open actions").nth(1).unwrap();
+            let first = open.lines().find_map(|line| line.strip_prefix("- ")).unwrap();
+            format!("{{\"action\": \"{first}\", \"why\": \"It is first.\"}}")
         };
         self.0.lock().unwrap().push(call);
         let reply = Reply { text: reply, model: "m".into(), usage: None, usd: None, latency_ms: 0, requests: 1 };

@@ -272,20 +272,24 @@ fn blocks(lines: &[String], effects: &[Option<Effects>]) -> Vec<Block> {
     for (at, line) in lines.iter().enumerate() {
         if let Some(name) = begun(line) {
             blocks.extend(open.replace(Block { name: name.to_owned(), lines: vec![] }));
-        } else if is_end(line) || (!line.trim().is_empty() && (!is_instruction(line) || branches(line, &effects[at]))) {
+        } else if is_end(line)
+            || (!line.trim().is_empty() && (!is_instruction(line) || branches(line, effects[at].as_ref())))
+        {
             blocks.extend(open.take());
-        } else if is_instruction(line) {
-            open.iter_mut().for_each(|block| block.lines.push(at));
+        } else if is_instruction(line)
+            && let Some(block) = &mut open
+        {
+            block.lines.push(at);
         }
     }
     blocks.extend(open);
-    blocks.retain(|block| !block.is_empty() && block.len() <= usize::from(u16::MAX));
+    blocks.retain(|block| !block.is_empty() && u16::try_from(block.len()).is_ok());
     name_apart(&mut blocks);
     blocks
 }
 
 /// Whether an unknown instruction may leave the block: jumps, calls and returns begin with one of these letters.
-fn branches(line: &str, effects: &Option<Effects>) -> bool {
+fn branches(line: &str, effects: Option<&Effects>) -> bool {
     effects.is_none() && line.trim_start().starts_with(['j', 'b', 'c', 'r', 't'])
 }
 

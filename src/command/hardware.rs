@@ -53,7 +53,7 @@ pub(super) fn hardware(
     if arguments.json {
         say(&super::json(&factors));
     } else {
-        lines(&factors, &dropped).iter().for_each(|line| say(line));
+        say(&lines(&factors, &dropped).join("\n"));
         if arguments.name.is_none() {
             say(&format!("records: {}", records::names().collect::<Vec<_>>().join(", ")));
         }

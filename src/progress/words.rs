@@ -51,9 +51,9 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::Extended { rounds: Some(rounds) } => vec![format!("given more: up to {rounds} rounds in all")],
         Event::Extended { rounds: None } => vec!["given more: another limit".to_owned()],
         Event::Offered { dropped, .. } => super::search::offered(*dropped),
-        Event::Generated { .. } => vec![],
         Event::Printed { text, .. } => super::search::printed(text),
         Event::Opened { .. }
+        | Event::Generated { .. }
         | Event::Expanded { .. }
         | Event::Simulated { .. }
         | Event::Asked { .. }

@@ -35,11 +35,13 @@ pub(super) struct SearchView {
     ticks: Vec<(f64, String)>,
     curve: String,
     tree_height: f64,
-    /// From, to, and whether it is on the way to the best.
-    edges: Vec<(f64, f64, f64, f64, bool)>,
+    edges: Vec<Edge>,
     marks: Vec<Mark>,
     folded: usize,
 }
+
+/// From, to, and whether it is on the way to the best.
+type Edge = (f64, f64, f64, f64, bool);
 
 /// A node.
 #[derive(Serialize)]
@@ -127,7 +129,7 @@ fn shown(tree: &Tree) -> Vec<usize> {
 }
 
 /// Leaves stand side by side, every other node above the middle of its children.
-fn laid_out(tree: &Tree, shown: &[usize], pace: &Pace) -> (Vec<(f64, f64, f64, f64, bool)>, Vec<Mark>, f64) {
+fn laid_out(tree: &Tree, shown: &[usize], pace: &Pace) -> (Vec<Edge>, Vec<Mark>, f64) {
     let nodes = tree.nodes();
     let children = |at: usize| nodes[at].children.iter().copied().filter(|child| shown.binary_search(child).is_ok());
     let mut places = vec![0.0; nodes.len()];

@@ -213,6 +213,6 @@ fn of_sketch(failure: &Failure, operator: &Operator, repairs: usize) -> bool {
             let names = |part: &str| ["cpp", "cu", "c"].iter().any(|ending| log.contains(&format!("{part}.{ending}:")));
             names("sketch") && !log.contains("primitives.") && !log.contains("undefined reference")
         }
-        _ => repairs % 2 == 0,
+        _ => repairs.is_multiple_of(2),
     }
 }

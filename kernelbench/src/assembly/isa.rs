@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::OnceLock};
 pub enum Isa {
     /// x86-64 with AVX2 or AVX-512, in Intel's syntax.
     X86,
-    /// AArch64 with NEON.
+    /// `AArch64` with NEON.
     Neon,
     /// RISC-V with RVV 1.0.
     Rvv,

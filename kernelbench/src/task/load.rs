@@ -130,7 +130,7 @@ fn operations(
     let Some(text) = text else { return Ok(None) };
     let size = Size(text.get_ref().clone());
     match cases.iter().find_map(|case| size.elements(&case.scalars).err()) {
-        Some(why) => document.error(text, &why.to_string(), "expected an expression such as 2 * m * n * k"),
+        Some(why) => document.error(text, why.to_string(), "expected an expression such as 2 * m * n * k"),
         None => Ok(Some(size)),
     }
 }

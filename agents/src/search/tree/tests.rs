@@ -28,7 +28,7 @@ fn actions(names: &[&str]) -> Vec<Action> {
 /// A node that is made by an action, and ends at once.
 fn grow(tree: &mut Tree, parent: Option<usize>, action: &str, rate: Option<f64>, offer: &[&str]) -> usize {
     let at = tree.nodes().len();
-    tree.expanded(parent, action.parse().ok(), point(at as i64), None);
+    tree.expanded(parent, action.parse().ok(), point(i64::try_from(at).unwrap()), None);
     tree.simulated(at, rate.map_or(Reached::Failed("wrong".into()), Reached::Rate));
     if rate.is_some() {
         tree.offered(at, actions(offer), 0);
