@@ -3,6 +3,7 @@
 mod flags;
 mod metrics;
 mod prompts;
+mod tensor;
 mod transform;
 
 pub use self::flags::{
@@ -11,6 +12,7 @@ pub use self::flags::{
 pub use self::metrics::{HandedOver, Metrics, MetricsArgs, MetricsSampleArgs, MetricsShowArgs};
 pub use self::prompts::{PromptsArgs, PromptsCommand, RenderArgs, RenderRole};
 
+pub use self::tensor::{AskArgs, HardwareArgs};
 pub use self::transform::{NewNameArgs, RestoreArgs, TransformArgs, TreeArgs};
 
 use crate::{
@@ -73,6 +75,11 @@ pub enum Command {
     /// Make a task of a source: a C++ or CUDA function, or a PyTorch module. It runs as it is, and says what to look over.
     #[command(after_help = INIT_EXAMPLES)]
     Init(InitArgs),
+    /// Make a task of one sentence that names a tensor operator, its sizes and the hardware.
+    #[command(after_help = ASK_EXAMPLES)]
+    Ask(AskArgs),
+    /// What is known of a hardware: memory, instructions, registers and multiprocessors, each with its source.
+    Hardware(HardwareArgs),
     /// Work on a task: ask a model for candidates, examine them, certify the best.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArgs>),
@@ -480,6 +487,14 @@ Examples:
   warpsmith init scale.cpp                  # makes scale/ with a task.toml and the reference
   warpsmith init rmsnorm.cu -o tasks/rmsnorm
   warpsmith init module.py --entry Attention -o attention.py";
+
+const ASK_EXAMPLES: &str = "\
+What the sentence lacks is asked for; without a terminal the command ends with 2 and says what.
+
+Examples:
+  warpsmith ask \"Write a high performance GEMM, m=n=k=1024, on this CPU\" -o tasks/gemm
+  warpsmith ask \"conv2d of a 56x56 image, 64 channels, 64 filters of 3x3, padding 1, on this CPU\"
+  warpsmith run tasks/gemm --policy qimeng --model openai:NAME --evaluations 32";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:

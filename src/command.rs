@@ -1,6 +1,7 @@
 //! What does each command do?
 
 pub(crate) mod ablate;
+mod ask;
 mod batch;
 pub(crate) mod compare;
 mod completions;
@@ -9,6 +10,7 @@ mod doctor;
 mod evaluate;
 mod examples;
 pub(crate) mod export;
+mod hardware;
 mod init;
 mod metrics;
 mod policies;
@@ -53,6 +55,8 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
     }
     match cli.command {
         Command::Init(arguments) => init::init(&arguments),
+        Command::Ask(arguments) => ask::ask(&arguments, &layers),
+        Command::Hardware(arguments) => hardware::hardware(&arguments, layers, environment),
         Command::Completions(arguments) => completions::completions(&arguments),
         Command::Man(arguments) => completions::man(&arguments),
         Command::Run(arguments) => run::run(&arguments, layers, environment),

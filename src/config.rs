@@ -158,6 +158,12 @@ pub struct Run {
     /// Who decides on the next step: `rule`, `model`, or empty for the policy's choice.
     #[serde(with = "words::or_nothing")]
     pub planner: Option<Decider>,
+    /// How many nodes a search evaluates; 0 for the policy's number.
+    pub evaluations: usize,
+    /// How many nodes of a search are evaluated at once; 0 for the policy's number.
+    pub open_nodes: usize,
+    /// A folder with an operator that is searched in the place of a generated one; empty for none.
+    pub start: String,
     /// Whether a prompt that differs from a recorded one is an error.
     pub strict_replay: bool,
     /// A run's folder, whose first candidates are taken instead of asking for some; empty for none.
@@ -216,6 +222,9 @@ pub struct Prompts {
     /// A folder of transformations, beside those that come with the program; empty for `transformations` in the working
     /// directory, if there is one.
     pub transformations: String,
+    /// A folder of hints, beside those that come with the program; empty for `hints` in the working directory, if there is
+    /// one.
+    pub hints: String,
 }
 
 impl Limits {
@@ -262,6 +271,9 @@ impl Default for Run {
             shapes: None,
             timed: String::new(),
             planner: None,
+            evaluations: 0,
+            open_nodes: 0,
+            start: String::new(),
             strict_replay: false,
             first_candidates: String::new(),
         }

@@ -3,6 +3,7 @@
 //! It knows nothing of how a kernel is judged. Start reading at [`cli`] and [`session`].
 
 pub mod ablation;
+pub mod ask;
 pub mod batch;
 pub mod best;
 pub mod cli;
@@ -24,6 +25,7 @@ pub mod sampling;
 pub mod scores;
 pub mod session;
 pub mod show;
+pub mod start;
 pub mod store;
 pub mod verify;
 pub mod version;

@@ -54,6 +54,7 @@ impl Plan {
             (None, Some(run), Some(record)) => Some((run.clone(), recall::who_answered(record))),
             _ => None,
         };
+        let policy = searching(policy, &task, config)?;
         let spec = named.or(recorded.map(Spec::Replay)).ok_or_else(|| nothing_answers(&task))?;
         Ok(Self { task, policy, spec, demonstration })
     }
@@ -111,6 +112,27 @@ pub fn policy(config: &Config, record: Option<&Record>) -> Result<Policy, Troubl
     }
     if config.timing.repetitions > 0 {
         policy.timing.repetitions = config.timing.repetitions;
+    }
+    Ok(policy)
+}
+
+/// The same with what the settings say of its search.
+fn searching(mut policy: Policy, task: &Task, config: &Config) -> Result<Policy, Trouble> {
+    let run = &config.run;
+    let Some(search) = &mut policy.search else {
+        if run.evaluations > 0 || run.open_nodes > 0 || !run.start.is_empty() {
+            let name = &policy.name;
+            return Err(Trouble::usage(format!("the policy {name} searches nothing: --policy qimeng does")));
+        }
+        return Ok(policy);
+    };
+    if task.context().is_none() {
+        return Err(Trouble::usage("a problem in Python has no sketch: qimeng works on kernels in C, C++ and CUDA"));
+    }
+    search.evaluations = Some(run.evaluations).filter(|count| *count > 0).or(search.evaluations);
+    search.open_nodes = Some(run.open_nodes).filter(|count| *count > 0).or(search.open_nodes);
+    if !run.start.is_empty() {
+        search.operator = Some(crate::start::operator(Path::new(&run.start), task).map_err(Trouble::usage)?);
     }
     Ok(policy)
 }

@@ -4,18 +4,21 @@
 //! bottom shows what is going on; elsewhere there are only plain lines.
 
 mod screen;
+mod search;
 mod summary;
 mod words;
 mod workflow;
 
 pub use kernelbench::plain;
 pub use screen::Screen;
+pub use search::pace;
 pub use summary::Outcome;
 pub use words::{evaluated, labels, reference, tuned};
 
 use agents::{
     event::Event,
     log::{Log, LogError},
+    search::Pace,
     trajectory::Trajectory,
 };
 use kernelbench::{Hash, Hashing};
@@ -36,24 +39,39 @@ pub struct Telling<L> {
     screen: Screen,
     so_far: Trajectory,
     rounds: u32,
+    pace: Option<Pace>,
 }
 
 impl<L: Log> Telling<L> {
     /// Tells what is noted from here on, after what happened so far, in a run of this many rounds.
     pub fn new(log: L, voice: Voice, screen: Screen, so_far: Trajectory, rounds: u32) -> Self {
-        Self { log, voice, screen, so_far, rounds }
+        Self { log, voice, screen, so_far, rounds, pace: None }
+    }
+
+    /// The lines for an event: of a search with its rates, for which the task is read once.
+    fn lines(&mut self, event: &Event) -> Vec<String> {
+        let Event::Simulated { node, found, .. } = event else {
+            return words::of(event, &self.so_far, self.rounds);
+        };
+        if self.pace.is_none() {
+            let task = self.so_far.task.as_ref().and_then(|task| self.log.fetch(task).ok());
+            let task = task.and_then(|text| serde_json::from_str(&text).ok());
+            self.pace = task.and_then(|task| pace(&self.so_far, &task));
+        }
+        self.pace.as_ref().map_or(vec![], |pace| search::simulated(*node, found, &self.so_far, pace))
     }
 
     fn tell(&mut self, event: &Event) {
         let round = self.so_far.open().map(|round| round.number);
-        for line in words::of(event, &self.so_far, self.rounds).iter().filter(|line| !line.is_empty()) {
+        let lines = self.lines(event);
+        for line in lines.iter().filter(|line| !line.is_empty()) {
             tracing::info!(task = self.so_far.name, round, "{}", line.trim());
         }
         match self.voice {
             Voice::Json => self.screen.say(&serde_json::to_string(event).unwrap_or_default()),
             Voice::Words => {
-                for line in words::of(event, &self.so_far, self.rounds) {
-                    self.screen.say(&line);
+                for line in &lines {
+                    self.screen.say(line);
                 }
                 self.screen.show(&words::doing(event, &self.so_far, self.rounds));
             }

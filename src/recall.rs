@@ -5,7 +5,7 @@ use agents::{
     event::Event,
     llm::{CallId, Purpose, Reply, replay::RecordedAnswer, seeded::Seeds},
 };
-use kernelbench::{Findings, Hash};
+use kernelbench::{Bindings, Failure, Findings, Hash, Tried};
 use metrics::Machine;
 use std::collections::{BTreeSet, HashMap};
 
@@ -88,6 +88,26 @@ pub fn who_answered(record: &Record) -> Vec<String> {
     models.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
+/// What a script printed, or how it failed, by the hash of the script and its values.
+type Printed = ((Hash, Bindings), Result<String, Failure>);
+
+/// What scripts printed in this record, by the hash of the script and its values.
+///
+/// # Errors
+///
+/// If a text is missing or damaged.
+pub fn printed(record: &Record) -> Result<Vec<Printed>, StoreError> {
+    let printed = record.events().filter_map(|event| match event {
+        Event::Printed { script, bindings, text } => Some(((script, bindings), text)),
+        _ => None,
+    });
+    let told = |text: Result<Hash, Failure>| match text {
+        Ok(text) => record.blobs.fetch(&text).map(Ok),
+        Err(failure) => Ok(Err(failure)),
+    };
+    printed.map(|(key, text)| Ok((key, told(text)?))).collect()
+}
+
 /// What the workshop found, by the events of one task, and the machine that it ran on; `None` without an opening.
 #[must_use]
 pub fn findings(events: impl IntoIterator<Item = Event>) -> Option<(Machine, Findings)> {
@@ -110,6 +130,11 @@ pub fn findings(events: impl IntoIterator<Item = Event>) -> Option<(Machine, Fin
                 let others = tried.into_iter().filter(|tried| !timed.contains(&tried.candidate));
                 let found = others.map(|tried| (tried.candidate.clone(), Ok(tried.evaluation())));
                 findings.evaluations.extend(found);
+            }
+            Event::Simulated { candidate: Some(candidate), found, .. } => {
+                let evaluation = found
+                    .map(|found| Tried { candidate: candidate.clone(), bindings: Bindings::new(), found }.evaluation());
+                findings.evaluations.push((candidate, evaluation));
             }
             Event::Evaluated { candidate, evaluation } => findings.evaluations.push((candidate, Ok(evaluation))),
             Event::NotTimed { candidate, why } => findings.evaluations.push((candidate, Err(why))),

@@ -12,6 +12,7 @@ mod page;
 mod picture;
 mod round;
 mod samples;
+mod search;
 mod spent;
 mod spread;
 

@@ -1,6 +1,7 @@
 //! What happened, as text for a terminal?
 
 mod profile;
+pub mod search;
 
 pub use profile::{kernel_heading, profile, reading_name};
 

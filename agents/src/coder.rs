@@ -3,7 +3,7 @@
 use crate::answer::{self, Answer, Earlier};
 use crate::llm::{AskError, CallId, Llm, Purpose};
 use kameo::prelude::*;
-use kernelbench::{Candidate, Evaluation, Failure, Task};
+use kernelbench::{Candidate, Evaluation, Failure, Operator, Primitives, Space, Task};
 use metrics::{Machine, Profile};
 use prompts::{Fix, Optimization, Prompt, Prompts, Rewriting, Suggestions, Turn};
 use serde::{Deserialize, Serialize};
@@ -114,6 +114,54 @@ pub struct Rewrite {
     pub earlier: Option<Earlier>,
 }
 
+/// What is written of an operator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Piece {
+    /// Its sketch; where it failed, with the whole operator and how.
+    Sketch {
+        /// What failed.
+        last: Option<(Operator, Failure)>,
+    },
+    /// The primitives of a sketch.
+    Primitives {
+        /// The operator, with the primitives before where they failed.
+        operator: Operator,
+        /// How it failed.
+        failure: Option<Failure>,
+    },
+}
+
+/// What was read of a reply that holds a piece of an operator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Generated {
+    /// A sketch.
+    Sketch {
+        /// Its text.
+        text: String,
+        /// Its parameters.
+        tuning: Space,
+    },
+    /// Primitives.
+    Primitives(Primitives),
+}
+
+/// Write a piece of an operator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Generate {
+    /// Which call this is.
+    pub call: CallId,
+    /// For which task.
+    pub task: Arc<Task>,
+    /// On which machine it will run.
+    pub machine: Machine,
+    /// Which piece.
+    pub piece: Piece,
+    /// The first try, when this is the second.
+    pub earlier: Option<Earlier>,
+}
+
 /// Writes candidates.
 #[derive(Actor, Clone)]
 pub struct Coder {
@@ -163,6 +211,38 @@ impl Coder {
         };
         let read = |reply: &str| prompts::read_region(reply, &rewriting.region, &rewriting.context, &rewriting.tuning);
         answer::ask(&*self.llm, call, prompt, read).await
+    }
+}
+
+impl Coder {
+    async fn generate(self, ask: Generate) -> Result<Answer<Generated>, AskError> {
+        let Generate { call, task, machine, piece, earlier } = ask;
+        let prompt = match (&earlier, &piece) {
+            (Some(first), _) => self.prompts.again(&first.prompt, &first.reply, &first.why),
+            (None, Piece::Sketch { last }) => {
+                let last = last.as_ref().map(|(operator, failure)| (operator, failure));
+                self.prompts.sketch(&task, &machine, last)
+            }
+            (None, Piece::Primitives { operator, failure }) => {
+                self.prompts.primitives(&task, &machine, operator, failure.as_ref())
+            }
+        };
+        let read = |reply: &str| match piece {
+            Piece::Sketch { .. } => {
+                let read = prompts::read_sketch(reply, &task)?;
+                Ok(Generated::Sketch { text: read.text, tuning: read.tuning })
+            }
+            Piece::Primitives { .. } => prompts::read_primitives(reply, &task).map(Generated::Primitives),
+        };
+        answer::ask(&*self.llm, call, prompt, read).await
+    }
+}
+
+impl Message<Generate> for Coder {
+    type Reply = DelegatedReply<Result<Answer<Generated>, AskError>>;
+
+    async fn handle(&mut self, ask: Generate, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        ctx.spawn(self.clone().generate(ask))
     }
 }
 

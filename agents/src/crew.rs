@@ -1,13 +1,13 @@
 //! Who works here? The actors of one workshop, supervised.
 
 use crate::answer::Answer;
-use crate::coder::{Coder, Rewrite, Write};
+use crate::coder::{Coder, Generate, Generated, Rewrite, Write};
 use crate::device::Device;
 use crate::judge::{Consider, Judge};
 use crate::lease::{Clock, Worked};
 use crate::llm::{AskError, Llm};
 use crate::profiler::{Profiler, TakeProfile};
-use crate::tester::{Certify, Check, Examine, FreezeSuite, Prepare, ProposeShapes, Searched, Tester, Tune};
+use crate::tester::{Certify, Check, Examine, FreezeSuite, Prepare, Print, ProposeShapes, Searched, Tester, Tune};
 use kameo::{actor::ReplyRecipient, prelude::*, supervision::RestartPolicy};
 use kernelbench::{Baseline, Candidate, Case, Certificate, Evaluation, Failure, Fault, Suite, Workshop};
 use metrics::{Machine, MachineKind, Profile};
@@ -25,6 +25,8 @@ pub struct Crew {
     pub coder: ReplyRecipient<Write, Answer<Candidate>, AskError>,
     /// Rewrites one region.
     pub rewriter: ReplyRecipient<Rewrite, Answer<String>, AskError>,
+    /// Writes a piece of an operator.
+    pub generator: ReplyRecipient<Generate, Answer<Generated>, AskError>,
     /// Judges.
     pub judge: ReplyRecipient<Consider, Answer<Verdict>, AskError>,
     /// Profiles.
@@ -53,6 +55,8 @@ pub struct Testing {
     pub examine: ReplyRecipient<Examine, Worked<Evaluation>, Fault>,
     /// Check one configuration.
     pub check: ReplyRecipient<Check, Worked<Option<Failure>>, Fault>,
+    /// Run a script that prints primitives.
+    pub print: ReplyRecipient<Print, Result<String, Failure>, Fault>,
     /// Find the best bindings of an open candidate.
     pub tune: ReplyRecipient<Tune, Searched, Fault>,
     /// Examine the best anew.
@@ -121,7 +125,8 @@ impl Crew {
         .await;
         Self {
             coder: coder.clone().reply_recipient(),
-            rewriter: coder.reply_recipient(),
+            rewriter: coder.clone().reply_recipient(),
+            generator: coder.reply_recipient(),
             judge: judge.reply_recipient(),
             profiler: profiler.reply_recipient(),
             tester: Testing {
@@ -130,6 +135,7 @@ impl Crew {
                 prepare: tester.clone().reply_recipient(),
                 examine: tester.clone().reply_recipient(),
                 check: tester.clone().reply_recipient(),
+                print: tester.clone().reply_recipient(),
                 tune: tester.clone().reply_recipient(),
                 certify: tester.reply_recipient(),
             },

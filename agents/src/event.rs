@@ -4,9 +4,11 @@
 
 use crate::lease::{Lease, Work};
 use crate::llm::{CallId, Role, Usage};
+use crate::search::{Action, Point};
 use crate::workflow::{Checkpoint, Order};
 use kernelbench::{
-    Baseline, Bindings, CandidateId, Certificate, Evaluation, Failure, Hash, Hashing, Suite, Tried, stage::Stretch,
+    Baseline, Bindings, CandidateId, Certificate, Evaluation, Failure, Found, Hash, Hashing, Suite, Tried,
+    stage::Stretch,
 };
 use metrics::{Machine, Profile};
 use prompts::{Suggestions, Verdict};
@@ -45,6 +47,18 @@ pub enum Step {
         /// The candidate to go on from.
         base: CandidateId,
     },
+    /// Coder: the sketch of an operator, then its primitives (QiMeng-TensorOp §3.2).
+    Generate,
+    /// Coder: write again what failed of an operator.
+    Repair {
+        /// The operator as a candidate.
+        base: CandidateId,
+    },
+    /// Search a generated operator for its fastest form (QiMeng-TensorOp §3.3).
+    Search {
+        /// The operator with its first values.
+        base: CandidateId,
+    },
     /// Coder: apply a transformation, one region after another (PEAK §3.2).
     Transform {
         /// The checkpoint's candidate with its best bindings.
@@ -59,12 +73,14 @@ impl Step {
     #[must_use]
     pub fn base(&self) -> Option<&CandidateId> {
         match self {
-            Self::Baseline | Self::Seed => None,
+            Self::Baseline | Self::Seed | Self::Generate => None,
             Self::Fix { base }
             | Self::Optimize { base }
             | Self::Refine { base }
             | Self::Retry { base }
             | Self::Suggest { base }
+            | Self::Repair { base }
+            | Self::Search { base }
             | Self::Transform { base, .. } => Some(base),
         }
     }
@@ -80,6 +96,9 @@ impl Step {
             Self::Refine { .. } => "refine",
             Self::Retry { .. } => "retry",
             Self::Suggest { .. } => "suggest",
+            Self::Generate => "generate",
+            Self::Repair { .. } => "repair",
+            Self::Search { .. } => "search",
             Self::Transform { .. } => "transform",
         }
     }
@@ -99,6 +118,8 @@ pub enum End {
     SequenceEnds,
     /// A transformation of the sequence failed in every try, or the initial context did.
     Stuck,
+    /// The search over a generated operator is over.
+    Searched,
     /// Whoever runs it had it ended, whatever it waited for.
     Finished,
     /// The task's limit on tokens was reached.
@@ -129,6 +150,7 @@ impl End {
             | Self::Stopped
             | Self::SequenceEnds
             | Self::Stuck
+            | Self::Searched
             | Self::Finished => return None,
             Self::TaskTokens => "task_tokens",
             Self::TaskUsd => "task_usd",
@@ -292,6 +314,56 @@ pub enum Event {
         /// Which, and what came of it.
         tried: Tried,
     },
+    /// The Coder wrote an operator, or one was given: its sketch, its parameters and its primitives.
+    Generated {
+        /// It as JSON, by hash.
+        operator: Hash,
+    },
+    /// A script printed primitives.
+    Printed {
+        /// The script, by hash.
+        script: Hash,
+        /// With these values.
+        bindings: Bindings,
+        /// What it printed, by hash; how it failed.
+        text: Result<Hash, Failure>,
+    },
+    /// A node was made in a search, and is being evaluated.
+    Expanded {
+        /// Its number, from 0.
+        node: usize,
+        /// The node that it was made from; none for the root.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<usize>,
+        /// By which action.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        action: Option<Action>,
+        /// Where it stands.
+        point: Point,
+        /// The candidate that it is; none where its script failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        candidate: Option<CandidateId>,
+    },
+    /// A node was built, checked and timed.
+    Simulated {
+        /// Which.
+        node: usize,
+        /// The candidate that it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        candidate: Option<CandidateId>,
+        /// What came of it; in words why it could not be timed.
+        found: Result<Found, String>,
+    },
+    /// The actions of a node were found; later, those that are left of them.
+    Offered {
+        /// Which.
+        node: usize,
+        /// The actions.
+        candidates: Vec<Action>,
+        /// How many were named that are not legal, or lead to a node that there is.
+        #[serde(default, skip_serializing_if = "is_none_dropped")]
+        dropped: u32,
+    },
     /// What a transformation, or the initial context, came to is right and was tuned; it is the head now.
     Checkpointed(Checkpoint),
     /// The head of a branch was set to a checkpoint, and that branch goes on.
@@ -363,6 +435,11 @@ pub enum Event {
     },
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+fn is_none_dropped(dropped: &u32) -> bool {
+    *dropped == 0
+}
+
 impl Event {
     /// The texts that it names, by hash.
     #[must_use]
@@ -373,6 +450,8 @@ impl Event {
             Self::Wrote { candidate } | Self::Evaluated { candidate, .. } | Self::NotTimed { candidate, .. } => {
                 vec![candidate]
             }
+            Self::Generated { operator } => vec![operator],
+            Self::Printed { text: Ok(text), .. } => vec![text],
             Self::Tuned { candidate, bound, .. } => vec![candidate, bound],
             Self::Ordered(order) => [&order.definition].into_iter().chain(&order.imports).collect(),
             Self::Checkpointed(Checkpoint { id, context, bound, .. }) => vec![id, context, bound],

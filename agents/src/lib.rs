@@ -15,6 +15,7 @@ pub mod notebook;
 pub mod planner;
 pub mod policy;
 pub mod profiler;
+pub mod search;
 pub mod tester;
 pub mod trajectory;
 pub mod workflow;

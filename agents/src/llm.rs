@@ -71,6 +71,16 @@ pub enum Purpose {
     Shapes,
     /// The Coder rewrites one region, as a pass of a transformation says.
     Transform,
+    /// The Coder writes the sketch of an operator.
+    Sketch,
+    /// The Coder writes the primitives that a sketch calls.
+    Primitives,
+    /// The Planner chooses one of a node's actions.
+    Action,
+    /// The Planner names the actions of a new node.
+    Space,
+    /// The Planner takes factors out of manuals.
+    Extract,
 }
 
 impl Purpose {
@@ -90,6 +100,11 @@ impl Purpose {
             Self::Plan => "plan",
             Self::Shapes => "shapes",
             Self::Transform => "transform",
+            Self::Sketch => "sketch",
+            Self::Primitives => "primitives",
+            Self::Action => "action",
+            Self::Space => "space",
+            Self::Extract => "extract",
         }
     }
 }

@@ -1,8 +1,10 @@
 //! The main loop. The Planner asks; nobody asks the Planner but for its status.
 
+mod operator;
 mod remember;
 mod round;
 mod same_code;
+mod search;
 mod talk;
 mod workflow;
 

@@ -3,6 +3,7 @@
 //! Astra, CudaForge and the ablations are policies: data in `agents/policies/`, not code paths.
 
 use crate::event::{End, Step};
+use crate::search::Search;
 use crate::trajectory::{Round, Trajectory};
 use crate::workflow::{Checkpoint, Ordered, next_of};
 use kernelbench::{CandidateId, Evaluation, TimedCases, TimingPlan};
@@ -54,6 +55,10 @@ pub struct Policy {
     /// was said above about bases and advice counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<Vec<String>>,
+    /// How a generated operator is searched, where the work is to generate one (QiMeng-TensorOp §3); then nothing of what was
+    /// said above about bases and advice counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<Search>,
     /// How many configurations of a transformed context are drawn and compared with the reference before any is timed; 16
     /// when left out (PEAK §4.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -208,6 +213,9 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("peak-mi200-fp32", include_str!("../policies/peak-mi200-fp32.toml")),
     ("peak-mi200-fp16", include_str!("../policies/peak-mi200-fp16.toml")),
     ("peak-x1-85", include_str!("../policies/peak-x1-85.toml")),
+    ("qimeng", include_str!("../policies/qimeng.toml")),
+    ("qimeng-naive", include_str!("../policies/qimeng-naive.toml")),
+    ("qimeng-no-history", include_str!("../policies/qimeng-no-history.toml")),
     ("warpsmith", include_str!("../policies/warpsmith.toml")),
 ];
 
@@ -238,6 +246,9 @@ pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
     if let Some(sequence) = &policy.sequence {
         return next_transformation(so_far, sequence);
     }
+    if let Some(search) = &policy.search {
+        return next_generation(so_far, search);
+    }
     let written = so_far.finished().filter(|round| round.step != Step::Baseline).count();
     if written >= so_far.extended_to.unwrap_or(policy.rounds) as usize {
         return ControlFlow::Break(End::OutOfRounds);
@@ -250,6 +261,24 @@ pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
         (None, Start::Baseline) if so_far.rounds.is_empty() => Step::Baseline,
         (None, _) => Step::Seed,
     })
+}
+
+/// The next step towards an operator: it is generated, mended a few times where it fails, and then searched once.
+fn next_generation(so_far: &Trajectory, search: &Search) -> ControlFlow<End, Step> {
+    let rounds = || so_far.finished();
+    if rounds().any(|round| matches!(round.step, Step::Search { .. })) {
+        return ControlFlow::Break(End::Searched);
+    }
+    let passed = |round: &&Round| round.evaluation.as_ref().is_some_and(|evaluation| evaluation.passed().is_some());
+    if let Some(base) = rounds().rev().find(passed).and_then(|round| round.candidate.clone()) {
+        let none = search.evaluations() == 0;
+        return if none { ControlFlow::Break(End::Searched) } else { ControlFlow::Continue(Step::Search { base }) };
+    }
+    if rounds().count() > search.repairs() as usize {
+        return ControlFlow::Break(End::Stuck);
+    }
+    let failed = rounds().rev().find(|round| round.operator.is_some()).and_then(|round| round.candidate.clone());
+    ControlFlow::Continue(failed.map_or(Step::Generate, |base| Step::Repair { base }))
 }
 
 /// The next step of a workflow: the initial context; what was ordered, until it is done or every try failed; then what comes

@@ -6,8 +6,8 @@ use crate::lease::{Build, Clock, Worked};
 use crate::llm::{AskError, CallId, Llm};
 use kameo::{error::SendError, prelude::*};
 use kernelbench::{
-    Baseline, Candidate, Case, Certificate, Evaluation, Failure, Fault, Hash, Provenance, Suite, Task, TimedCases,
-    TimingPlan, Tuned, Workshop,
+    Baseline, Bindings, Candidate, Case, Certificate, Evaluation, Failure, Fault, Hash, Provenance, Suite, Task,
+    TimedCases, TimingPlan, Tuned, Workshop,
 };
 use prompts::Prompts;
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,15 @@ pub struct Check {
     pub candidate: Candidate,
     /// On which shapes.
     pub suite: Suite,
+}
+
+/// Run a script that prints primitives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Print {
+    /// The script.
+    pub script: String,
+    /// The values of its parameters.
+    pub bindings: Bindings,
 }
 
 /// Find the best bindings of a candidate that leaves tuning parameters open, and say what comes of it with those.
@@ -184,6 +193,16 @@ impl Message<Check> for Tester {
             let _turn = builds.acquire().await;
             place.check(ask).await
         })
+    }
+}
+
+impl Message<Print> for Tester {
+    /// What it printed, or how it failed.
+    type Reply = DelegatedReply<Result<Result<String, Failure>, Fault>>;
+
+    async fn handle(&mut self, ask: Print, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let workshop = self.workshop.clone();
+        ctx.spawn(async move { workshop.print(&ask.script, &ask.bindings).await })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::event::{End, Event, Step};
 use crate::llm::{CallId, Role, Usage};
+use crate::search::{Reached, Tree};
 use crate::workflow::Workflow;
 use kernelbench::{
     Baseline, Bindings, CandidateId, Certificate, CertificateVerdict, Evaluation, Failure, Hash, Suite, Tried,
@@ -35,6 +36,8 @@ pub struct Round {
     pub checked: Vec<(Bindings, Option<Failure>)>,
     /// The configurations of it that were tried, where it left tuning parameters open; then `candidate` is the bound one.
     pub tried: Vec<Tried>,
+    /// The generated operator that it came to, by hash.
+    pub operator: Option<Hash>,
     /// What came of it.
     pub evaluation: Option<Evaluation>,
     /// Why the round has no candidate.
@@ -108,6 +111,10 @@ pub struct Trajectory {
     pub proposals: BTreeMap<u32, (String, bool)>,
     /// Its checkpoints and what was ordered, where transformations are applied.
     pub workflow: Workflow,
+    /// What scripts printed with which values, by hash; how they failed.
+    pub printed: BTreeMap<(Hash, Bindings), Result<Hash, Failure>>,
+    /// The nodes of its search.
+    pub tree: Tree,
     /// Certificates, in order: at most the last certifies.
     pub certificates: Vec<Certificate>,
     /// How long devices were held for it, in microseconds.
@@ -216,6 +223,15 @@ impl Trajectory {
             }
             Event::Checked { bindings, failure, .. } => self.in_round(|round| round.checked.push((bindings, failure))),
             Event::Tried { tried } => self.in_round(|round| round.tried.push(tried)),
+            Event::Generated { operator } => self.in_round(|round| round.operator = Some(operator)),
+            Event::Printed { script, bindings, text } => {
+                self.printed.insert((script, bindings), text);
+            }
+            Event::Expanded { parent, action, point, candidate, .. } => {
+                self.tree.expanded(parent, action, point, candidate);
+            }
+            Event::Simulated { node, found, .. } => self.tree.simulated(node, Reached::from(&found)),
+            Event::Offered { node, candidates, dropped } => self.tree.offered(node, candidates, dropped),
             Event::Checkpointed(checkpoint) => self.workflow.made(checkpoint),
             Event::Restored { branch, checkpoint } | Event::Branched { branch, checkpoint } => {
                 self.workflow.moved(branch, checkpoint);
@@ -255,6 +271,7 @@ impl Trajectory {
             candidate: None,
             checked: vec![],
             tried: vec![],
+            operator: None,
             evaluation: None,
             unreadable: None,
             not_timed: None,

@@ -5,4 +5,5 @@ pub(crate) mod cc;
 pub(crate) mod compiler;
 pub(crate) mod flags;
 pub(crate) mod nvcc;
+pub(crate) mod script;
 pub(crate) mod unit;

@@ -23,7 +23,7 @@ use crate::{
         survey::Survey,
     },
     stage::{self, Stage},
-    task::{Case, Task, suite::Suite},
+    task::{Case, Task, space::Bindings, suite::Suite},
     workshop::{Baseline, Rebuilt, Step, TimingPlan, Workshop},
 };
 use backend::{Backend, Both, Processes, Toolchain};
@@ -498,6 +498,11 @@ impl<B: Backend> Workshop for Engine<B> {
     ) -> Step<'a, Result<Result<Survey, String>, Fault>> {
         let (task, candidate, suite) = (task.clone(), verified.candidate().clone(), suite.clone());
         self.blocking(move |inner| inner.survey(&task, &candidate, &suite))
+    }
+
+    fn print<'a>(&'a self, script: &'a str, bindings: &'a Bindings) -> Step<'a, Outcome<String>> {
+        let (script, bindings) = (script.to_owned(), bindings.clone());
+        self.blocking(move |inner| outcome(inner.backend.print(&script, &bindings)))
     }
 
     fn rebuild<'a>(&'a self, task: &'a Task, candidate: &'a Candidate) -> Step<'a, Result<Rebuilt, Fault>> {

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows of models, prompts or actors.
 
+pub mod assembly;
 pub(crate) mod backend;
 pub(crate) mod build;
 pub(crate) mod engine;
@@ -29,6 +30,7 @@ pub use result::certificate::{Certificate, Checked, Verdict as CertificateVerdic
 pub use result::evaluation::{CaseTiming, Evaluation, Timed};
 pub use result::failure::{Failure, Fault, Outcome, Spread};
 pub use result::label::{Kind as LabelKind, Label};
+pub use result::operator::{Operator, PRIMITIVES, Primitives, SKETCH};
 pub use result::survey::Survey;
 pub use sandbox::layer::Layer;
 pub use task::family::{Design, Family, Member};

@@ -6,4 +6,5 @@ pub(crate) mod error;
 pub(crate) mod evaluation;
 pub(crate) mod failure;
 pub(crate) mod label;
+pub(crate) mod operator;
 pub(crate) mod survey;

@@ -242,6 +242,10 @@ pub struct KernelContext {
     /// The headers that lie in a folder which is searched for includes, by their path in it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub include: BTreeMap<String, String>,
+    /// How many arithmetic operations a call takes, as an expression of a case's scalars, such as `2 * m * n * k`; none where
+    /// the task does not say. Rates are told by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<Size>,
     /// Where the reference was taken from, where it is a part of something larger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Box<Origin>>,

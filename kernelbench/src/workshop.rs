@@ -16,7 +16,7 @@ use crate::{
         label::Label,
         survey::Survey,
     },
-    task::{Case, Task, signature::Signature, suite::Suite},
+    task::{Case, Task, signature::Signature, space::Bindings, suite::Suite},
 };
 use metrics::{Interval, Machine, Profile, Speedup, Statistic, Timing};
 use serde::{Deserialize, Serialize};
@@ -178,6 +178,13 @@ pub trait Workshop: Send + Sync + 'static {
         let _ = (task, verified, suite);
         let why = "no profiler of this workshop reads everything: only kernels in CUDA are surveyed";
         Box::pin(std::future::ready(Ok(Err(why.to_owned()))))
+    }
+
+    /// What a script prints where its parameters have these values: the primitives of a generated operator. Needs no lease.
+    fn print<'a>(&'a self, script: &'a str, bindings: &'a Bindings) -> Step<'a, Outcome<String>> {
+        let _ = (script, bindings);
+        let why = "this workshop runs no scripts: only kernels in C and C++ take primitives that a script prints";
+        Box::pin(std::future::ready(Err(Fault::Absent(why.to_owned()))))
     }
 
     /// Builds a candidate from its text alone, by the stock toolchain, in an empty folder. Needs no lease.

@@ -74,6 +74,7 @@ fn task() -> Task {
         returns: Returns::Nothing,
         binding: None,
         include: BTreeMap::new(),
+        operations: None,
         origin: None,
     };
     Task {
@@ -111,8 +112,7 @@ const RIGHT: &str = "for (int64_t i = 0; i < n; ++i) { out[i] = x[i] * by + 1; s
 
 /// Everything that an evaluation does.
 fn evaluate(source: &str) -> Outcome<Timed> {
-    let task = task();
-    evaluate_for(&task, source)
+    evaluate_for(&task(), source)
 }
 
 fn evaluate_for(task: &Task, source: &str) -> Outcome<Timed> {

@@ -6,6 +6,7 @@ mod arch;
 mod bootstrap;
 pub mod catalog;
 pub mod columns;
+pub mod factors;
 pub mod facts;
 pub mod gpu;
 mod machine;

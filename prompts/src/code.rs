@@ -94,6 +94,14 @@ pub(crate) fn code_text(reply: &str) -> Result<String, Unreadable> {
     Ok(block.text.replace("\r\n", "\n"))
 }
 
+/// The text of the first block with this info string; none where there is none.
+pub(crate) fn block_of(reply: &str, info: &str) -> Result<Option<String>, Unreadable> {
+    let (text, cut) = beginning(after_thinking(reply)?, LOOKED_AT);
+    let Some(block) = blocks(text).find(|block| block.info == info) else { return Ok(None) };
+    check_closed(&block, cut)?;
+    Ok(Some(block.text.replace("\r\n", "\n")))
+}
+
 fn check_closed(block: &Block<'_>, cut: bool) -> Result<(), Unreadable> {
     match (block.closed, cut) {
         (true, _) => Ok(()),

@@ -7,13 +7,14 @@ mod faces;
 pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
 
 use crate::{
-    Fix, Optimization, PlanLine, Rewriting, Suggestions, Unreadable, advise, again, apply, diagnose, fix, optimize,
-    plan, refine, retry, seed, shapes, transform,
+    Choosing, Fix, Offering, Optimization, Passage, PlanLine, Rewriting, Suggestions, Taken, Unreadable, action,
+    advise, again, apply, diagnose, extract, fix, hints::Hints, optimize, plan, primitives, refine, retry, seed,
+    shapes, sketch, space, transform,
 };
 use kernelbench::{
     Argument, ArgumentKind, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext, Language,
-    ModuleValue, Number, Precision, Problem, ReferenceMode, Signature, Size, Source, Spread, Task, TensorLayout, Timed,
-    TimedCases, Tolerance, Transfer,
+    ModuleValue, Number, Operator, Precision, Primitives, Problem, ReferenceMode, Signature, Size, Source, Spread,
+    Task, TensorLayout, Timed, TimedCases, Tolerance, Transfer,
 };
 use metrics::{
     Arch, Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
@@ -77,6 +78,17 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("optimize", optimize::values(&problem(), machine, candidate, Some(&one_optimization()))),
         ("optimize", optimize::values(&unopened(), machine, candidate, None)),
         ("fix", fix::values(&problem(), machine, candidate, &raised(), None)),
+        ("sketch", sketch::values(task, machine, &Hints::embedded(), None)),
+        ("sketch", sketch::values(task, machine, &Hints::embedded(), Some((&operator(), &build)))),
+        ("sketch", sketch::values(&bound(), machine, &Hints::embedded(), None)),
+        ("primitives", primitives::values(task, machine, &Hints::embedded(), &operator(), None)),
+        ("primitives", primitives::values(task, machine, &Hints::embedded(), &operator(), Some(&mismatch))),
+        ("primitives", primitives::values(&bound(), machine, &Hints::embedded(), &operator(), None)),
+        ("extract", extract::values("C910", machine, &Hints::embedded(), &[passage()])),
+        ("action", action::values(task, &choosing())),
+        ("action", action::values(task, &Choosing { path: None, ..choosing() })),
+        ("space", space::values(task, machine, &offering())),
+        ("space", space::values(task, machine, &Offering { history: None, blocks: vec![], ..offering() })),
         ("transform", transform::values(task, machine, &rewriting())),
         (
             "transform",
@@ -88,6 +100,51 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ),
         ("transform", transform::values(task, machine, &Rewriting { say: Some("gently".into()), ..rewriting() })),
     ]
+}
+
+/// A generated operator.
+pub(crate) fn operator() -> Operator {
+    let table = "BM = { values = [64, 32], constraint = \"BM % MR == 0\" }\nMR = [4, 2]".parse().unwrap_or_default();
+    Operator {
+        sketch: "extern \"C\" void COMPUTE(float *out);\nextern \"C\" void scale(float *out) {\n    COMPUTE(out + {{BM}});\n}\n"
+            .into(),
+        tuning: kernelbench::load::parameters(&table).unwrap_or_default(),
+        primitives: Primitives::Script("print(\"COMPUTE:\")\nprint(\"    ret\")\n".into()),
+    }
+}
+
+fn taken(action: &str, came: &str) -> Taken {
+    Taken { action: action.into(), came: came.into() }
+}
+
+/// A node at which an action is chosen.
+pub(crate) fn choosing() -> Choosing {
+    Choosing {
+        point: "BM=64 MR=4; compute in another order".into(),
+        path: Some(vec![taken("first values", "10.0 GFLOPS"), taken("swap compute 0 1", "10.5 GFLOPS")]),
+        candidates: vec!["BM-32".into(), "swap load 0 1".into()],
+    }
+}
+
+/// A passage of a manual.
+fn passage() -> Passage {
+    Passage { source: "c910.txt, line 1".into(), text: "The L1 data cache has 64KB.".into() }
+}
+
+/// A node whose actions are found.
+pub(crate) fn offering() -> Offering {
+    Offering {
+        point: "BM=64 MR=4".into(),
+        came: "10.0 GFLOPS".into(),
+        tuning: operator().tuning,
+        blocks: vec![("load".into(), vec!["vmovups ymm0, [rsi]".into(), "vmovups ymm1, [rsi+32]".into()])],
+        swaps: vec!["swap load 0 1".into()],
+        history: Some(vec![
+            (taken("BM-32", "12.5 GFLOPS"), Some(1.25)),
+            (taken("MR-2", "failed: it does not build"), None),
+        ]),
+        most: 8,
+    }
 }
 
 /// A call of a transformation on a small context.
@@ -208,6 +265,7 @@ pub(crate) fn task() -> Task {
         returns: kernelbench::Returns::Nothing,
         binding: None,
         include: [].into(),
+        operations: None,
         origin: None,
     };
     Task {

@@ -3,6 +3,7 @@
 //! Nothing here starts a process, opens a connection or knows of actors. Each page of `templates/` has a source file of
 //! its name, which renders it and, where the page asks for something of its own, reads the reply.
 
+mod action;
 mod advise;
 mod again;
 mod apply;
@@ -10,11 +11,14 @@ mod catalogue;
 mod code;
 mod diagnose;
 mod example;
+mod extract;
 mod fix;
+pub mod hints;
 mod library;
 mod optimize;
 mod pages;
 mod plan;
+mod primitives;
 mod prompt;
 mod refine;
 mod reply;
@@ -22,6 +26,8 @@ mod retry;
 mod rewrite;
 mod seed;
 mod shapes;
+mod sketch;
+mod space;
 mod suggest;
 mod transform;
 mod transformation;
@@ -35,15 +41,20 @@ mod snapshots;
 #[cfg(test)]
 mod untrusted;
 
+pub use action::{Choosing, Taken, read_action};
 pub use advise::read_optimization;
 pub use catalogue::{Catalogue, Listed};
 pub use code::read_candidate;
 pub use diagnose::read_fix;
+pub use extract::{Manual, Passage, passages, read_factors};
 pub use pages::{Prompts, TemplateError};
 pub use plan::{PlanLine, PlanProposal, read_plan};
+pub use primitives::read_primitives;
 pub use prompt::{Prompt, Speaker, Turn};
 pub use rewrite::read_region;
 pub use shapes::read_shapes;
+pub use sketch::{Sketch, read_sketch};
+pub use space::{Offering, read_space};
 pub use suggest::read_suggestions;
 pub use transform::{Rewriting, backend};
 pub use transformation::{BACKENDS, Origin, Pass, RegionCall, Transformation, TransformationError};

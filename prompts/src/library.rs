@@ -4,23 +4,28 @@
 
 /// The pages: each has a system part, which takes no values and so is the same in every round, a user part, and the form
 /// of the reply, which takes no values either.
-pub(crate) const PAGES: [(&str, &str); 12] = [
+pub(crate) const PAGES: [(&str, &str); 17] = [
+    ("action", include_str!("../templates/action.md")),
     ("advise", include_str!("../templates/advise.md")),
     ("apply", include_str!("../templates/apply.md")),
     ("diagnose", include_str!("../templates/diagnose.md")),
+    ("extract", include_str!("../templates/extract.md")),
     ("fix", include_str!("../templates/fix.md")),
     ("optimize", include_str!("../templates/optimize.md")),
     ("plan", include_str!("../templates/plan.md")),
+    ("primitives", include_str!("../templates/primitives.md")),
     ("refine", include_str!("../templates/refine.md")),
     ("retry", include_str!("../templates/retry.md")),
     ("seed", include_str!("../templates/seed.md")),
     ("shapes", include_str!("../templates/shapes.md")),
+    ("sketch", include_str!("../templates/sketch.md")),
+    ("space", include_str!("../templates/space.md")),
     ("suggest", include_str!("../templates/suggest.md")),
     ("transform", include_str!("../templates/transform.md")),
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 26] = [
+pub(crate) const BLOCKS: [(&str, &str); 30] = [
     ("again", include_str!("../templates/again.md")),
     ("bound/kernel", include_str!("../templates/bound/kernel.md")),
     ("bound/reference", include_str!("../templates/context/reference.md")),
@@ -41,6 +46,10 @@ pub(crate) const BLOCKS: [(&str, &str); 26] = [
     ("guide/cpu", include_str!("../templates/guide/cpu.md")),
     ("guide/gpu", include_str!("../templates/guide/gpu.md")),
     ("machine", include_str!("../templates/machine.md")),
+    ("primitives/cuda", include_str!("../templates/primitives/cuda.md")),
+    ("primitives/neon", include_str!("../templates/primitives/neon.md")),
+    ("primitives/rvv", include_str!("../templates/primitives/rvv.md")),
+    ("primitives/x86", include_str!("../templates/primitives/x86.md")),
     ("problem/kernel", include_str!("../templates/problem/kernel.md")),
     ("problem/precision", include_str!("../templates/problem/precision.md")),
     ("problem/reference", include_str!("../templates/problem/reference.md")),

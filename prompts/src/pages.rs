@@ -3,6 +3,7 @@
 use crate::{
     catalogue::Catalogue,
     example,
+    hints::Hints,
     library::{BLOCKS, PAGES, PARTS, is_page, parts},
     prompt::Prompt,
     words::fenced,
@@ -19,6 +20,7 @@ pub struct Prompts {
     /// The embedded templates alone: they answer where a project's own breaks on a value that no check foresaw.
     embedded: Environment<'static>,
     transformations: Catalogue,
+    hints: Hints,
 }
 
 /// Why a project's own template cannot be used.
@@ -74,7 +76,7 @@ impl Prompts {
             PAGES.iter().chain(&BLOCKS).map(|(name, text)| ((*name).into(), (*text).into())).collect();
         let environment = environment(&texts).expect("the embedded templates are tested");
         let transformations = Catalogue::embedded();
-        Self { texts, embedded: environment.clone(), environment, transformations }
+        Self { texts, embedded: environment.clone(), environment, transformations, hints: Hints::embedded() }
     }
 
     /// The embedded templates with a project's own, by name, in the place of some.
@@ -99,6 +101,18 @@ impl Prompts {
     #[must_use]
     pub fn transforming(self, transformations: Catalogue) -> Self {
         Self { transformations, ..self }
+    }
+
+    /// The same with these hints.
+    #[must_use]
+    pub fn hinting(self, hints: Hints) -> Self {
+        Self { hints, ..self }
+    }
+
+    /// The hints there are.
+    #[must_use]
+    pub fn hints(&self) -> &Hints {
+        &self.hints
     }
 
     /// The transformations there are.

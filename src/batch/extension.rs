@@ -45,7 +45,7 @@ impl More {
         let helps = match end {
             End::OutOfRounds | End::Stopped | End::Finished => self.rounds.is_some(),
             End::RecordEnds => self.model,
-            End::SequenceEnds | End::Stuck => false,
+            End::SequenceEnds | End::Stuck | End::Searched => false,
             _ => self.limit,
         };
         if !helps {
@@ -71,6 +71,9 @@ fn needs(end: End, written: usize) -> String {
         End::SequenceEnds => {
             "it ended because every transformation was applied: `warpsmith transform RUN NAME` applies another"
                 .to_owned()
+        }
+        End::Searched => {
+            "it ended because its search was over: `--evaluations N` gives a new run a longer one".to_owned()
         }
         End::Stuck => {
             "it ended because a transformation failed in every try: `warpsmith transform RUN NAME` tries it again"

@@ -86,6 +86,15 @@ pub struct WayArgs {
     /// Which cases are timed: all, largest, a case's name, or task for what the task says [default: as the policy says].
     #[arg(long, value_name = "CASES")]
     pub timed: Option<String>,
+    /// Of a policy that searches: how many nodes are evaluated.
+    #[arg(long, value_name = "N")]
+    pub evaluations: Option<usize>,
+    /// Of a policy that searches: how many nodes are evaluated at once.
+    #[arg(long, value_name = "N")]
+    pub open_nodes: Option<usize>,
+    /// Of a policy that searches: a folder with sketch.cpp, parameters.toml and primitives.py, which is tuned as it is.
+    #[arg(long, value_name = "DIR")]
+    pub start: Option<String>,
     /// Who decides on the next step.
     #[arg(long, value_enum)]
     pub planner: Option<PlannerArg>,
@@ -102,6 +111,9 @@ impl WayArgs {
         });
         layers.flag("run.shapes", shapes, |config, shapes| config.run.shapes = Some(shapes));
         layers.flag("run.timed", self.timed.clone(), |config, timed| config.run.timed = timed);
+        layers.flag("run.evaluations", self.evaluations, |config, count| config.run.evaluations = count);
+        layers.flag("run.open_nodes", self.open_nodes, |config, count| config.run.open_nodes = count);
+        layers.flag("run.start", self.start.clone(), |config, folder| config.run.start = folder);
         let planner = self.planner.map(|planner| match planner {
             PlannerArg::Rule => Decider::Rule,
             PlannerArg::Model => Decider::Model,

@@ -54,7 +54,8 @@ fn text(prompt: &Prompt) -> String {
 
 /// The templates in force: the embedded ones, with those of the settings' folder in their place.
 pub(super) fn library(config: &Config) -> Result<Prompts, Trouble> {
-    Ok(templates(config)?.transforming(super::transform::catalogue(config)?))
+    let prompts = templates(config)?.transforming(super::transform::catalogue(config)?);
+    Ok(prompts.hinting(super::hardware::hints(config)?))
 }
 
 fn templates(config: &Config) -> Result<Prompts, Trouble> {

@@ -102,7 +102,8 @@ async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Tro
     let replies = Replay::new("the record", recall::answers(record)?, false);
     let log = MemoryLog::default();
     let found = recall::findings(record.events());
-    let (machine, findings) = found.ok_or_else(|| Trouble::record("the record holds no event"))?;
+    let (machine, mut findings) = found.ok_or_else(|| Trouble::record("the record holds no event"))?;
+    findings.printed = recall::printed(record)?;
     let workshop = Arc::new(Recorded::new(machine, findings));
     let prompts = prompts.transforming(transformations(record)?);
     let crew = Crew::spawn(workshop, Arc::new(replies), Arc::new(prompts)).await;

@@ -101,6 +101,7 @@ fn settings(
     config.model.api_key.clone_from(&layers.config.model.api_key);
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);
     config.prompts.transformations.clone_from(&layers.config.prompts.transformations);
+    config.prompts.hints.clone_from(&layers.config.prompts.hints);
     config.workshop.cache.clone_from(&layers.config.workshop.cache);
     config.workshop.python.clone_from(arguments.python.as_ref().unwrap_or(&layers.config.workshop.python));
     let (here, recorded) = (environment.base_url_for(&layers.config.model), config.model.base_url.clone());

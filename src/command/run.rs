@@ -138,10 +138,13 @@ fn opening(plan: &Plan, model: &str, machine: &Machine, run: &Path) -> Vec<Strin
     lines.push(format!("machine    {}", on_what(machine)));
     let summary = plan.task.summary.lines().next().unwrap_or_default();
     lines.push(format!("task       {}: {}", plain(&plan.task.name), plain(summary)));
-    let length = plan.policy.sequence.as_ref().map_or_else(
-        || format!("{} rounds", plan.policy.rounds),
-        |sequence| format!("a sequence of {} transformations", sequence.len()),
-    );
+    let length = plan.policy.search.as_ref().map(|search| format!("a search of {} evaluations", search.evaluations()));
+    let length = length.unwrap_or_else(|| {
+        plan.policy.sequence.as_ref().map_or_else(
+            || format!("{} rounds", plan.policy.rounds),
+            |sequence| format!("a sequence of {} transformations", sequence.len()),
+        )
+    });
     lines.push(format!("policy     {}, {length}", plain(&plan.policy.name)));
     lines.extend(plan::overruled([&plan.task], &plan.policy));
     lines.push(format!("run        {}", run.display()));

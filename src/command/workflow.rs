@@ -5,6 +5,7 @@ use crate::{
     cli::{NewNameArgs, RestoreArgs, TreeArgs},
     exit::{Exit, Trouble},
     progress::plain,
+    show,
     store::{Record, RunFolder},
 };
 use agents::{
@@ -81,7 +82,20 @@ impl At {
 
 /// Prints the checkpoints, the failed tries, and where it goes on.
 pub(super) fn print_tree(arguments: &TreeArgs) -> Result<Exit, Trouble> {
-    let story = At::of(&arguments.run.display().to_string())?.story();
+    let at = At::of(&arguments.run.display().to_string())?;
+    let story = at.story();
+    if !story.tree.nodes().is_empty() {
+        let task = story.task.as_ref().and_then(|task| at.record.blobs.fetch(task).ok());
+        let task = task.and_then(|text| serde_json::from_str(&text).ok());
+        let pace = task.and_then(|task| crate::progress::pace(&story, &task));
+        let told = if arguments.json {
+            super::json(&show::search::as_json(&story.tree, pace.as_ref()))
+        } else {
+            show::search::text(&story.tree, pace.as_ref())
+        };
+        say(told.trim_end());
+        return Ok(Exit::Done);
+    }
     say(&if arguments.json { super::json(&as_json(&story)) } else { tree(&story).trim_end().to_owned() });
     Ok(Exit::Done)
 }

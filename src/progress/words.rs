@@ -50,7 +50,12 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::Ended { end } => vec![String::new(), ended(*end)],
         Event::Extended { rounds: Some(rounds) } => vec![format!("given more: up to {rounds} rounds in all")],
         Event::Extended { rounds: None } => vec!["given more: another limit".to_owned()],
+        Event::Offered { dropped, .. } => super::search::offered(*dropped),
+        Event::Printed { text, .. } => super::search::printed(text),
         Event::Opened { .. }
+        | Event::Generated { .. }
+        | Event::Expanded { .. }
+        | Event::Simulated { .. }
         | Event::Asked { .. }
         | Event::Answered { .. }
         | Event::Spent { .. }
@@ -163,9 +168,12 @@ fn began(round: u32, step: &Step, so_far: &Trajectory, rounds: u32) -> String {
         Step::Refine { base } => format!("the Coder goes on from {} with the evidence", named(base, so_far)),
         Step::Retry { base } => format!("the Coder goes on from {}", named(base, so_far)),
         Step::Transform { transformation, .. } => super::workflow::began(transformation, so_far),
+        Step::Generate => "the Coder writes a sketch and its primitives".to_owned(),
+        Step::Repair { base } => format!("the Coder mends {}", named(base, so_far)),
+        Step::Search { base } => format!("a search begins at {}", named(base, so_far)),
         Step::Suggest { base } => format!("the Planner has suggestions on {}", named(base, so_far)),
     };
-    if matches!(step, Step::Transform { .. }) {
+    if matches!(step, Step::Transform { .. } | Step::Generate | Step::Repair { .. } | Step::Search { .. }) {
         return format!("round {round}: {what}");
     }
     if round == 0 { format!("round 0: {what}") } else { format!("round {round} of {rounds}: {what}") }
@@ -246,6 +254,7 @@ fn ended(end: End) -> String {
         End::RecordEnds => "ended: the record that answers in the model's place holds no further reply",
         End::Finished => "ended: told to finish",
         End::SequenceEnds => "ended: every transformation of the sequence was applied",
+        End::Searched => "ended: the search is over",
         End::Stuck => "ended: every try failed; the context stays at the last checkpoint",
         End::Stopped => "ended: the Planner proposed to stop",
         limit => return format!("ended: the limit {} is reached", limit.limit().unwrap_or_default()),

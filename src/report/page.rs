@@ -1,7 +1,8 @@
 //! What stands on the page, from top to bottom?
 
 use super::{
-    ReportInput, chart::SpeedupChart, claim, claim::Headline, round::RoundView, samples, samples::SamplesChart, spent,
+    ReportInput, chart::SpeedupChart, claim, claim::Headline, round::RoundView, samples, samples::SamplesChart,
+    search::SearchView, spent,
 };
 use crate::{
     quantity,
@@ -30,6 +31,7 @@ pub(super) struct Page {
     /// Whose samples are shown: "certified", or "in round 4".
     measured: String,
     samples: Vec<SamplesChart>,
+    search: Option<SearchView>,
     rounds: Vec<RoundView>,
     time: Option<spent::TimeBar>,
     bills: Vec<spent::Bill>,
@@ -74,6 +76,7 @@ impl Page {
             speedups: SpeedupChart::of(story),
             measured,
             samples: timed.map(samples::charts).unwrap_or_default(),
+            search: SearchView::of(story, task.as_ref()),
             rounds: story.rounds.iter().map(|round| RoundView::of(input, round)).collect(),
             time: spent::TimeBar::of(input.lines),
             bills: spent::bills(input.lines),
@@ -130,6 +133,7 @@ fn describe(end: End) -> String {
         End::RecordEnds => "where the record that answered ends",
         End::Finished => "when it was told to finish",
         End::SequenceEnds => "after every transformation of the sequence",
+        End::Searched => "when the search was over",
         End::Stuck => "where a transformation failed in every try",
         End::Stopped => "when the Planner proposed to stop",
         limit => return format!("at the limit {}", limit.limit().unwrap_or_default()),

@@ -210,6 +210,7 @@ impl Sample {
             returns: Returns::Nothing,
             binding: None,
             include: BTreeMap::new(),
+            operations: None,
             origin: None,
         };
         Task {

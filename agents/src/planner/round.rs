@@ -33,6 +33,9 @@ impl Loop {
         let candidate = match step {
             Step::Baseline if self.policy.sequence.is_some() => return self.initial().await,
             Step::Transform { .. } => return self.transform(round).await,
+            Step::Generate => return self.generate(round).await,
+            Step::Repair { .. } => return self.repair(round).await,
+            Step::Search { .. } => return self.hunt(round).await,
             Step::Baseline => Some(self.baseline()?),
             Step::Seed => {
                 let assignment = self.beginning()?;

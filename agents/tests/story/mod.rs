@@ -42,6 +42,7 @@ pub(crate) fn task() -> Task {
             returns: Returns::Nothing,
             binding: None,
             include: BTreeMap::new(),
+            operations: None,
             origin: None,
         }),
         tolerance: Tolerance { atol: 1e-6, rtol: 1e-6, share: 1.0 },

@@ -9,7 +9,7 @@ mod standalone;
 
 use crate::{
     build::cc::{self, Compiler},
-    build::unit,
+    build::{script, unit},
     engine::{
         Engine,
         backend::{Backend, Both, Processes, Toolchain},
@@ -30,7 +30,7 @@ use crate::{
     },
     sandbox::{layer::Layer, start::Sandbox},
     stage::{self, Stage},
-    task::{Case, KernelContext, Task, layout::Layout},
+    task::{Case, KernelContext, Task, layout::Layout, space::Bindings},
 };
 use metrics::{Machine, Profile, Statistic};
 use pair::CpuPair;
@@ -221,6 +221,10 @@ impl Backend for Cpu {
 
     fn load(&self, task: &Task, candidate: &Candidate, toolchain: Toolchain) -> Attempt<Object> {
         self.built(task, &unit::text(context(task)?, candidate)?, toolchain)
+    }
+
+    fn print(&self, text: &str, bindings: &Bindings) -> Attempt<String> {
+        script::print(&self.sandbox, text, bindings)
     }
 
     fn artifact(&self, loaded: &Object) -> PathBuf {

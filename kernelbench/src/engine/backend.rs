@@ -16,7 +16,7 @@ use crate::{
         survey::Survey,
     },
     sandbox::{layer::Layer, pool::Quiet},
-    task::{Case, Task, Tolerance, signature::Signature},
+    task::{Case, Task, Tolerance, signature::Signature, space::Bindings},
     workshop::{TimingPlan, Variant},
 };
 use metrics::{Machine, Profile};
@@ -193,6 +193,13 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
 
     /// Builds a candidate.
     fn load(&self, task: &Task, candidate: &Candidate, toolchain: Toolchain) -> Attempt<Self::Loaded>;
+
+    /// What a script prints that makes primitives.
+    fn print(&self, script: &str, bindings: &Bindings) -> Attempt<String> {
+        let _ = (script, bindings);
+        let why = "this backend runs no scripts: only kernels in C and C++ take primitives that a script prints";
+        Err(Fault::Absent(why.to_owned()).into())
+    }
 
     /// Where what was built lies.
     fn artifact(&self, loaded: &Self::Loaded) -> PathBuf;

@@ -21,7 +21,7 @@ pub use tuning::parameters;
 
 use crate::{
     build::flags,
-    task::{KernelContext, Language, Precision, Source, Task, Tolerance},
+    task::{Case, KernelContext, Language, Precision, Size, Source, Task, Tolerance},
 };
 use error::Document;
 use file::{Backend, TaskFile};
@@ -106,6 +106,7 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
         binding,
         tuning,
         returns: file.returns,
+        operations: operations(document, file.operations.as_ref(), &cases)?,
         entry: file.entry.into_inner(),
         arguments,
     };
@@ -118,6 +119,20 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
         final_cases,
         timed,
     })
+}
+
+/// How many operations a call takes; for every case that has a value.
+fn operations(
+    document: &Document<'_>,
+    text: Option<&Spanned<String>>,
+    cases: &[Case],
+) -> Result<Option<Size>, TaskError> {
+    let Some(text) = text else { return Ok(None) };
+    let size = Size(text.get_ref().clone());
+    match cases.iter().find_map(|case| size.elements(&case.scalars).err()) {
+        Some(why) => document.error(text, why.to_string(), "expected an expression such as 2 * m * n * k"),
+        None => Ok(Some(size)),
+    }
 }
 
 fn check_heading(document: &Document<'_>, file: &TaskFile) -> Result<(), TaskError> {

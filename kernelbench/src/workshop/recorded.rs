@@ -3,13 +3,14 @@
 //! With this a run is made again from its record alone: no compiler, no device.
 
 use crate::{
+    hash::Hash,
     result::{
         candidate::{Built, Candidate, CandidateId, Verified},
         certificate::Certificate,
         evaluation::{Evaluation, Timed},
         failure::{Failure, Fault, Outcome},
     },
-    task::{Case, Task, suite::Suite},
+    task::{Case, Task, space::Bindings, suite::Suite},
     workshop::{Baseline, Rebuilt, Step, TimingPlan, Workshop},
 };
 use metrics::{Machine, Profile};
@@ -32,6 +33,8 @@ pub struct Findings {
     pub evaluations: Vec<(CandidateId, Result<Evaluation, String>)>,
     /// What came of those that were checked and not timed.
     pub checks: Vec<(CandidateId, Option<Failure>)>,
+    /// What scripts printed, by the hash of the script and its values; how they failed.
+    pub printed: Vec<((Hash, Bindings), Result<String, Failure>)>,
     /// Where their time went.
     pub profiles: Vec<(CandidateId, Profile)>,
     /// What was certified.
@@ -46,6 +49,7 @@ pub struct Recorded {
     baseline: Option<Baseline>,
     evaluations: Mutex<Queues<Result<Evaluation, String>>>,
     checks: Mutex<Queues<Option<Failure>>>,
+    printed: HashMap<(Hash, Bindings), Result<String, Failure>>,
     profiles: Mutex<Queues<Profile>>,
     certificates: Mutex<Queues<Certificate>>,
 }
@@ -65,6 +69,7 @@ impl Recorded {
             baseline: findings.baseline,
             evaluations: Mutex::new(queues(findings.evaluations)),
             checks: Mutex::new(queues(findings.checks)),
+            printed: findings.printed.into_iter().collect(),
             profiles: Mutex::new(queues(findings.profiles)),
             certificates: Mutex::new(queues(certificates)),
         }
@@ -119,6 +124,11 @@ impl Workshop for Recorded {
 
     fn profile<'a>(&'a self, _: &'a Task, verified: &'a Verified, _: &'a Suite) -> Step<'a, Result<Profile, Fault>> {
         at_once(take(&self.profiles, &verified.candidate().id()).ok_or_else(|| missing("no profile")))
+    }
+
+    fn print<'a>(&'a self, script: &'a str, bindings: &'a Bindings) -> Step<'a, Outcome<String>> {
+        let known = self.printed.get(&(Hash::of(script.as_bytes()), bindings.clone())).cloned();
+        at_once(known.ok_or_else(|| missing("nothing that this script printed with these values")))
     }
 
     fn rebuild<'a>(&'a self, _: &'a Task, candidate: &'a Candidate) -> Step<'a, Result<Rebuilt, Fault>> {

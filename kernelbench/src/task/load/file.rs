@@ -33,6 +33,7 @@ pub(super) struct TaskFile {
     pub(super) tuning: Tuning,
     #[serde(default)]
     pub(super) returns: Returns,
+    pub(super) operations: Option<Spanned<String>>,
 }
 
 /// Where a kernel runs. The language says it too; a task may say both.

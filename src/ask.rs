@@ -1,0 +1,218 @@
+//! A task of one sentence: what it says, and the folder that a template makes of it (QiMeng-TensorOp §3.1).
+
+mod sentence;
+
+pub use sentence::{Hardware, Precision, Said};
+
+use minijinja::{Environment, Value, context, syntax::SyntaxConfig};
+use std::collections::BTreeMap;
+
+/// An operator that there is a template for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// A matrix product.
+    Gemm,
+    /// A convolution of images.
+    Conv2d,
+}
+
+/// The files of a task's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// `task.toml`.
+    pub task: String,
+    /// The reference's file name.
+    pub reference: String,
+    /// The reference.
+    pub source: String,
+    /// What was chosen because the sentence does not say it.
+    pub chosen: Vec<String>,
+}
+
+impl Operator {
+    /// The sizes that it has to be told.
+    #[must_use]
+    pub fn needs(self) -> &'static [&'static str] {
+        match self {
+            Self::Gemm => &["m", "n", "k"],
+            Self::Conv2d => &["batch", "channels", "height", "width", "filters", "rows", "columns", "stride", "pad"],
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gemm => "gemm",
+            Self::Conv2d => "conv2d",
+        }
+    }
+
+    /// The template of the task file, and those of the reference on a processor and on a GPU.
+    fn templates(self) -> [&'static str; 3] {
+        match self {
+            Self::Gemm => [
+                include_str!("ask/templates/gemm.toml"),
+                include_str!("ask/templates/gemm.cpp"),
+                include_str!("ask/templates/gemm.cu"),
+            ],
+            Self::Conv2d => [
+                include_str!("ask/templates/conv2d.toml"),
+                include_str!("ask/templates/conv2d.cpp"),
+                include_str!("ask/templates/conv2d.cu"),
+            ],
+        }
+    }
+
+    /// Elements of all arrays, and products in a sum; none where that is too much to count.
+    fn counts(self, sizes: &BTreeMap<String, i64>) -> Option<(i64, i64)> {
+        let size = |name: &str| sizes.get(name).copied();
+        match self {
+            Self::Gemm => {
+                let (m, n, k) = (size("m")?, size("n")?, size("k")?);
+                let all = m.checked_mul(n)?.checked_add(m.checked_mul(k)?)?.checked_add(k.checked_mul(n)?)?;
+                Some((all, k))
+            }
+            Self::Conv2d => {
+                let product = |names: &[&str]| names.iter().try_fold(1_i64, |all, name| all.checked_mul(size(name)?));
+                let image = product(&["batch", "channels", "height", "width"])?;
+                let filters = product(&["filters", "channels", "rows", "columns"])?;
+                // No output is larger than the padded image for each filter.
+                let out = product(&["batch", "filters", "height", "width"])?;
+                let all = image.checked_add(filters)?.checked_add(out)?;
+                Some((all, product(&["channels", "rows", "columns"])?))
+            }
+        }
+    }
+}
+
+/// The folder of a sentence that lacks nothing. `memory` is the machine's, in bytes.
+///
+/// # Errors
+/// In a sentence: a size that is none, more than the memory, or a precision that there is no template for.
+pub fn made(sentence: &str, said: &Said, memory: Option<u64>) -> Result<Made, String> {
+    let (Some(operator), Some(hardware)) = (said.operator, &said.hardware) else {
+        return Err(said.questions().join(" "));
+    };
+    let gpu = hardware.is_gpu();
+    let mut chosen = vec![];
+    let usual = if said.tensor_cores { Precision::Fp16 } else { Precision::Fp32 };
+    let precision = said.precision.unwrap_or(usual);
+    if said.precision.is_none() {
+        let words = if precision == Precision::Fp16 {
+            "half precision with sums in single, for tensor cores"
+        } else {
+            "single precision"
+        };
+        chosen.push(format!("precision: {words}, because the sentence names none"));
+    }
+    if precision == Precision::Fp16 && !gpu {
+        return Err("half precision has a template on GPUs alone: name a GPU, or single precision".to_owned());
+    }
+    let sums = checked(operator, said, precision, memory)?;
+    let rows = values(operator, sentence, said, precision, gpu, sums);
+    let [task, cpu, cuda] = operator.templates();
+    let (source, ending) = if gpu { (cuda, "cu") } else { (cpu, "cpp") };
+    let render = |text: &str| rendered(text, &rows);
+    Ok(Made { task: render(task)?, reference: format!("reference.{ending}"), source: render(source)?, chosen })
+}
+
+/// Whether the sizes are such, and fit; products in a sum.
+fn checked(operator: Operator, said: &Said, precision: Precision, memory: Option<u64>) -> Result<i64, String> {
+    for (name, value) in said.sizes.iter().filter(|(name, _)| operator.needs().contains(&name.as_str())) {
+        let least = i64::from(name != "pad");
+        if *value < least {
+            return Err(format!("{name} is {value}: expected {least} or more"));
+        }
+    }
+    if operator == Operator::Conv2d {
+        let size = |name: &str| said.sizes.get(name).copied().unwrap_or(0);
+        for (image, filter) in [("height", "rows"), ("width", "columns")] {
+            if size(image) + 2 * size("pad") < size(filter) || size("pad") > 1 << 20 {
+                return Err(format!(
+                    "{filter} is {}, more than the padded image has: {image} is {}",
+                    size(filter),
+                    size(image)
+                ));
+            }
+        }
+    }
+    let (elements, sums) = operator.counts(&said.sizes).ok_or("the sizes are beyond any memory")?;
+    let bytes = elements as u64 * if precision == Precision::Fp16 { 2 } else { 4 };
+    // The reference, the candidate and the comparison have arrays of their own.
+    match memory.filter(|memory| bytes.saturating_mul(3) > *memory) {
+        Some(memory) => Err(format!(
+            "its arrays take {:.1} GiB, three times that while two kernels are compared; this machine has {:.1} GiB",
+            bytes as f64 / f64::from(1 << 30),
+            memory as f64 / f64::from(1 << 30)
+        )),
+        None => Ok(sums),
+    }
+}
+
+fn values(operator: Operator, sentence: &str, said: &Said, precision: Precision, gpu: bool, sums: i64) -> Value {
+    let half = precision == Precision::Fp16;
+    let asked: Vec<String> =
+        operator.needs().iter().map(|name| said.sizes.get(*name).map_or(0, |n| *n).to_string()).collect();
+    let plain: String = sentence.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let atol = if half { 2e-3 * (sums as f64).sqrt() } else { (4e-8 * sums as f64).max(2e-5) };
+    let note = if half {
+        " Products are summed in single precision."
+    } else if gpu {
+        " Products and sums are in single precision: TF32 is too coarse."
+    } else {
+        ""
+    };
+    let base = context! {
+        sentence => plain,
+        name => format!("{}-{}", operator.name(), asked.join("x")).chars().take(64).collect::<String>(),
+        words => if half { "in half precision" } else { "in single precision" },
+        note,
+        language => if gpu { "cuda" } else { "c++17" },
+        ending => if gpu { "cu" } else { "cpp" },
+        dtype => if half { "f16" } else { "f32" },
+        element => if half { "__half" } else { "float" },
+        atol => format!("{atol:e}"),
+        rtol => if half { "1e-2" } else { "1e-5" },
+    };
+    let sizes: Value =
+        said.sizes.iter().map(|(name, value)| (name.clone(), Value::from(*value))).collect::<BTreeMap<_, _>>().into();
+    context! { ..base, ..sizes }
+}
+
+fn rendered(text: &str, values: &Value) -> Result<String, String> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build();
+    environment.set_syntax(syntax.map_err(|why| why.to_string())?);
+    environment.render_str(text, values).map_err(|why| format!("a template of the program is wrong: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_sizes_are_told_in_one_sentence() {
+        for (sentence, why) in [
+            ("GEMM with m=0 n=1024 k=1024 on this CPU", "m is 0: expected 1 or more"),
+            ("GEMM with m=-5 n=1024 k=1024 on this CPU", "m is -5: expected 1 or more"),
+            ("GEMM with m=n=k=1000000 on this CPU", "this machine has 4.0 GiB"),
+            ("GEMM with m=n=k=9000000000000000000 on this CPU", "the sizes are beyond any memory"),
+            ("fp16 GEMM with m=n=k=64 on this CPU", "half precision has a template on GPUs alone"),
+            (
+                "conv2d 2x2 height 2 width 2, 3 channels, 4 filters, rows 5, columns 2 on this CPU",
+                "rows is 5, more than the padded",
+            ),
+        ] {
+            let told = made(sentence, &Said::read(sentence), Some(4 << 30)).unwrap_err();
+            assert!(told.contains(why), "{sentence}: {told}");
+        }
+    }
+
+    #[test]
+    fn what_the_sentence_does_not_say_is_chosen_and_said() {
+        let sentence = "GEMM m=n=k=64 on this GPU with tensor cores";
+        let made = made(sentence, &Said::read(sentence), None).unwrap();
+        assert!(made.chosen[0].contains("half precision with sums in single"), "{:?}", made.chosen);
+        assert!(made.source.contains("__half *c") && made.task.contains("dtype = \"f16\""));
+    }
+}

@@ -1,0 +1,35 @@
+//! What can be asked about tensor operators: a task of a sentence, and the factors of a hardware.
+
+use super::ModelArgs;
+use clap::Args;
+use std::path::PathBuf;
+
+/// `ask`
+#[derive(Debug, Args)]
+pub struct AskArgs {
+    /// The sentence: an operator (gemm, conv2d), its sizes, perhaps a precision, and the hardware.
+    pub sentence: String,
+    /// The folder to make [default: the operator with its sizes].
+    #[arg(long, short, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Make the folder without building the reference and comparing it with itself.
+    #[arg(long)]
+    pub untried: bool,
+}
+
+/// `hardware`
+#[derive(Debug, Args)]
+pub struct HardwareArgs {
+    /// Which hardware; without a name, this machine's, and the names of the records.
+    pub name: Option<String>,
+    /// A manual in plain text, whose values are taken where they stand in it word for word; can be repeated. A model is asked
+    /// once.
+    #[arg(long, value_name = "FILE")]
+    pub manual: Vec<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub model: ModelArgs,
+    /// Print as JSON.
+    #[arg(long)]
+    pub json: bool,
+}

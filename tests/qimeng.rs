@@ -1,0 +1,189 @@
+//! Tensor operators as a user meets them: a sentence becomes a task, an operator is generated, mended and searched.
+#![cfg(target_arch = "x86_64")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod program;
+
+use program::{Told, run, warpsmith};
+use serde_json::{Value, json};
+use std::{fs, path::Path, process::Command};
+
+const SKETCH: &str = include_str!("../kernelbench/tests/primitives/sketch.cpp");
+const AVX2: &str = include_str!("../kernelbench/tests/primitives/avx2.py");
+const TABLE: &str = "MR = [6, 4]\nNR = [16]\nPREFETCH = [8, 4, 16]\nBM = { values = [48, 24, 96], constraint = \"BM % MR == 0\" }\n\
+                     BN = [64, 32]\nBK = [32, 64]\n";
+
+fn entry(role: &str, purpose: &str, reply: &str) -> String {
+    json!({"role": role, "purpose": purpose, "reply": reply}).to_string()
+}
+
+/// A sketch and a script whose first form forgets a register, then is mended; then actions.
+fn generation() -> Vec<String> {
+    let broken = AVX2.replace("vfmadd231ps", "vfmadd231pq");
+    vec![
+        entry("coder", "sketch", &format!("```cpp\n{SKETCH}```\n```toml\n{TABLE}```\n")),
+        entry("coder", "primitives", &format!("```python\n{broken}```\n")),
+        entry("coder", "primitives", &format!("```python\n{AVX2}```\n")),
+    ]
+}
+
+fn guided() -> Vec<String> {
+    let space = r#"{"candidates": ["BM+48", "MR-2", "BM+7", "swap load 0 1", "no action"]}"#;
+    let later = r#"{"candidates": ["PREFETCH-4", "BN-32"]}"#;
+    let action = |name: &str| entry("planner", "action", &json!({"action": name, "why": "Because."}).to_string());
+    let offers = [space, later, later, later].map(|reply| entry("planner", "space", reply));
+    let actions = ["BM+48", "BK+9", "BK+9", "swap load 0 1"].map(action);
+    [generation(), offers.into(), actions.into()].concat()
+}
+
+struct Bench(tempfile::TempDir);
+
+impl Bench {
+    fn new(script: &[String]) -> Self {
+        let bench = Self(tempfile::tempdir().unwrap());
+        fs::write(bench.at("script.jsonl"), script.join("\n")).unwrap();
+        let told = run(&["ask", "GEMM, m=72 n=96 k=80, on this CPU", "-o", &bench.at("task")]).ended(0);
+        assert!(told.out.contains("agrees with itself") && told.out.contains("single precision"), "{told:?}");
+        bench
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    fn run(&self, policy: &str, more: &[&str]) -> Told {
+        let (task, model, out) = (self.at("task"), format!("scripted:{}", self.at("script.jsonl")), self.at("R"));
+        let quick = ["--warmup", "1", "--repetitions", "3"];
+        run(&[&["run", &task, "--model", &model, "--policy", policy, "--out", &out], &quick[..], more].concat())
+    }
+}
+
+fn events(run: &str) -> Vec<Value> {
+    let tasks = fs::read_dir(Path::new(run).join("tasks")).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(tasks.join("events.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn of<'a>(events: &'a [Value], name: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["event"] == name).collect()
+}
+
+#[test]
+fn a_guided_search_mends_its_primitives_keeps_what_is_legal_and_its_record_is_made_again() {
+    let bench = Bench::new(&guided());
+    let told = bench.run("qimeng", &["--evaluations", "4"]).ended(0);
+    let out = bench.at("R");
+    for line in [
+        "a search of 4 evaluations",
+        "the Coder mends",
+        "node 0  first values",
+        "node 3 of",
+        "GFLOPS",
+        "best",
+        "ended: the search is over",
+    ] {
+        assert!(told.out.contains(line), "{line}: {told:?}");
+    }
+    let all = events(&out);
+    assert_eq!((of(&all, "simulated").len(), of(&all, "certified").len()), (4, 1));
+    assert!(of(&all, "evaluated")[0].to_string().contains("no such instruction"), "the first script does not assemble");
+    let offered = of(&all, "offered")[0];
+    assert_eq!((&offered["candidates"], &offered["dropped"]), (&json!(["BM+48", "MR-2", "swap load 0 1"]), &json!(2)));
+    let actions: Vec<&Value> = of(&all, "expanded").iter().map(|event| &event["action"]).collect();
+    assert_eq!(actions[1], "BM+48");
+    assert_eq!(actions[2], "MR-2", "what is off the list is asked for again, then the first is taken");
+    assert!(
+        actions[3].as_str().is_some_and(|action| action.starts_with("swap") || action.contains("PREFETCH")),
+        "{actions:?}"
+    );
+    assert!(of(&all, "simulated").iter().all(|event| event["found"]["Ok"]["ratio"].is_number()), "all are right");
+    let told = Told::of(warpsmith(&["replay", &out]).output().unwrap()).ended(0);
+    assert!(told.out.contains("agrees with the record"), "{told:?}");
+    let verified = run(&["verify", &out]).ended(0);
+    assert!(verified.out.contains("agrees: "), "{verified:?}");
+    let tree = run(&["tree", &out]).ended(0).out;
+    assert!(tree.contains("BM+48") && tree.contains("GFLOPS") && tree.contains("best"), "{tree}");
+    let json: Value = serde_json::from_str(&run(&["tree", &out, "--json"]).ended(0).out).unwrap();
+    assert_eq!(json["nodes"].as_array().unwrap().len(), 4);
+    assert!(json["nodes"][1]["visits"].is_number() && json["best"].is_number(), "{json}");
+    let page = fs::read_to_string(Path::new(&out).join("report.html")).unwrap();
+    assert!(page.contains("Best against evaluations"), "the report draws the search");
+}
+
+#[test]
+fn a_naive_search_of_an_operator_from_elsewhere_asks_no_model_and_goes_on_after_a_kill() {
+    let bench = Bench::new(&[]);
+    let start = bench.0.path().join("start");
+    fs::create_dir(&start).unwrap();
+    for (name, text) in [("sketch.cpp", SKETCH), ("primitives.py", AVX2), ("parameters.toml", TABLE)] {
+        fs::write(start.join(name), text).unwrap();
+    }
+    let start = start.display().to_string();
+    bench.run("qimeng-naive", &["--evaluations", "7", "--open-nodes", "2", "--start", &start]).ended(0);
+    let (out, copy) = (bench.at("R"), bench.at("cut"));
+    let all = events(&out);
+    assert_eq!((of(&all, "answered").len(), of(&all, "simulated").len()), (0, 7));
+    assert!(Command::new("cp").args(["-r", &out, &copy]).status().unwrap().success());
+    let file =
+        fs::read_dir(Path::new(&copy).join("tasks")).unwrap().next().unwrap().unwrap().path().join("events.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    let cut = all.iter().position(|event| event["event"] == "expanded" && event["node"] == 4).unwrap();
+    fs::write(&file, text.lines().take(cut + 1).chain([""]).collect::<Vec<_>>().join("\n")).unwrap();
+    run(&["resume", &copy]).ended(0);
+    let again = events(&copy);
+    let count = |events: &[Value]| ["expanded", "simulated", "offered", "printed"].map(|name| of(events, name).len());
+    assert_eq!(count(&again)[..2], count(&all)[..2], "nothing is evaluated twice");
+    let told = Told::of(warpsmith(&["replay", &copy]).output().unwrap()).ended(0);
+    assert!(told.out.contains("agrees with the record"), "{told:?}");
+}
+
+#[test]
+fn what_cannot_be_is_told_in_a_sentence() {
+    let bench = Bench::new(&[]);
+    let (task, model) = (bench.at("task"), format!("scripted:{}", bench.at("script.jsonl")));
+    let empty = bench.at("empty");
+    fs::create_dir(&empty).unwrap();
+    for (arguments, code, why) in [
+        (vec!["ask", "GEMM on this CPU"], 2, "Which sizes? There is none for m, n, k"),
+        (vec!["ask", "GEMM m=0 n=1 k=1 on this CPU"], 2, "m is 0: expected 1 or more"),
+        (vec!["ask", "GEMM m=n=k=900000 on this CPU"], 2, "this machine has"),
+        (vec!["ask", "GEMM m=8 n=8 k=8 on this CPU", "-o", &task], 2, "this folder is not empty"),
+        (vec!["hardware", "C911"], 2, "there is no record of \"C911\": there are C906, C908"),
+        (
+            vec!["run", &task, "--model", &model, "--policy", "astra", "--evaluations", "3"],
+            2,
+            "the policy astra searches nothing",
+        ),
+        (vec!["run", &task, "--model", &model, "--policy", "qimeng", "--start", &empty], 2, "expected sketch.cpp"),
+    ] {
+        let told = run(&arguments).ended(code);
+        assert!(told.err.contains(why), "{told:?}");
+    }
+}
+
+#[test]
+fn hardware_says_its_factors_with_sources_and_a_forged_quote_of_a_manual_is_dropped() {
+    let shown = run(&["hardware", "C910"]).ended(0).out;
+    assert!(shown.contains("64 KiB") && shown.contains("OpenC910 datasheet") && shown.contains("RVV 0.7.1"), "{shown}");
+    let here: Value = serde_json::from_str(&run(&["hardware", "--json"]).ended(0).out).unwrap();
+    let own =
+        |name: &str| here["factors"].as_array().unwrap().iter().find(|f| f["name"] == name).unwrap()["value"].clone();
+    let lscpu = fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index0/size").unwrap();
+    assert!(own("l1d").as_str().unwrap().starts_with(lscpu.trim().trim_end_matches('K')), "{here}");
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(at("manual.txt"), "C910 data sheet\nThe L2 cache of a cluster has 2 MiB.\n").unwrap();
+    let reply = r#"{"factors": [{"name": "l2", "value": "2 MiB", "quote": "The L2 cache of a cluster has 2 MiB."},
+                                {"name": "l1d", "value": "128 KiB", "quote": "The L1 data cache has 128 KiB."}]}"#;
+    fs::write(at("script.jsonl"), entry("planner", "extract", reply)).unwrap();
+    let model = format!("scripted:{}", at("script.jsonl"));
+    let told = run(&["hardware", "C910", "--manual", &at("manual.txt"), "--model", &model]).ended(0).out;
+    assert!(told.contains("2 MiB") && told.contains("conflict: second-level cache: 1 MiB"), "{told}");
+    assert!(
+        told.contains("dropped: l1d = 128 KiB: the quote does not stand in any manual") && told.contains("64 KiB"),
+        "{told}"
+    );
+    fs::write(at("empty.txt"), "").unwrap();
+    let told = run(&["hardware", "C910", "--manual", &at("empty.txt"), "--model", &model]).ended(2);
+    assert!(told.err.contains("empty.txt: this manual is empty"), "{told:?}");
+}
