@@ -5,6 +5,7 @@
 pub(crate) mod backend;
 pub(crate) mod build;
 pub(crate) mod engine;
+pub mod feature;
 pub(crate) mod hash;
 pub(crate) mod lease;
 pub(crate) mod machine;

@@ -7,6 +7,7 @@ mod bootstrap;
 pub mod catalog;
 pub mod columns;
 pub mod facts;
+pub mod feature;
 pub mod gpu;
 mod machine;
 mod profile;
@@ -16,6 +17,7 @@ pub mod scores;
 pub mod set;
 mod speedup;
 mod timing;
+pub mod unit;
 
 pub use arch::Arch;
 pub use gpu::Gpu;
