@@ -216,6 +216,9 @@ pub struct Prompts {
     /// A folder of transformations, beside those that come with the program; empty for `transformations` in the working
     /// directory, if there is one.
     pub transformations: String,
+    /// A folder of features, beside those that come with the program; empty for `features` in the working directory, if it
+    /// holds columns.
+    pub features: String,
 }
 
 impl Limits {

@@ -18,6 +18,7 @@ pub mod key;
 mod logging;
 pub mod plan;
 pub mod progress;
+pub mod proving;
 pub mod recall;
 pub mod report;
 pub mod sampling;

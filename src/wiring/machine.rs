@@ -8,7 +8,7 @@ use kernelbench::{
     native::{Native, NativeOptions},
     torch::{Options, ProfilerKind, Torch},
 };
-use metrics::MetricSet;
+use metrics::{Arch, MetricSet};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -97,17 +97,44 @@ pub fn has_gpu() -> bool {
 ///
 /// If there is no GPU, no driver, no nvcc, or the program does not know where it lies.
 pub fn cuda(config: &Config) -> Result<Cuda, Trouble> {
-    let (cache, program) = (cache_folder(config)?, own_program()?);
+    cuda_reading(config, metrics(&config.workshop.metrics)?)
+}
+
+/// The same, whose profiler reads these metrics.
+///
+/// # Errors
+///
+/// As for [`cuda`].
+pub fn cuda_reading(config: &Config, metrics: Option<MetricSet>) -> Result<Cuda, Trouble> {
     let device = config.workshop.device.as_str();
-    let ordinal = gpu::ordinal(if device.is_empty() { "cuda" } else { device }).ok_or_else(|| {
+    let ordinal = ordinal(config).ok_or_else(|| {
         Trouble::usage(format!("kernels in CUDA run on a GPU: expected --device cuda:0 or the like, found {device:?}"))
     })?;
-    let usual = cuda::Options::new(program, vec![CHILD.into()], cache.join("builds"));
     // A request of several calls needs the arguments of each.
     let arena_mib = 6 * config.workshop.largest_case_mib;
-    let metrics = metrics(&config.workshop.metrics)?;
-    Cuda::new(cuda::Options { ordinal, arena_mib, metrics, ..usual })
+    Cuda::new(cuda::Options { ordinal, arena_mib, metrics, ..cuda_options(config)? })
         .map_err(|fault| Trouble::machine(format!("{fault}; `warpsmith doctor` says what is there")))
+}
+
+/// With what kernels in CUDA are built, with or without a GPU.
+///
+/// # Errors
+///
+/// If the program does not know where it lies, or there is no folder for builds.
+pub fn cuda_options(config: &Config) -> Result<cuda::Options, Trouble> {
+    Ok(cuda::Options::new(own_program()?, vec![CHILD.into()], cache_folder(config)?.join("builds")))
+}
+
+/// The number of the GPU that the settings name, else of the first; none where they name the processor.
+fn ordinal(config: &Config) -> Option<u32> {
+    let device = config.workshop.device.as_str();
+    gpu::ordinal(if device.is_empty() { "cuda" } else { device })
+}
+
+/// The architecture of the GPU that the settings name, else of the first, as its driver says; none where there is none.
+#[must_use]
+pub fn gpu_arch(config: &Config) -> Option<Arch> {
+    Arch::of_capability(&gpu::Gpu::at(ordinal(config)?).ok()?.capability()?)
 }
 
 /// The workshop for problems in `KernelBench`'s format, on the device that the settings name, else on the first NVIDIA
