@@ -20,7 +20,7 @@ pub(crate) const PAGES: [(&str, &str); 12] = [
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 26] = [
+pub(crate) const BLOCKS: [(&str, &str); 28] = [
     ("again", include_str!("../templates/again.md")),
     ("bound/kernel", include_str!("../templates/bound/kernel.md")),
     ("bound/reference", include_str!("../templates/context/reference.md")),
@@ -38,6 +38,8 @@ pub(crate) const BLOCKS: [(&str, &str); 26] = [
     ("example/cuda", include_str!("../templates/example/cuda.md")),
     ("example/python", include_str!("../templates/example/python.md")),
     ("failure", include_str!("../templates/failure.md")),
+    ("feature/guides", include_str!("../templates/feature/guides.md")),
+    ("feature/offered", include_str!("../templates/feature/offered.md")),
     ("guide/cpu", include_str!("../templates/guide/cpu.md")),
     ("guide/gpu", include_str!("../templates/guide/gpu.md")),
     ("machine", include_str!("../templates/machine.md")),

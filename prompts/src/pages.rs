@@ -7,9 +7,9 @@ use crate::{
     prompt::Prompt,
     words::fenced,
 };
-use kernelbench::Hash;
+use kernelbench::{Hash, feature::Features};
 use minijinja::{Environment, Error, UndefinedBehavior, Value, syntax::SyntaxConfig};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The templates of a run: the embedded ones, or a project's own in their place.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub struct Prompts {
     /// The embedded templates alone: they answer where a project's own breaks on a value that no check foresaw.
     embedded: Environment<'static>,
     transformations: Catalogue,
+    /// Those that come with the program where it is `None`.
+    pub(crate) features: Option<Arc<Features>>,
 }
 
 /// Why a project's own template cannot be used.
@@ -74,7 +76,7 @@ impl Prompts {
             PAGES.iter().chain(&BLOCKS).map(|(name, text)| ((*name).into(), (*text).into())).collect();
         let environment = environment(&texts).expect("the embedded templates are tested");
         let transformations = Catalogue::embedded();
-        Self { texts, embedded: environment.clone(), environment, transformations }
+        Self { texts, embedded: environment.clone(), environment, transformations, features: None }
     }
 
     /// The embedded templates with a project's own, by name, in the place of some.
