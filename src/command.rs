@@ -9,7 +9,7 @@ mod doctor;
 mod evaluate;
 mod examples;
 pub(crate) mod export;
-mod features;
+pub(crate) mod features;
 mod init;
 mod metrics;
 mod policies;

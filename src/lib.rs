@@ -12,6 +12,7 @@ pub mod config;
 pub mod diff;
 pub mod exit;
 pub mod export;
+pub mod guidance;
 pub mod handover;
 pub mod init;
 pub mod key;

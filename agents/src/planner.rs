@@ -1,5 +1,6 @@
 //! The main loop. The Planner asks; nobody asks the Planner but for its status.
 
+mod feature;
 mod remember;
 mod round;
 mod same_code;

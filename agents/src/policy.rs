@@ -41,6 +41,9 @@ pub struct Policy {
     /// Whether the first prompt shows a worked example of another task in the same language (CudaForge, Appendix D.1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub worked_example: bool,
+    /// What the Judge and the Coder are told of the architecture's features; nothing when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub features: Option<Guidance>,
     /// What a role remembers of earlier rounds.
     pub memory: Memory,
     /// Who decides on the next step.
@@ -170,6 +173,19 @@ pub enum Memory {
     /// The Judge sees which changes of its candidate were tried and what came of them, and a new beginning sees the fastest
     /// candidate so far, to go another way.
     Tried,
+}
+
+/// What is told of the architecture's features (Hawkeye §2.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Guidance {
+    /// Nothing.
+    #[default]
+    Off,
+    /// The Judge is offered those that the measurements call for, and may name one.
+    Names,
+    /// The Coder is given the examples of what the Judge named, too.
+    Guides,
 }
 
 /// Who decides on the next step.

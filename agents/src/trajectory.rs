@@ -140,6 +140,23 @@ impl Trajectory {
         rounds.find(|round| round.candidate.as_ref() == Some(candidate)).and_then(|round| round.evaluation.as_ref())
     }
 
+    /// The features that a candidate was to bring in: those that the Judge named for it, or for the one that it mends.
+    #[must_use]
+    pub fn features_of(&self, candidate: &CandidateId) -> Vec<String> {
+        let mut wanted = candidate;
+        for round in self.rounds.iter().rev().filter(|round| round.finished()) {
+            if round.candidate.as_ref() != Some(wanted) {
+                continue;
+            }
+            match (&round.step, &round.verdict) {
+                (Step::Fix { base }, _) => wanted = base,
+                (_, Some(Verdict::Optimization(optimization))) => return optimization.features.clone(),
+                _ => return vec![],
+            }
+        }
+        vec![]
+    }
+
     /// The fastest correct candidate that no certificate has refused (CudaForge §2.1; Astra, Algorithm 1).
     #[must_use]
     pub fn best(&self) -> Option<Best> {

@@ -183,7 +183,8 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
     ]);
     assert_eq!(sent, handled(), "each message that an actor handles is sent here");
 
-    let fix = Fix { critical_issue: "a".into(), why_it_matters: "b".into(), minimal_fix_hint: "c".into() };
+    let (issue, why, hint) = ("a".into(), "b".into(), "c".into());
+    let fix = Fix { critical_issue: issue, why_it_matters: why, minimal_fix_hint: hint, features: vec!["tma".into()] };
     reply(answer(candidate.clone()), AskError::Refused("no".into()));
     reply(answer(Verdict::Fix(fix)), AskError::Waiting("file".into()));
     reply(answer::<Vec<Case>>(task.cases.clone()), AskError::RecordEnds("end".into()));

@@ -4,7 +4,7 @@ use crate::{
     batch::numbers::{Numbers, Shard},
     config::{Baselines, Layers, Word, device},
 };
-use agents::policy::{Decider, Shapes};
+use agents::policy::{Decider, Guidance, Shapes};
 use clap::{Args, ValueEnum};
 use kernelbench::{ReferenceMode, torch::ProfilerKind};
 
@@ -86,6 +86,10 @@ pub struct WayArgs {
     /// Which cases are timed: all, largest, a case's name, or task for what the task says [default: as the policy says].
     #[arg(long, value_name = "CASES")]
     pub timed: Option<String>,
+    /// What models are told of the GPU's features: off, names, or guides, which are verified examples [default: as the
+    /// policy says; guides on a GPU that has some].
+    #[arg(long, value_name = "HOW", value_parser = Guidance::read)]
+    pub features: Option<Guidance>,
     /// Who decides on the next step.
     #[arg(long, value_enum)]
     pub planner: Option<PlannerArg>,
@@ -101,6 +105,7 @@ impl WayArgs {
             ShapesArg::Model => Shapes::Model,
         });
         layers.flag("run.shapes", shapes, |config, shapes| config.run.shapes = Some(shapes));
+        layers.flag("run.features", self.features, |config, how| config.run.features = Some(how));
         layers.flag("run.timed", self.timed.clone(), |config, timed| config.run.timed = timed);
         let planner = self.planner.map(|planner| match planner {
             PlannerArg::Rule => Decider::Rule,

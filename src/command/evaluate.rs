@@ -64,7 +64,7 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     arguments.problem.apply(&mut layers);
     let (start, config) = (Instant::now(), &layers.config);
     let task = plan::task(&arguments.task, config)?;
-    let workshop = wiring::workshop(Kind::of(&task, arguments.simulate), config, arguments.profile)?;
+    let workshop = wiring::workshop(Kind::of(&task, arguments.simulate), config, arguments.profile, None)?;
     workshop.open_ahead(&task);
     let policy = plan::policy(config, None)?;
     let candidate = bound(&task, &Candidate::new(read(&arguments.candidate)?), &arguments.bind)?;

@@ -34,16 +34,24 @@ pub(super) fn features(what: &FeaturesCommand, layers: &Layers) -> Result<Exit, 
 ///
 /// If the folder cannot be read, or a feature in it is wrong.
 pub(crate) fn library(config: &Config) -> Result<Features, Trouble> {
+    Ok(own(config)?.unwrap_or_else(Features::embedded))
+}
+
+/// The same where there is a user's folder; `None` where there is none.
+///
+/// # Errors
+///
+/// As for [`library`].
+pub(crate) fn own(config: &Config) -> Result<Option<Features>, Trouble> {
     let named = &config.prompts.features;
     let folder = Path::new(if named.is_empty() { USUAL_FOLDER } else { named });
-    let ours = named.is_empty() && !has_columns(folder);
-    if ours {
-        return Ok(Features::embedded());
+    if named.is_empty() && !has_columns(folder) {
+        return Ok(None);
     }
     let wrong = |why: String| Trouble::usage(format!("{} (prompts.features): {why}", folder.display()));
     let mut files = BTreeMap::new();
     collect(folder, "", &mut files).map_err(wrong)?;
-    Features::with(files).map_err(|error| wrong(error.to_string()))
+    Features::with(files).map(Some).map_err(|error| wrong(error.to_string()))
 }
 
 /// Whether a folder that nobody named holds features: another project may keep something else under this name.

@@ -54,7 +54,11 @@ fn text(prompt: &Prompt) -> String {
 
 /// The templates in force: the embedded ones, with those of the settings' folder in their place.
 pub(super) fn library(config: &Config) -> Result<Prompts, Trouble> {
-    Ok(templates(config)?.transforming(super::transform::catalogue(config)?))
+    let library = templates(config)?.transforming(super::transform::catalogue(config)?);
+    Ok(match super::features::own(config)? {
+        Some(features) => library.featuring(features),
+        None => library,
+    })
 }
 
 fn templates(config: &Config) -> Result<Prompts, Trouble> {

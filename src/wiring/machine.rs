@@ -4,6 +4,7 @@ use crate::{config::Config, exit::Trouble};
 use kernelbench::{
     Simulated, Source, Task, Workshop, cpu,
     cuda::{self, Cuda},
+    feature::Column,
     gpu,
     native::{Native, NativeOptions},
     torch::{Options, ProfilerKind, Torch},
@@ -44,18 +45,36 @@ impl Kind {
 }
 
 /// A workshop of this kind, on the device that the settings name. Where `profiles` will be asked for, a process may wait
-/// under a profiler from the start.
+/// under a profiler from the start; it reads the counters of this column's features, too.
 ///
 /// # Errors
 ///
 /// If something that it needs is not here: a device, a compiler, a Python with torch.
-pub fn workshop(kind: Kind, config: &Config, profiles: bool) -> Result<Arc<dyn Workshop>, Trouble> {
+pub fn workshop(
+    kind: Kind,
+    config: &Config,
+    profiles: bool,
+    column: Option<&Column>,
+) -> Result<Arc<dyn Workshop>, Trouble> {
+    let set = || Ok::<_, Trouble>(metrics(&config.workshop.metrics)?.map(|set| with_counters(set, column)));
     Ok(match kind {
-        Kind::Simulated => Arc::new(Simulated::new()),
-        Kind::Problems => Arc::new(torch(config, profiles)?),
-        Kind::Cuda => Arc::new(cuda(config)?),
+        Kind::Simulated => Arc::new(
+            column
+                .and_then(|column| column.archs.first())
+                .map_or_else(Simulated::new, |arch| Simulated::on(arch.clone())),
+        ),
+        Kind::Problems => Arc::new(torch_reading(config, profiles, set()?)?),
+        Kind::Cuda => Arc::new(cuda_reading(config, set()?)?),
         Kind::Native => Arc::new(native(config)?),
     })
+}
+
+/// A set with the counters of a column's features.
+fn with_counters(set: MetricSet, column: Option<&Column>) -> MetricSet {
+    match column {
+        Some(column) => column.asked(set),
+        None => set,
+    }
 }
 
 /// This machine's CPU as a workshop.
@@ -144,6 +163,11 @@ pub fn gpu_arch(config: &Config) -> Option<Arch> {
 ///
 /// If the program does not know where it lies, or that Python cannot use torch there.
 pub fn torch(config: &Config, profiles: bool) -> Result<Torch, Trouble> {
+    torch_reading(config, profiles, metrics(&config.workshop.metrics)?)
+}
+
+/// The same, whose profiler reads these metrics.
+fn torch_reading(config: &Config, profiles: bool, metrics: Option<MetricSet>) -> Result<Torch, Trouble> {
     let program = own_program()?;
     let named = |setting: &str, usual: &str| if setting.is_empty() { usual.to_owned() } else { setting.to_owned() };
     let usual = if has_gpu() { "cuda:0" } else { "cpu" };
@@ -152,7 +176,7 @@ pub fn torch(config: &Config, profiles: bool) -> Result<Torch, Trouble> {
     let options = Options {
         headers: config.workshop.headers,
         profiler: config.workshop.profiler.unwrap_or(ProfilerKind::Ncu),
-        metrics: metrics(&config.workshop.metrics)?,
+        metrics,
         profile_ahead: profiles,
         baselines: config.workshop.baselines.0.clone(),
         cache: Some(cache_folder(config)?),

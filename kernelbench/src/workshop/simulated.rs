@@ -71,6 +71,12 @@ impl Simulated {
         Self::default()
     }
 
+    /// The same, which says that it has this architecture.
+    #[must_use]
+    pub fn on(arch: Arch) -> Self {
+        Self { machine: Machine { arch, ..machine() }, ..Self::default() }
+    }
+
     /// How many candidates were built at the same time, at most.
     #[must_use]
     pub fn most_building(&self) -> usize {
