@@ -5,12 +5,14 @@
 
 mod screen;
 mod summary;
+mod weighed;
 mod words;
 mod workflow;
 
 pub use kernelbench::plain;
 pub use screen::Screen;
 pub use summary::Outcome;
+pub use weighed::lines as weighed;
 pub use words::{evaluated, labels, reference, tuned};
 
 use agents::{

@@ -73,3 +73,65 @@ fn without_a_gpu_and_without_nvcc_one_sentence_says_so() {
         assert_eq!(said.trim_end().lines().count(), 1, "{said}");
     }
 }
+
+/// A script in which the Judge asks for a feature and the Coder's candidates do what they do.
+fn script() -> String {
+    let advice = |feature: &str| {
+        format!(
+            r#"{{"features": ["{feature}"], "bottleneck": "narrow loads", "optimization method": "wide loads", "modification plan": "uint4"}}"#
+        )
+    };
+    let code = |does: &str| format!("```cpp\n// simulate: {does}\nvoid silu_and_mul() {{}}\n```");
+    let reads = |sectors: u32, loads: u32| {
+        format!(
+            "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio={sectors} \
+             smsp__sass_inst_executed_op_global_ld.sum={loads}"
+        )
+    };
+    let mut script = String::new();
+    let mut entry = |role: &str, round: u32, reply: &str| {
+        script += &format!("[[entry]]\nrole = \"{role}\"\nround = {round}\nreply = '''\n{reply}\n'''\n");
+    };
+    entry("coder", 1, &code(&format!("us=90 {}", reads(2, 80))));
+    entry("judge", 2, &advice("vector"));
+    entry("coder", 2, &code(&format!("us=60 {}", reads(16, 10))));
+    entry("judge", 3, &advice("vector"));
+    entry("coder", 3, &code(&format!("us=80 {}", reads(16, 10))));
+    script
+}
+
+#[test]
+fn a_turn_says_bottleneck_feature_counter_ratio_and_what_goes_on_and_a_record_that_was_changed_is_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(folder.path().join("script.toml"), script()).unwrap();
+    let model = format!("scripted:{}", path("script.toml"));
+    let (task, run_folder) = ("examples/silu_and_mul", path("run"));
+    let hawkeye = ["run", task, "--simulate", "--policy", "hawkeye", "--rounds", "3", "--repetitions", "20"];
+    let said = run(&[&hawkeye[..], &["--model", &model, "--out", &run_folder]].concat()).ended(0).out;
+    for line in [
+        "features   guides of NVIDIA Hopper (H100, H200)",
+        "judge, bottleneck: narrow loads",
+        "feature vector: fired (l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio 2 -> 16, 8.00x)",
+        "over the head; accepted: faster, and the feature fired; turns left: 1",
+        "feature vector: not fired",
+        "taken back: not faster, feature not fired; turns left: 0",
+    ] {
+        assert!(said.contains(line), "{line} is not in {said}");
+    }
+    assert!(run(&["show", &run_folder, "2"]).ended(0).out.contains("feature vector: fired"));
+    assert!(run(&["prompts", "render", "--run", &run_folder, "--round", "2"]).ended(0).out.contains("## vector"));
+    let judge = ["prompts", "render", "--run", &run_folder, "--round", "3", "--role", "judge"];
+    assert!(run(&judge).ended(0).out.contains("ratio = 16"), "a round's profile is what its base was weighed by");
+    run(&["verify", &run_folder]).ended(0);
+    run(&["replay", &run_folder]).ended(0);
+    let events = glob(folder.path().join("run/tasks"));
+    let text = fs::read_to_string(&events).unwrap();
+    fs::write(&events, text.replacen("\"accepted\":false", "\"accepted\":true", 1)).unwrap();
+    assert!(run(&["verify", &run_folder]).ended(1).out.contains("was weighed as"));
+}
+
+/// The record of the only task in this folder.
+fn glob(tasks: std::path::PathBuf) -> std::path::PathBuf {
+    fs::read_dir(tasks).unwrap().next().unwrap().unwrap().path().join("events.jsonl")
+}

@@ -2,6 +2,7 @@
 //!
 //! Everything that is ever known of a run is a fold of these. On disk an event is one line of JSON (docs/FORMAT.md).
 
+use crate::head::Weighed;
 use crate::lease::{Lease, Work};
 use crate::llm::{CallId, Role, Usage};
 use crate::workflow::{Checkpoint, Order};
@@ -97,6 +98,8 @@ pub enum End {
     Stopped,
     /// Every transformation of the sequence was applied, and none was ordered beside it.
     SequenceEnds,
+    /// No faster candidate came for as many rounds as the policy bears.
+    Stalled,
     /// A transformation of the sequence failed in every try, or the initial context did.
     Stuck,
     /// Whoever runs it had it ended, whatever it waited for.
@@ -128,6 +131,7 @@ impl End {
             | Self::RecordEnds
             | Self::Stopped
             | Self::SequenceEnds
+            | Self::Stalled
             | Self::Stuck
             | Self::Finished => return None,
             Self::TaskTokens => "task_tokens",
@@ -322,6 +326,8 @@ pub enum Event {
         /// What came of it.
         evaluation: Evaluation,
     },
+    /// A candidate that passed was weighed against the head, by its time and its counters.
+    Weighed(Weighed),
     /// A candidate that passed its checks could not be timed, however often it was tried, because others used the machine.
     /// Ends the round; nobody is to blame.
     NotTimed {
@@ -370,7 +376,10 @@ impl Event {
         match self {
             Self::Opened { task, policy, .. } => vec![task, policy],
             Self::Answered { prompt, reply, .. } => vec![prompt, reply],
-            Self::Wrote { candidate } | Self::Evaluated { candidate, .. } | Self::NotTimed { candidate, .. } => {
+            Self::Wrote { candidate }
+            | Self::Evaluated { candidate, .. }
+            | Self::NotTimed { candidate, .. }
+            | Self::Weighed(Weighed { candidate, .. }) => {
                 vec![candidate]
             }
             Self::Tuned { candidate, bound, .. } => vec![candidate, bound],

@@ -5,6 +5,7 @@ mod remember;
 mod round;
 mod same_code;
 mod talk;
+mod weigh;
 mod workflow;
 
 use crate::crew::Crew;
@@ -150,6 +151,7 @@ impl Loop {
     async fn rounds(&mut self) -> Result<End, BrokeOff> {
         loop {
             self.checkpoint_if_due()?;
+            self.weigh_if_due().await?;
             match self.next().await? {
                 ControlFlow::Break(end) => return Ok(end),
                 ControlFlow::Continue(step) => self.round(step).await?,

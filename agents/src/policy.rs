@@ -3,6 +3,7 @@
 //! Astra, CudaForge and the ablations are policies: data in `agents/policies/`, not code paths.
 
 use crate::event::{End, Step};
+use crate::head;
 use crate::trajectory::{Round, Trajectory};
 use crate::workflow::{Checkpoint, Ordered, next_of};
 use kernelbench::{CandidateId, Evaluation, TimedCases, TimingPlan};
@@ -29,6 +30,15 @@ pub struct Policy {
     pub restart: Option<u32>,
     /// Which candidate the next round starts from.
     pub advance: Advance,
+    /// With `if-fired`: by what part a candidate may be slower than the head where the feature that was asked for fired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slower: Option<f64>,
+    /// With `if-fired`: how often a candidate that failed is mended before the head goes on without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consults: Option<u32>,
+    /// After how many rounds without a faster candidate it ends; never when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall: Option<u32>,
     /// What to do with a base that failed.
     pub on_failure: OnFailure,
     /// What to do with a base that passed.
@@ -118,6 +128,9 @@ pub enum Advance {
     IfCorrect,
     /// The newest that was faster than the one before it, which is to say the fastest; the newest while none is correct.
     IfFaster,
+    /// The last that was accepted: faster than the head, or hardly slower and with the feature that was asked for
+    /// (Hawkeye, E.1); what failed is mended first.
+    IfFired,
 }
 
 /// What to do with a base that failed.
@@ -224,6 +237,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("peak-mi200-fp32", include_str!("../policies/peak-mi200-fp32.toml")),
     ("peak-mi200-fp16", include_str!("../policies/peak-mi200-fp16.toml")),
     ("peak-x1-85", include_str!("../policies/peak-x1-85.toml")),
+    ("hawkeye", include_str!("../policies/hawkeye.toml")),
     ("warpsmith", include_str!("../policies/warpsmith.toml")),
 ];
 
@@ -254,14 +268,16 @@ pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
     if let Some(sequence) = &policy.sequence {
         return next_transformation(so_far, sequence);
     }
-    let written = so_far.finished().filter(|round| round.step != Step::Baseline).count();
-    if written >= so_far.extended_to.unwrap_or(policy.rounds) as usize {
+    if so_far.written() >= so_far.extended_to.unwrap_or(policy.rounds) {
         return ControlFlow::Break(End::OutOfRounds);
+    }
+    if policy.stall.is_some_and(|bears| head::idle(so_far) >= bears) {
+        return ControlFlow::Break(End::Stalled);
     }
     if begins_anew(so_far, policy) {
         return ControlFlow::Continue(Step::Seed);
     }
-    ControlFlow::Continue(match (current(so_far, policy.advance), policy.start) {
+    ControlFlow::Continue(match (current(so_far, policy), policy.start) {
         (Some((base, evaluation)), _) => step_from(base, evaluation, policy),
         (None, Start::Baseline) if so_far.rounds.is_empty() => Step::Baseline,
         (None, _) => Step::Seed,
@@ -307,12 +323,16 @@ fn begins_anew(so_far: &Trajectory, policy: &Policy) -> bool {
 
 /// The candidate that the next round starts from, and what came of it; `None` before the first.
 #[must_use]
-pub fn current(so_far: &Trajectory, advance: Advance) -> Option<(&CandidateId, &Evaluation)> {
+pub fn current<'a>(so_far: &'a Trajectory, policy: &Policy) -> Option<(&'a CandidateId, &'a Evaluation)> {
+    if policy.advance == Advance::IfFired {
+        let base = head::base(so_far, policy.consults.unwrap_or_default())?;
+        return Some((base, so_far.evaluation(base)?));
+    }
     let offered =
         || so_far.finished().filter_map(|round| Some((round.candidate.as_ref()?, round.evaluation.as_ref()?)));
     let correct = || offered().filter(|(_, evaluation)| evaluation.passed().is_some());
-    let chosen = match advance {
-        Advance::Always => None,
+    let chosen = match policy.advance {
+        Advance::Always | Advance::IfFired => None,
         Advance::IfCorrect => correct().next_back(),
         Advance::IfFaster => correct().reduce(|best, next| if ratio(next.1) > ratio(best.1) { next } else { best }),
     };

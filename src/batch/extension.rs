@@ -45,7 +45,7 @@ impl More {
         let helps = match end {
             End::OutOfRounds | End::Stopped | End::Finished => self.rounds.is_some(),
             End::RecordEnds => self.model,
-            End::SequenceEnds | End::Stuck => false,
+            End::SequenceEnds | End::Stuck | End::Stalled => false,
             _ => self.limit,
         };
         if !helps {
@@ -70,6 +70,10 @@ fn needs(end: End, written: usize) -> String {
         }
         End::SequenceEnds => {
             "it ended because every transformation was applied: `warpsmith transform RUN NAME` applies another"
+                .to_owned()
+        }
+        End::Stalled => {
+            "it ended because no round gained for as many as its policy bears: begin a run with another policy"
                 .to_owned()
         }
         End::Stuck => {

@@ -130,6 +130,7 @@ fn describe(end: End) -> String {
         End::RecordEnds => "where the record that answered ends",
         End::Finished => "when it was told to finish",
         End::SequenceEnds => "after every transformation of the sequence",
+        End::Stalled => "after as many rounds without gain as the policy bears",
         End::Stuck => "where a transformation failed in every try",
         End::Stopped => "when the Planner proposed to stop",
         limit => return format!("at the limit {}", limit.limit().unwrap_or_default()),

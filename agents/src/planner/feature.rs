@@ -1,6 +1,7 @@
 //! What a round knows of the architecture's features: which the Judge is offered, and which examples the Coder is given.
 
 use super::Loop;
+use crate::head;
 use crate::policy::Guidance;
 use kernelbench::CandidateId;
 use metrics::Profile;
@@ -16,7 +17,7 @@ impl Loop {
         if self.guidance() == Guidance::Off {
             return vec![];
         }
-        self.crew.prompts.offer(&self.task, &self.crew.machine, profile, &[])
+        self.crew.prompts.offer(&self.task, &self.crew.machine, profile, &head::staying(self.book.so_far()))
     }
 
     /// An optimization as the Coder is told it: with the features whose examples it is to be given.

@@ -86,6 +86,10 @@ impl Loop {
         if let Some(known) = known {
             return Ok(known.ok());
         }
+        // What was weighed was profiled then.
+        if let Some(known) = self.counters(&base.candidate.id()).filter(|_| wanted) {
+            return Ok(Some(known));
+        }
         if !wanted {
             return Ok(None);
         }

@@ -130,13 +130,18 @@ fn of_run(arguments: &RenderArgs, folder: &RunFolder) -> Result<Situation, Troub
         machine: story.machine.clone().ok_or_else(no_machine)?,
         candidate,
         evaluation,
-        profile: round.profile.clone().and_then(Result::ok),
+        profile: round.profile.clone().and_then(Result::ok).or_else(|| weighed_by(&story, round)),
         verdict: round.verdict.clone(),
         suggestions: round.suggestions.clone(),
         guidance: policy.features.unwrap_or_default(),
         wanted: round.step.base().map(|base| story.features_of(base)).unwrap_or_default(),
         missing,
     })
+}
+
+/// What the base of a round was weighed by: it is profiled once.
+fn weighed_by(story: &Trajectory, round: &Round) -> Option<Profile> {
+    round.step.base().and_then(|base| story.counters(base)).cloned()
 }
 
 /// The round of this number, else the last.
