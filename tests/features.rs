@@ -90,7 +90,8 @@ fn script() -> String {
     };
     let mut script = String::new();
     let mut entry = |role: &str, round: u32, reply: &str| {
-        script += &format!("[[entry]]\nrole = \"{role}\"\nround = {round}\nreply = '''\n{reply}\n'''\n");
+        let lines = ["[[entry]]".to_owned(), format!("role = \"{role}\""), format!("round = {round}")];
+        script += &[&lines.join("\n"), "\nreply = '''\n", reply, "\n'''\n"].concat();
     };
     entry("coder", 1, &code(&format!("us=90 {}", reads(2, 80))));
     entry("judge", 2, &advice("vector"));
@@ -125,13 +126,8 @@ fn a_turn_says_bottleneck_feature_counter_ratio_and_what_goes_on_and_a_record_th
     assert!(run(&judge).ended(0).out.contains("ratio = 16"), "a round's profile is what its base was weighed by");
     run(&["verify", &run_folder]).ended(0);
     run(&["replay", &run_folder]).ended(0);
-    let events = glob(folder.path().join("run/tasks"));
+    let events = folder.path().join("run/tasks/silu_and_mul/events.jsonl");
     let text = fs::read_to_string(&events).unwrap();
     fs::write(&events, text.replacen("\"accepted\":false", "\"accepted\":true", 1)).unwrap();
     assert!(run(&["verify", &run_folder]).ended(1).out.contains("was weighed as"));
-}
-
-/// The record of the only task in this folder.
-fn glob(tasks: std::path::PathBuf) -> std::path::PathBuf {
-    fs::read_dir(tasks).unwrap().next().unwrap().unwrap().path().join("events.jsonl")
 }
