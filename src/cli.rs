@@ -1,11 +1,13 @@
 //! What can be asked of the program?
 
+mod features;
 mod flags;
 mod metrics;
 mod prompts;
 mod tensor;
 mod transform;
 
+pub use self::features::{FeaturesCommand, FeaturesListArgs, FeaturesShowArgs, FeaturesVerifyArgs};
 pub use self::flags::{
     ChoiceArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
 };
@@ -154,6 +156,9 @@ pub enum Command {
     /// Which metrics tell a fast kernel from a slow one: choose a set from profiles, score it, show it.
     #[command(after_help = METRICS_EXAMPLES)]
     Metrics(MetricsArgs),
+    /// Features of architectures: list them, read one, prove that their counters fire.
+    #[command(subcommand, after_help = features::EXAMPLES)]
+    Features(FeaturesCommand),
     /// Take operators out of SGLang as tasks, and put faster kernels back.
     #[command(subcommand, after_help = sglang::EXAMPLES)]
     Sglang(Box<Sglang>),

@@ -10,6 +10,7 @@ mod doctor;
 mod evaluate;
 mod examples;
 pub(crate) mod export;
+pub(crate) mod features;
 mod hardware;
 mod init;
 mod metrics;
@@ -83,6 +84,7 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
         Command::Policies(arguments) => policies::policies(&arguments),
         Command::Prompts(arguments) => prompts::prompts(&arguments, &layers.config),
         Command::Metrics(what) => metrics::metrics(&what, layers),
+        Command::Features(what) => features::features(&what, &layers),
         Command::Sglang(what) => sglang::sglang(&what, &layers),
         Command::Config(arguments) => config::config(&arguments, &layers),
     }

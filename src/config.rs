@@ -15,7 +15,7 @@ pub use words::{Baselines, Word, device, ordinals};
 
 use agents::{
     llm::Role,
-    policy::{Decider, Shapes},
+    policy::{Decider, Guidance, Shapes},
 };
 use kernelbench::{
     ReferenceMode,
@@ -155,6 +155,10 @@ pub struct Run {
     pub shapes: Option<Shapes>,
     /// Which cases are timed: `all`, `largest`, a case's name, `task` for the task's choice, or empty for the policy's.
     pub timed: String,
+    /// What models are told of the GPU's features: `off`, `names`, `guides`, or empty for the policy's choice, and where it has
+    /// none for the guides of a GPU that has some.
+    #[serde(with = "words::or_nothing")]
+    pub features: Option<Guidance>,
     /// Who decides on the next step: `rule`, `model`, or empty for the policy's choice.
     #[serde(with = "words::or_nothing")]
     pub planner: Option<Decider>,
@@ -225,6 +229,9 @@ pub struct Prompts {
     /// A folder of hints, beside those that come with the program; empty for `hints` in the working directory, if there is
     /// one.
     pub hints: String,
+    /// A folder of features, beside those that come with the program; empty for `features` in the working directory, if it
+    /// holds columns.
+    pub features: String,
 }
 
 impl Limits {
@@ -270,6 +277,7 @@ impl Default for Run {
             folder: "runs".into(),
             shapes: None,
             timed: String::new(),
+            features: None,
             planner: None,
             evaluations: 0,
             open_nodes: 0,

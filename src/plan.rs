@@ -29,6 +29,8 @@ pub struct Plan {
     pub policy: Policy,
     /// What answers.
     pub spec: Spec,
+    /// Whether the policy is a recorded run's: then nothing is decided anew that it does not say.
+    pub recorded_policy: bool,
     /// The recorded run that answers because nobody named a model, and who answered in it.
     pub demonstration: Option<(PathBuf, Vec<String>)>,
 }
@@ -56,7 +58,8 @@ impl Plan {
         };
         let policy = searching(policy, &task, config)?;
         let spec = named.or(recorded.map(Spec::Replay)).ok_or_else(|| nothing_answers(&task))?;
-        Ok(Self { task, policy, spec, demonstration })
+        let recorded_policy = config.run.policy.is_empty() && record.is_some();
+        Ok(Self { task, policy, spec, recorded_policy, demonstration })
     }
 }
 
@@ -104,6 +107,7 @@ pub fn policy(config: &Config, record: Option<&Record>) -> Result<Policy, Troubl
     }
     policy.shapes = run.shapes.unwrap_or(policy.shapes);
     policy.planner = run.planner.unwrap_or(policy.planner);
+    policy.features = run.features.or(policy.features);
     if !run.timed.is_empty() {
         policy.timed = overruled::read(&run.timed);
     }

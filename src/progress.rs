@@ -6,6 +6,7 @@
 mod screen;
 mod search;
 mod summary;
+mod weighed;
 mod words;
 mod workflow;
 
@@ -13,6 +14,7 @@ pub use kernelbench::plain;
 pub use screen::Screen;
 pub use search::pace;
 pub use summary::Outcome;
+pub use weighed::lines as weighed;
 pub use words::{evaluated, labels, reference, tuned};
 
 use agents::{

@@ -5,7 +5,7 @@ pub mod search;
 
 pub use profile::{kernel_heading, profile, reading_name};
 
-use crate::{best, diff, quantity, report};
+use crate::{best, diff, progress, quantity, report};
 use agents::{
     event::Step,
     trajectory::{Round, Trajectory},
@@ -178,6 +178,9 @@ fn remarks(round: &Round) -> String {
     }
     if let Some(why) = &round.not_timed {
         let _ = writeln!(text, "not timed: {why}");
+    }
+    for line in round.weighed.iter().flat_map(progress::weighed) {
+        let _ = writeln!(text, "{}", line.trim());
     }
     text
 }

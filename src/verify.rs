@@ -9,6 +9,7 @@ use crate::{
 };
 use agents::{
     event::{Event, Line},
+    head,
     policy::{self, Decider, Policy},
     trajectory::Trajectory,
 };
@@ -127,6 +128,16 @@ fn follows(event: &Event, so_far: &Trajectory, policy: Option<&Policy>) -> Resul
             }
             _ => Ok(()),
         },
+        Event::Weighed(weighed) => {
+            let Some(policy) = policy else { return Ok(()) };
+            let (over_head, slower) = (head::over_head(so_far, &weighed.candidate), policy.slower.unwrap_or_default());
+            let (accepted, why) = head::decide(over_head.as_ref(), weighed.fired(), slower);
+            if over_head == weighed.over_head && (accepted, why) == (weighed.accepted, weighed.why.as_str()) {
+                return Ok(());
+            }
+            let name = weighed.candidate.short();
+            Err(format!("{name} was weighed as {:?}, and by its times and counters it is {why:?}", weighed.why))
+        }
         Event::Certified { certificate, .. } => {
             let name = certificate.candidate.short();
             match (so_far.best(), &certificate.verdict) {

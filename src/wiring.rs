@@ -3,5 +3,7 @@
 mod machine;
 mod model;
 
-pub use machine::{CHILD, Kind, cache_folder, cuda, has_gpu, is_problem, native, torch, workshop};
+pub use machine::{
+    CHILD, Kind, cache_folder, cuda, cuda_options, cuda_reading, gpu_arch, has_gpu, is_problem, native, torch, workshop,
+};
 pub use model::{Answering, unpriced};

@@ -93,7 +93,7 @@ fn what_scripts_read_is_json() {
     assert!(outcome["speedup"].as_f64().unwrap() > 1.0 && outcome["claim"] == "faster", "{outcome}");
     assert_eq!(json(&run(&["replay", &run_path, "--json"]).ended(0).out)["agrees"], true);
     assert!(json(&run(&["show", &run_path, "--json"]).ended(0).out).as_array().unwrap().len() > 10);
-    assert_eq!(json(&run(&["policies", "--json"]).ended(0).out).as_array().unwrap().len(), 18);
+    assert_eq!(json(&run(&["policies", "--json"]).ended(0).out).as_array().unwrap().len(), 19);
     assert!(json(&run(&["prompts", "--json"]).ended(0).out)["seed"].is_string());
     let doctor = run(&["doctor", "--json"]);
     let findings = json(&doctor.out);

@@ -2,6 +2,7 @@
 //!
 //! Everything that is ever known of a run is a fold of these. On disk an event is one line of JSON (docs/FORMAT.md).
 
+use crate::head::Weighed;
 use crate::lease::{Lease, Work};
 use crate::llm::{CallId, Role, Usage};
 use crate::search::{Action, Point};
@@ -116,6 +117,8 @@ pub enum End {
     Stopped,
     /// Every transformation of the sequence was applied, and none was ordered beside it.
     SequenceEnds,
+    /// No faster candidate came for as many rounds as the policy bears.
+    Stalled,
     /// A transformation of the sequence failed in every try, or the initial context did.
     Stuck,
     /// The search over a generated operator is over.
@@ -149,6 +152,7 @@ impl End {
             | Self::RecordEnds
             | Self::Stopped
             | Self::SequenceEnds
+            | Self::Stalled
             | Self::Stuck
             | Self::Searched
             | Self::Finished => return None,
@@ -394,6 +398,8 @@ pub enum Event {
         /// What came of it.
         evaluation: Evaluation,
     },
+    /// A candidate that passed was weighed against the head, by its time and its counters.
+    Weighed(Weighed),
     /// A candidate that passed its checks could not be timed, however often it was tried, because others used the machine.
     /// Ends the round; nobody is to blame.
     NotTimed {
@@ -447,7 +453,10 @@ impl Event {
         match self {
             Self::Opened { task, policy, .. } => vec![task, policy],
             Self::Answered { prompt, reply, .. } => vec![prompt, reply],
-            Self::Wrote { candidate } | Self::Evaluated { candidate, .. } | Self::NotTimed { candidate, .. } => {
+            Self::Wrote { candidate }
+            | Self::Evaluated { candidate, .. }
+            | Self::NotTimed { candidate, .. }
+            | Self::Weighed(Weighed { candidate, .. }) => {
                 vec![candidate]
             }
             Self::Generated { operator } => vec![operator],

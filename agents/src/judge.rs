@@ -5,7 +5,7 @@ use crate::llm::{AskError, CallId, Llm};
 use kameo::prelude::*;
 use kernelbench::{Candidate, Failure, Task, Timed};
 use metrics::{Machine, Profile};
-use prompts::{Attempted, Prompts, Verdict};
+use prompts::{Attempted, Hints, Offered, Prompts, Unreadable, Verdict};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -21,6 +21,9 @@ pub enum Evidence {
         timed: Timed,
         /// Where they go.
         profile: Option<Profile>,
+        /// Features of the architecture that it may ask for.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        offered: Vec<Offered>,
     },
 }
 
@@ -59,20 +62,21 @@ impl Judge {
         let prompt = match (&earlier, &evidence) {
             (Some(first), _) => self.prompts.again(&first.prompt, &first.reply, &first.why),
             (None, Evidence::Failed(failure)) => self.prompts.diagnose(&task, &machine, &candidate, failure),
-            (None, Evidence::Passed { timed, profile }) => {
-                self.prompts.advise(&task, &machine, &candidate, timed, profile.as_ref(), &tried)
+            (None, Evidence::Passed { timed, profile, offered }) => {
+                let hints = Hints { tried: &tried, offered };
+                self.prompts.advise(&task, &machine, &candidate, timed, profile.as_ref(), hints)
             }
         };
-        let failed = matches!(evidence, Evidence::Failed(_));
-        let read = |reply: &str| {
-            if failed {
-                prompts::read_fix(reply).map(Verdict::Fix)
-            } else {
-                prompts::read_optimization(reply).map(Verdict::Optimization)
-            }
-        };
-        answer::ask(&*self.llm, call, prompt, read).await
+        answer::ask(&*self.llm, call, prompt, |reply| read(reply, &evidence)).await
     }
+}
+
+/// A fix for what failed, an optimization for what passed; of the features that it names those that it was offered.
+fn read(reply: &str, evidence: &Evidence) -> Result<Verdict, Unreadable> {
+    let Evidence::Passed { offered, .. } = evidence else { return prompts::read_fix(reply).map(Verdict::Fix) };
+    let mut optimization = prompts::read_optimization(reply)?;
+    optimization.features = prompts::bundle(&optimization.features, offered);
+    Ok(Verdict::Optimization(optimization))
 }
 
 impl Message<Consider> for Judge {

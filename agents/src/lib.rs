@@ -7,6 +7,7 @@ pub mod coder;
 pub mod crew;
 pub mod device;
 pub mod event;
+pub mod head;
 pub mod judge;
 pub mod lease;
 pub mod llm;

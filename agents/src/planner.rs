@@ -1,11 +1,13 @@
 //! The main loop. The Planner asks; nobody asks the Planner but for its status.
 
+mod feature;
 mod operator;
 mod remember;
 mod round;
 mod same_code;
 mod search;
 mod talk;
+mod weigh;
 mod workflow;
 
 use crate::crew::Crew;
@@ -151,6 +153,7 @@ impl Loop {
     async fn rounds(&mut self) -> Result<End, BrokeOff> {
         loop {
             self.checkpoint_if_due()?;
+            self.weigh_if_due().await?;
             match self.next().await? {
                 ControlFlow::Break(end) => return Ok(end),
                 ControlFlow::Continue(step) => self.round(step).await?,

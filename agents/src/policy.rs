@@ -3,6 +3,7 @@
 //! Astra, CudaForge and the ablations are policies: data in `agents/policies/`, not code paths.
 
 use crate::event::{End, Step};
+use crate::head;
 use crate::search::Search;
 use crate::trajectory::{Round, Trajectory};
 use crate::workflow::{Checkpoint, Ordered, next_of};
@@ -30,6 +31,15 @@ pub struct Policy {
     pub restart: Option<u32>,
     /// Which candidate the next round starts from.
     pub advance: Advance,
+    /// With `if-fired`: by what part a candidate may be slower than the head where the feature that was asked for fired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slower: Option<f64>,
+    /// With `if-fired`: how often a candidate that failed is mended before the head goes on without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consults: Option<u32>,
+    /// After how many rounds without a faster candidate it ends; never when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall: Option<u32>,
     /// What to do with a base that failed.
     pub on_failure: OnFailure,
     /// What to do with a base that passed.
@@ -42,6 +52,9 @@ pub struct Policy {
     /// Whether the first prompt shows a worked example of another task in the same language (CudaForge, Appendix D.1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub worked_example: bool,
+    /// What the Judge and the Coder are told of the architecture's features; nothing when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub features: Option<Guidance>,
     /// What a role remembers of earlier rounds.
     pub memory: Memory,
     /// Who decides on the next step.
@@ -120,6 +133,9 @@ pub enum Advance {
     IfCorrect,
     /// The newest that was faster than the one before it, which is to say the fastest; the newest while none is correct.
     IfFaster,
+    /// The last that was accepted: faster than the head, or hardly slower and with the feature that was asked for
+    /// (Hawkeye, E.1); what failed is mended first.
+    IfFired,
 }
 
 /// What to do with a base that failed.
@@ -177,6 +193,19 @@ pub enum Memory {
     Tried,
 }
 
+/// What is told of the architecture's features (Hawkeye §2.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Guidance {
+    /// Nothing.
+    #[default]
+    Off,
+    /// The Judge is offered those that the measurements call for, and may name one.
+    Names,
+    /// The Coder is given the examples of what the Judge named, too.
+    Guides,
+}
+
 /// Who decides on the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -216,6 +245,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("qimeng", include_str!("../policies/qimeng.toml")),
     ("qimeng-naive", include_str!("../policies/qimeng-naive.toml")),
     ("qimeng-no-history", include_str!("../policies/qimeng-no-history.toml")),
+    ("hawkeye", include_str!("../policies/hawkeye.toml")),
     ("warpsmith", include_str!("../policies/warpsmith.toml")),
 ];
 
@@ -249,14 +279,16 @@ pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
     if let Some(search) = &policy.search {
         return next_generation(so_far, search);
     }
-    let written = so_far.finished().filter(|round| round.step != Step::Baseline).count();
-    if written >= so_far.extended_to.unwrap_or(policy.rounds) as usize {
+    if so_far.written() >= so_far.extended_to.unwrap_or(policy.rounds) {
         return ControlFlow::Break(End::OutOfRounds);
+    }
+    if policy.stall.is_some_and(|bears| head::idle(so_far) >= bears) {
+        return ControlFlow::Break(End::Stalled);
     }
     if begins_anew(so_far, policy) {
         return ControlFlow::Continue(Step::Seed);
     }
-    ControlFlow::Continue(match (current(so_far, policy.advance), policy.start) {
+    ControlFlow::Continue(match (current(so_far, policy), policy.start) {
         (Some((base, evaluation)), _) => step_from(base, evaluation, policy),
         (None, Start::Baseline) if so_far.rounds.is_empty() => Step::Baseline,
         (None, _) => Step::Seed,
@@ -320,12 +352,16 @@ fn begins_anew(so_far: &Trajectory, policy: &Policy) -> bool {
 
 /// The candidate that the next round starts from, and what came of it; `None` before the first.
 #[must_use]
-pub fn current(so_far: &Trajectory, advance: Advance) -> Option<(&CandidateId, &Evaluation)> {
+pub fn current<'a>(so_far: &'a Trajectory, policy: &Policy) -> Option<(&'a CandidateId, &'a Evaluation)> {
+    if policy.advance == Advance::IfFired {
+        let base = head::base(so_far, policy.consults.unwrap_or_default())?;
+        return Some((base, so_far.evaluation(base)?));
+    }
     let offered =
         || so_far.finished().filter_map(|round| Some((round.candidate.as_ref()?, round.evaluation.as_ref()?)));
     let correct = || offered().filter(|(_, evaluation)| evaluation.passed().is_some());
-    let chosen = match advance {
-        Advance::Always => None,
+    let chosen = match policy.advance {
+        Advance::Always | Advance::IfFired => None,
         Advance::IfCorrect => correct().next_back(),
         Advance::IfFaster => correct().reduce(|best, next| if ratio(next.1) > ratio(best.1) { next } else { best }),
     };

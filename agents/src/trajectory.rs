@@ -1,6 +1,7 @@
 //! What do the events add up to?
 
 use crate::event::{End, Event, Step};
+use crate::head::Weighed;
 use crate::llm::{CallId, Role, Usage};
 use crate::search::{Reached, Tree};
 use crate::workflow::Workflow;
@@ -40,6 +41,10 @@ pub struct Round {
     pub operator: Option<Hash>,
     /// What came of it.
     pub evaluation: Option<Evaluation>,
+    /// What was read of its candidate once that had passed, or why nothing.
+    pub counters: Option<Result<Profile, String>>,
+    /// What came of weighing it.
+    pub weighed: Option<Weighed>,
     /// Why the round has no candidate.
     pub unreadable: Option<(Role, String)>,
     /// Why its candidate could not be timed.
@@ -51,6 +56,12 @@ impl Round {
     #[must_use]
     pub fn finished(&self) -> bool {
         self.evaluation.is_some() || self.unreadable.is_some() || self.not_timed.is_some()
+    }
+
+    /// Takes in what a profiler read: of its own candidate once that is evaluated, else of its base.
+    fn profiled(&mut self, candidate: &CandidateId, profile: Result<Profile, String>) {
+        let own = self.evaluation.is_some() && self.candidate.as_ref() == Some(candidate);
+        *(if own { &mut self.counters } else { &mut self.profile }) = Some(profile);
     }
 }
 
@@ -140,11 +151,41 @@ impl Trajectory {
         self.rounds.last().filter(|round| !round.finished())
     }
 
-    /// The evaluation of a candidate: that of the last round that offered it.
+    /// The evaluation of a candidate: that of the last round that offered it and came to one.
     #[must_use]
     pub fn evaluation(&self, candidate: &CandidateId) -> Option<&Evaluation> {
-        let mut rounds = self.rounds.iter().rev();
-        rounds.find(|round| round.candidate.as_ref() == Some(candidate)).and_then(|round| round.evaluation.as_ref())
+        let mut rounds = self.rounds.iter().rev().filter(|round| round.candidate.as_ref() == Some(candidate));
+        rounds.find_map(|round| round.evaluation.as_ref())
+    }
+
+    /// How many candidates models have written, or should have.
+    #[must_use]
+    pub fn written(&self) -> u32 {
+        self.finished().filter(|round| round.step != Step::Baseline).count() as u32
+    }
+
+    /// What was read of a candidate when it was weighed.
+    #[must_use]
+    pub fn counters(&self, candidate: &CandidateId) -> Option<&Profile> {
+        let mut rounds = self.rounds.iter().rev().filter(|round| round.candidate.as_ref() == Some(candidate));
+        rounds.find_map(|round| round.counters.as_ref()?.as_ref().ok())
+    }
+
+    /// The features that a candidate was to bring in: those that the Judge named for it, or for the one that it mends.
+    #[must_use]
+    pub fn features_of(&self, candidate: &CandidateId) -> Vec<String> {
+        let mut wanted = candidate;
+        for round in self.rounds.iter().rev().filter(|round| round.finished()) {
+            if round.candidate.as_ref() != Some(wanted) {
+                continue;
+            }
+            match (&round.step, &round.verdict) {
+                (Step::Fix { base }, _) => wanted = base,
+                (_, Some(Verdict::Optimization(optimization))) => return optimization.features.clone(),
+                _ => return vec![],
+            }
+        }
+        vec![]
     }
 
     /// The fastest correct candidate that no certificate has refused (CudaForge §2.1; Astra, Algorithm 1).
@@ -206,7 +247,8 @@ impl Trajectory {
             Event::Asked { .. } => {}
             Event::Misread { call, why } => self.in_round(|round| round.misread.push((call, why))),
             Event::PassedOver { role, why } => self.in_round(|round| round.passed_over.push((role, why))),
-            Event::Profiled { profile, .. } => self.in_round(|round| round.profile = Some(profile)),
+            Event::Profiled { candidate, profile } => self.in_round(|round| round.profiled(&candidate, profile)),
+            Event::Weighed(weighed) => self.in_round(|round| round.weighed = Some(weighed)),
             Event::Judged { verdict, .. } => self.in_round(|round| round.verdict = Some(verdict)),
             Event::Suggested { suggestions, .. } => self.in_round(|round| round.suggestions = Some(suggestions)),
             Event::Wrote { candidate } => self.in_round(|round| round.candidate = Some(candidate)),
@@ -273,6 +315,8 @@ impl Trajectory {
             tried: vec![],
             operator: None,
             evaluation: None,
+            counters: None,
+            weighed: None,
             unreadable: None,
             not_timed: None,
         });

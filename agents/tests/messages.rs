@@ -14,13 +14,13 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::{collections::BTreeSet, fmt::Debug, path::Path, sync::Arc};
 use warpsmith_agents::{
     answer::Answer,
-    coder::{Assignment, Rewrite, Write},
+    coder::{Assignment, Generate, Generated, Piece, Rewrite, Write},
     device::{CertifyCandidate, CheckAlone, CheckAndTime, PrepareReference, RunProfiler},
     judge::{Consider, Evidence},
     lease::{Held, Lease, Leased, Worked},
     llm::{AskError, CallId, Purpose, Reply, Role},
     profiler::TakeProfile,
-    tester::{Certify, Check, Examine, FreezeSuite, Prepare, ProposeShapes, Searched, Tune},
+    tester::{Certify, Check, Examine, FreezeSuite, Prepare, Print, ProposeShapes, Searched, Tune},
 };
 
 /// Messages that stay within the Planner: it starts its own loop, and learns that it is over.
@@ -157,6 +157,14 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
             rewriting: rewriting(),
             earlier: None,
         }),
+        there_and_back(&Generate {
+            call: call(),
+            task: task.clone(),
+            machine: Simulated::new().machine().clone(),
+            piece: Piece::Sketch { last: None },
+            earlier: None,
+        }),
+        there_and_back(&Print { script: "print('nop')".into(), bindings: [("N".into(), "4".into())].into() }),
         there_and_back(&Check { task: task.clone(), candidate: candidate.clone(), suite: suite.clone() }),
         there_and_back(&CheckAlone { task: task.clone(), built: built.clone(), suite: suite.clone() }),
         there_and_back(&TakeProfile { task: task.clone(), candidate: candidate.clone(), suite: suite.clone() }),
@@ -183,10 +191,14 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
     ]);
     assert_eq!(sent, handled(), "each message that an actor handles is sent here");
 
-    let fix = Fix { critical_issue: "a".into(), why_it_matters: "b".into(), minimal_fix_hint: "c".into() };
+    let (issue, why, hint) = ("a".into(), "b".into(), "c".into());
+    let fix = Fix { critical_issue: issue, why_it_matters: why, minimal_fix_hint: hint, features: vec!["tma".into()] };
     reply(answer(candidate.clone()), AskError::Refused("no".into()));
     reply(answer(Verdict::Fix(fix)), AskError::Waiting("file".into()));
     reply(answer::<Vec<Case>>(task.cases.clone()), AskError::RecordEnds("end".into()));
+    let sketch = Generated::Sketch { text: "{{N}}".into(), tuning: kernelbench::Space::default() };
+    reply(answer(sketch), AskError::Refused("no".into()));
+    reply::<Result<String, Failure>, _>(Ok("nop".into()), fault());
     reply(worked::<Result<Profile, String>>(Ok(profile.clone())), fault());
     reply((suite, vec!["left out".to_owned()]), fault());
     reply(worked(baseline.clone()), fault());

@@ -2,10 +2,11 @@
 //! keeps a head, where `policy::next` looks back at the whole.
 
 use kernelbench::{Candidate, CandidateId, Evaluation, Failure, Timed};
-use metrics::{Interval, Speedup, Statistic};
+use metrics::{Interval, Speedup, Statistic, feature::Fired};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::ops::ControlFlow;
 use warpsmith_agents::event::{End, Event, Step};
+use warpsmith_agents::head::{Weighed, decide};
 use warpsmith_agents::llm::Role;
 use warpsmith_agents::policy::{Advance, OnFailure, OnPass, Policy, Start, next};
 use warpsmith_agents::trajectory::Trajectory;
@@ -62,7 +63,7 @@ fn walked(story: &[Came], policy: &Policy) -> ControlFlow<End, Step> {
             (Advance::Always, ..) | (_, None | Some((_, Came::Failed)), _) => true,
             (Advance::IfCorrect, _, came) => matches!(came, Came::Passed(_)),
             (Advance::IfFaster, Some((_, Came::Passed(old))), Came::Passed(new)) => new > old,
-            (Advance::IfFaster, ..) => false,
+            (Advance::IfFaster | Advance::IfFired, ..) => false,
         };
         if moves {
             head = Some(new);
@@ -97,9 +98,10 @@ fn walked(story: &[Came], policy: &Policy) -> ControlFlow<End, Step> {
 fn looking_back_and_walking_forward_decide_the_same() {
     let mut rng = StdRng::seed_from_u64(7);
     // What a sequence and a search decide is held against their stories in tests/workflow.rs and tests/search.rs.
+    // What is decided by counters is held against its story below.
     let is_loop = |name: &&str| {
         let policy = Policy::parse(Policy::embedded(name).unwrap()).unwrap();
-        policy.sequence.is_none() && policy.search.is_none()
+        policy.sequence.is_none() && policy.search.is_none() && policy.advance != Advance::IfFired
     };
     let names: Vec<_> = Policy::names().filter(is_loop).collect();
     for _ in 0..4000 {
@@ -117,6 +119,125 @@ fn looking_back_and_walking_forward_decide_the_same() {
             .collect();
         let trajectory: Trajectory = events(&story, policy.start).into_iter().collect();
         assert_eq!(next(&trajectory, &policy), walked(&story, &policy), "{name}, {:?}", policy.advance);
+    }
+}
+
+/// What the second implementation keeps where counters decide.
+#[derive(Default)]
+struct Kept {
+    head: Option<(CandidateId, f64)>,
+    mending: Option<(CandidateId, u32)>,
+    best: f64,
+    idle: u32,
+    written: u32,
+}
+
+impl Kept {
+    fn next(&self, policy: &Policy) -> ControlFlow<End, Step> {
+        if self.written == policy.rounds {
+            return ControlFlow::Break(End::OutOfRounds);
+        }
+        if self.idle >= policy.stall.unwrap_or_default() {
+            return ControlFlow::Break(End::Stalled);
+        }
+        ControlFlow::Continue(match (&self.mending, &self.head) {
+            (Some((base, _)), _) => Step::Fix { base: base.clone() },
+            (None, Some((base, _))) => Step::Optimize { base: base.clone() },
+            (None, None) => Step::Seed,
+        })
+    }
+
+    /// Takes in what came of a round, and says what is noted.
+    fn take(&mut self, id: &CandidateId, came: Came, fired: Option<Fired>, policy: &Policy) -> Option<Weighed> {
+        self.written += 1;
+        self.idle += 1;
+        let left = self.mending.take().map(|(failed, left)| (failed, left - 1));
+        match came {
+            Came::Unreadable => self.mending = left.filter(|(_, left)| *left > 0),
+            Came::Failed => {
+                let left = left.map_or(policy.consults.unwrap_or_default(), |(_, left)| left);
+                self.mending = (left > 0).then(|| (id.clone(), left));
+            }
+            Came::Passed(ratio) => {
+                if ratio > self.best {
+                    (self.best, self.idle) = (ratio, 0);
+                }
+                let over = self.head.as_ref().map(|(_, head)| ratio / head);
+                // The intervals of the story reach a tenth to either side, on both sides.
+                let faster = over.is_none_or(|over| over * 0.9 / 1.1 > 1.0);
+                let late = fired == Some(Fired::Yes) && over.is_some_and(|over| over >= 0.97);
+                if faster || late {
+                    self.head = Some((id.clone(), ratio));
+                }
+                let over_head = over.map(|over| {
+                    let interval = Interval { low: over * 0.9 / 1.1, high: over * 1.1 / 0.9 };
+                    Speedup { ratio: over, interval }
+                });
+                let (accepted, why) = decide(over_head.as_ref(), fired, policy.slower.unwrap_or_default());
+                assert_eq!(accepted, faster || late, "{why}");
+                let (candidate, shown) = (id.clone(), vec![]);
+                return Some(Weighed { candidate, over_head, shown, accepted, why: why.into(), left: 0 });
+            }
+        }
+        None
+    }
+}
+
+#[test]
+fn where_counters_decide_looking_back_and_walking_forward_decide_the_same() {
+    let mut rng = StdRng::seed_from_u64(11);
+    for _ in 0..300 {
+        let mut policy = Policy::parse(Policy::embedded("hawkeye").unwrap()).unwrap();
+        (policy.rounds, policy.stall) = (rng.random_range(1..60), Some(rng.random_range(2..30)));
+        let (mut kept, mut story) = (Kept::default(), Trajectory::default());
+        loop {
+            let step = next(&story, &policy);
+            assert_eq!(step, kept.next(&policy), "after {} rounds", kept.written);
+            let ControlFlow::Continue(step) = step else { break };
+            let came = match rng.random_range(0..5) {
+                0 => Came::Unreadable,
+                1 | 2 => Came::Failed,
+                _ => Came::Passed(rng.random_range(0.5..3.0)),
+            };
+            let fired = [None, Some(Fired::Yes), Some(Fired::No), Some(Fired::Unknown)][rng.random_range(0..4)];
+            let id = Candidate::new(kept.written.to_string()).id();
+            story.apply(Event::Began { round: kept.written + 1, step });
+            let evaluation = match came {
+                Came::Unreadable => None,
+                Came::Failed => Some(Evaluation::Failed(Failure::Build { log: String::new() })),
+                Came::Passed(ratio) => Some(passed(ratio)),
+            };
+            match evaluation {
+                None => story.apply(Event::Unreadable { role: Role::Coder, why: "prose".into() }),
+                Some(evaluation) => {
+                    story.apply(Event::Wrote { candidate: id.clone() });
+                    story.apply(Event::Evaluated { candidate: id.clone(), evaluation });
+                }
+            }
+            kept.take(&id, came, fired, &policy).into_iter().for_each(|weighed| story.apply(Event::Weighed(weighed)));
+        }
+    }
+}
+
+#[test]
+fn time_and_counters_together_decide_what_goes_on() {
+    let over =
+        |ratio: f64, half: f64| Some(Speedup { ratio, interval: Interval { low: ratio - half, high: ratio + half } });
+    let (yes, no, unknown) = (Some(Fired::Yes), Some(Fired::No), Some(Fired::Unknown));
+    for (over, fired, accepted, why) in [
+        (None, None, true, "the first that is right"),
+        (over(1.2, 0.1), yes, true, "faster, and the feature fired"),
+        (over(1.2, 0.1), no, true, "faster, feature not fired: it is asked for again"),
+        (over(1.2, 0.1), unknown, true, "faster; its counters are unknown, so time decides"),
+        (over(1.2, 0.1), None, true, "faster"),
+        (over(0.98, 0.05), yes, true, "the feature fired, and it is hardly slower"),
+        (over(1.02, 0.05), yes, true, "the feature fired, and it is hardly slower"),
+        (over(0.96, 0.05), yes, false, "the feature fired, and it is too much slower"),
+        (over(1.02, 0.05), no, false, "not faster, feature not fired"),
+        (over(1.02, 0.05), unknown, false, "not faster; its counters are unknown, so time decides"),
+        (over(1.02, 0.05), None, false, "not faster"),
+    ] {
+        assert_eq!(decide(over.as_ref(), fired, 0.03), (accepted, why), "{over:?} {fired:?}");
     }
 }
 

@@ -4,10 +4,9 @@
 mod story;
 
 use warpsmith_agents::event::Event;
-use warpsmith_agents::llm::remembering::Remembering;
 use warpsmith_agents::llm::replay::{RecordedAnswer, Replay};
 use warpsmith_agents::llm::scripted::{Entry, Scripted};
-use warpsmith_agents::llm::{CallId, Reply, Role};
+use warpsmith_agents::llm::{CallId, Role};
 use warpsmith_agents::log::{Log, MemoryLog};
 use warpsmith_agents::policy::Policy;
 
@@ -17,11 +16,10 @@ use kernelbench::{
 };
 use metrics::{Machine, Profile};
 use std::{
-    collections::HashMap,
     sync::Arc,
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
-use story::{FIX, OPTIMIZATION, code, go_on, policy};
+use story::{FIX, OPTIMIZATION, answered, code, go_on, policy, remembering};
 
 /// Four rounds: one mended, one whose verdict had to be asked for twice.
 fn script() -> Vec<Entry> {
@@ -48,27 +46,6 @@ async fn unbroken() -> MemoryLog {
     let trajectory = go_on(Arc::new(Simulated::new()), llm, four_rounds(), &log).await.unwrap();
     assert!(trajectory.certified().is_some() && trajectory.rounds.len() == 4, "{trajectory:#?}");
     log
-}
-
-/// The calls of a record that were answered.
-fn answered(log: &MemoryLog) -> Vec<(CallId, Hash, Hash)> {
-    let answered = |event| match event {
-        Event::Answered { call, prompt, reply, .. } => Some((call, prompt, reply)),
-        _ => None,
-    };
-    log.events().into_iter().filter_map(answered).collect()
-}
-
-fn reply(text: String) -> Reply {
-    Reply { text, model: "scripted".into(), usage: None, usd: None, latency_ms: 0, requests: 1 }
-}
-
-fn remembering(log: &MemoryLog, inner: Arc<Scripted>) -> Remembering {
-    let known: HashMap<_, _> = answered(log)
-        .into_iter()
-        .map(|(call, prompt, text)| (call, (prompt, reply(log.fetch(&text).unwrap()))))
-        .collect();
-    Remembering::new(inner, known)
 }
 
 /// What a run comes to, without the places where it was broken off, and without the hash over all that stands before a

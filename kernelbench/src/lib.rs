@@ -6,6 +6,7 @@ pub mod assembly;
 pub(crate) mod backend;
 pub(crate) mod build;
 pub(crate) mod engine;
+pub mod feature;
 pub(crate) mod hash;
 pub(crate) mod lease;
 pub(crate) mod machine;

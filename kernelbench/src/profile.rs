@@ -2,6 +2,7 @@
 
 pub(crate) mod compute_sanitizer;
 pub mod cpu;
+pub(crate) mod cuobjdump;
 pub(crate) mod job;
 pub(crate) mod kind;
 pub mod ncu;

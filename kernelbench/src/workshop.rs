@@ -18,7 +18,7 @@ use crate::{
     },
     task::{Case, Task, signature::Signature, space::Bindings, suite::Suite},
 };
-use metrics::{Interval, Machine, Profile, Speedup, Statistic, Timing};
+use metrics::{Machine, Profile, Speedup, Statistic, Timing};
 use serde::{Deserialize, Serialize};
 use std::pin::Pin;
 
@@ -97,13 +97,10 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// A candidate's speedup over this, from its speedup over the reference: both ends of both intervals at their worst, for
-    /// the two were not taken in pairs.
+    /// A candidate's speedup over this, from its speedup over the reference.
     #[must_use]
     pub fn against(&self, candidate: &Speedup) -> Option<Speedup> {
-        let own = self.speedup?;
-        let (low, high) = (candidate.interval.low / own.interval.high, candidate.interval.high / own.interval.low);
-        Some(Speedup { ratio: candidate.ratio / own.ratio, interval: Interval { low, high } })
+        self.speedup.map(|own| candidate.beside(&own))
     }
 }
 

@@ -8,6 +8,7 @@ pub mod catalog;
 pub mod columns;
 pub mod factors;
 pub mod facts;
+pub mod feature;
 pub mod gpu;
 mod machine;
 mod profile;
@@ -17,6 +18,7 @@ pub mod scores;
 pub mod set;
 mod speedup;
 mod timing;
+pub mod unit;
 
 pub use arch::Arch;
 pub use gpu::Gpu;

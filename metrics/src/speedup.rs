@@ -70,6 +70,13 @@ impl Speedup {
         geometric_mean(cases.iter().map(|processes| ratio(&processes.concat(), statistic)))
     }
 
+    /// Over another, where both are over the same thing and were not taken in pairs: both ends of both intervals at their worst.
+    #[must_use]
+    pub fn beside(&self, other: &Self) -> Self {
+        let (low, high) = (self.interval.low / other.interval.high, self.interval.high / other.interval.low);
+        Self { ratio: self.ratio / other.ratio, interval: Interval { low, high } }
+    }
+
     /// The same with its interval widened at both ends by a systematic error, as a part of the ratio.
     #[must_use]
     pub fn widened_by(self, part: f64) -> Self {

@@ -55,7 +55,7 @@ pub(crate) fn values(task: &Task, choosing: &Choosing) -> Value {
 /// # Errors
 /// Where the reply is not one JSON object with `action` and `why`, or the action is not among the candidates.
 pub fn read_action(reply: &str, candidates: &[String]) -> Result<String, Unreadable> {
-    let [action, _] = read_fields(reply, &FIELDS, &[], "", "")?;
+    let [action, _] = read_fields(reply, &FIELDS, &[], "", &[])?;
     if candidates.contains(&action) {
         return Ok(action);
     }

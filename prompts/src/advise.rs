@@ -1,7 +1,7 @@
 //! How is the one optimization asked for, and how is the answer read? (CudaForge, Appendix D.2.)
 
 use crate::{
-    Attempted, Optimization, Prompt, Prompts, Unreadable,
+    Attempted, Hints, Offered, Optimization, Prompt, Prompts, Unreadable,
     reply::{Field, read_fields, read_names},
     words::{self, one_line},
 };
@@ -18,12 +18,15 @@ pub(crate) const FIELDS: [Field; 3] = [
 
 /// Where the reply names the measurements that it reasons from.
 const METRICS: &str = "metrics";
-/// How many of them are kept: three or four are asked for (CudaForge §2.2, Appendix D.2).
+/// Where it names the features that its change brings in, and how many of them: one, and what must come with it.
+const FEATURES: &str = "features";
+const MOST_FEATURES: usize = 5;
+/// How many of the measurements are kept: three or four are asked for (CudaForge §2.2, Appendix D.2).
 const MOST_METRICS: usize = 4;
 
 impl Prompts {
     /// Judge: the one bottleneck of this candidate and the one method against it, from its own measurements, and
-    /// other than what was tried on it.
+    /// other than what was tried on it; of the features that are offered it may name one.
     #[must_use]
     pub fn advise(
         &self,
@@ -32,9 +35,10 @@ impl Prompts {
         candidate: &Candidate,
         timed: &Timed,
         profile: Option<&Profile>,
-        tried: &[Attempted],
+        hints: Hints<'_>,
     ) -> Prompt {
-        self.page("advise", &after(tried, &values(task, machine, candidate, timed, profile)))
+        let values = after(hints.tried, &values(task, machine, candidate, timed, profile));
+        self.page("advise", &offering(hints.offered, &values))
     }
 }
 
@@ -51,6 +55,7 @@ pub(crate) fn values(
         candidate => words::candidate(candidate),
         timed => words::timed(timed),
         tried => Vec::<Value>::new(),
+        offered => Vec::<Value>::new(),
         profile => profile.map(|profile| words::profile(profile, machine)),
         products => words::products(task, machine),
     }
@@ -66,6 +71,16 @@ pub(crate) fn after(tried: &[Attempted], values: &Value) -> Value {
     context! { tried, ..values.clone() }
 }
 
+/// The values with the features that are offered.
+pub(crate) fn offering(offered: &[Offered], values: &Value) -> Value {
+    let line = |one: &Offered| {
+        let summary = one_line(&one.summary);
+        context! { name => one.name.as_str(), summary, why => one.why.join("; "), coupled => one.coupled.join(", ") }
+    };
+    let offered: Vec<Value> = offered.iter().map(line).collect();
+    context! { offered, ..values.clone() }
+}
+
 /// Reads the Judge's one optimization, and which measurements it reasons from, as far as it says so: that alone makes no
 /// reply unreadable. The keys may be spelt with `s` or `z`, with a space or an underscore.
 ///
@@ -78,10 +93,11 @@ pub fn read_optimization(reply: &str) -> Result<Optimization, Unreadable> {
         &FIELDS,
         &crate::diagnose::FIELDS,
         "a fix came where an optimization was asked for",
-        METRICS,
+        &[METRICS, FEATURES],
     )?;
     let metrics = read_names(reply, &FIELDS, METRICS, MOST_METRICS);
-    Ok(Optimization { metrics, bottleneck, method, plan })
+    let features = read_names(reply, &FIELDS, FEATURES, MOST_FEATURES);
+    Ok(Optimization { metrics, bottleneck, features, method, plan })
 }
 
 #[cfg(test)]

@@ -40,8 +40,8 @@ pub(crate) fn values(task: &Task, machine: &Machine, candidate: &Candidate, fail
 /// or holds two verdicts, or an optimization.
 pub fn read_fix(reply: &str) -> Result<Fix, Unreadable> {
     let [critical_issue, why_it_matters, minimal_fix_hint] =
-        read_fields(reply, &FIELDS, &crate::advise::FIELDS, "an optimization came where a fix was asked for", "")?;
-    Ok(Fix { critical_issue, why_it_matters, minimal_fix_hint })
+        read_fields(reply, &FIELDS, &crate::advise::FIELDS, "an optimization came where a fix was asked for", &[])?;
+    Ok(Fix { critical_issue, why_it_matters, minimal_fix_hint, features: vec![] })
 }
 
 #[cfg(test)]
@@ -57,6 +57,7 @@ mod tests {
             critical_issue: "It writes one too many.".into(),
             why_it_matters: "The next row breaks.".into(),
             minimal_fix_hint: "Use < for <=.".into(),
+            features: vec![],
         };
         let replies = [
             GOOD.to_owned(),

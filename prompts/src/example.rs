@@ -7,9 +7,9 @@ mod faces;
 pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
 
 use crate::{
-    Choosing, Fix, Offering, Optimization, Passage, PlanLine, Rewriting, Suggestions, Taken, Unreadable, action,
-    advise, again, apply, diagnose, extract, fix, hints::Hints, optimize, plan, primitives, refine, retry, seed,
-    shapes, sketch, space, transform,
+    Choosing, Fix, Offered, Offering, Optimization, Passage, PlanLine, Rewriting, Suggestions, Taken, Unreadable,
+    action, advise, again, apply, diagnose, extract, features, fix, hints::Hints, optimize, plan, primitives, refine,
+    retry, seed, shapes, sketch, space, transform,
 };
 use kernelbench::{
     Argument, ArgumentKind, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext, Language,
@@ -19,7 +19,7 @@ use kernelbench::{
 use metrics::{
     Arch, Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
 };
-use minijinja::Value;
+use minijinja::{Value, context};
 
 const REFERENCE: &str = r#"#include <cstdint>
 
@@ -99,6 +99,9 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
             ),
         ),
         ("transform", transform::values(task, machine, &Rewriting { say: Some("gently".into()), ..rewriting() })),
+        ("optimize", features::guided(guides(), &optimize::values(task, machine, candidate, None))),
+        ("fix", features::guided(guides(), &fix::values(task, machine, candidate, &self::build(), None))),
+        ("advise", advise::offering(&offered(), &advise::values(task, machine, candidate, &timed, profile))),
     ]
 }
 
@@ -391,18 +394,37 @@ pub(crate) fn one_fix() -> Fix {
         why_it_matters: "Shapes whose size is no multiple of the vector width keep garbage in their last elements."
             .into(),
         minimal_fix_hint: "Add a scalar loop from the last whole vector to the end.".into(),
+        features: vec![],
     }
 }
 
 pub(crate) fn one_optimization() -> Optimization {
     Optimization {
         metrics: vec![],
+        features: vec![],
         bottleneck: "Each step depends on one load and one store; the loop's own overhead takes a third of the cycles."
             .into(),
         method: "Unroll the vector loop four times.".into(),
         plan: "Load four vectors, scale them, store all four; finish the rest with single vectors, then single floats."
             .into(),
     }
+}
+
+/// The example of a feature, as a page names its parts.
+fn guides() -> Vec<Value> {
+    let kernel = |kernel: Option<&str>| context! { name => "swizzle", text => "### Traps\n- XOR.", kernel };
+    vec![kernel(Some(CANDIDATE)), kernel(None)]
+}
+
+/// A feature with companions, and one without.
+pub(crate) fn offered() -> Vec<Offered> {
+    let offered = |name: &str, coupled: &[&str]| Offered {
+        name: name.into(),
+        summary: "Tiles in the order that the banks like.".into(),
+        why: vec!["many bank conflicts in shared memory (conflicts = 14749700)".into()],
+        coupled: coupled.iter().map(|name| (*name).into()).collect(),
+    };
+    vec![offered("swizzle", &["wgmma", "tma"]), offered("vector", &[])]
 }
 
 pub(crate) fn suggestions() -> Suggestions {

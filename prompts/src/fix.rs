@@ -1,6 +1,6 @@
 //! The page that asks for a failed candidate to be fixed (CudaForge, Appendix D.3).
 
-use crate::{Fix, Prompt, Prompts, words};
+use crate::{Fix, Prompt, Prompts, features::guided, words};
 use kernelbench::{Candidate, Failure, Task};
 use metrics::Machine;
 use minijinja::{Value, context};
@@ -16,7 +16,8 @@ impl Prompts {
         failure: &Failure,
         fix: Option<&Fix>,
     ) -> Prompt {
-        self.page("fix", &values(task, machine, candidate, failure, fix))
+        let guides = self.guides(machine, fix.map_or(&[], |fix| &fix.features));
+        self.page("fix", &guided(guides, &values(task, machine, candidate, failure, fix)))
     }
 }
 
@@ -40,5 +41,6 @@ pub(crate) fn values(
         candidate => words::candidate(candidate),
         failure => words::failure(failure),
         fix => fix,
+        guides => Vec::<Value>::new(),
     }
 }

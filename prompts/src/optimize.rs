@@ -1,13 +1,13 @@
 //! How is one optimization asked for? (CudaForge, Appendix D.3.)
 
-use crate::{Optimization, Prompt, Prompts, words};
+use crate::{Optimization, Prompt, Prompts, features::guided, words};
 use kernelbench::{Candidate, Task};
 use metrics::Machine;
 use minijinja::{Value, context};
 
 impl Prompts {
     /// Coder: carry out the Judge's one optimization; `None` where there is no readable one. Neither a metric nor a time
-    /// is shown (CudaForge §2.1).
+    /// is shown (CudaForge §2.1). The examples of the features that it names come along.
     #[must_use]
     pub fn optimize(
         &self,
@@ -16,7 +16,8 @@ impl Prompts {
         candidate: &Candidate,
         optimization: Option<&Optimization>,
     ) -> Prompt {
-        self.page("optimize", &values(task, machine, candidate, optimization))
+        let guides = self.guides(machine, optimization.map_or(&[], |optimization| &optimization.features));
+        self.page("optimize", &guided(guides, &values(task, machine, candidate, optimization)))
     }
 }
 
@@ -38,5 +39,6 @@ pub(crate) fn values(
         machine => words::machine(machine),
         candidate => words::candidate(candidate),
         optimization => optimization,
+        guides => Vec::<Value>::new(),
     }
 }

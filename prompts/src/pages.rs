@@ -8,9 +8,9 @@ use crate::{
     prompt::Prompt,
     words::fenced,
 };
-use kernelbench::Hash;
+use kernelbench::{Hash, feature::Features};
 use minijinja::{Environment, Error, UndefinedBehavior, Value, syntax::SyntaxConfig};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The templates of a run: the embedded ones, or a project's own in their place.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct Prompts {
     embedded: Environment<'static>,
     transformations: Catalogue,
     hints: Hints,
+    /// Those that come with the program where it is `None`.
+    pub(crate) features: Option<Arc<Features>>,
 }
 
 /// Why a project's own template cannot be used.
@@ -76,7 +78,14 @@ impl Prompts {
             PAGES.iter().chain(&BLOCKS).map(|(name, text)| ((*name).into(), (*text).into())).collect();
         let environment = environment(&texts).expect("the embedded templates are tested");
         let transformations = Catalogue::embedded();
-        Self { texts, embedded: environment.clone(), environment, transformations, hints: Hints::embedded() }
+        Self {
+            texts,
+            embedded: environment.clone(),
+            environment,
+            transformations,
+            hints: Hints::embedded(),
+            features: None,
+        }
     }
 
     /// The embedded templates with a project's own, by name, in the place of some.

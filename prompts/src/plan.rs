@@ -63,7 +63,7 @@ pub(crate) fn values(task: &Task, history: &[PlanLine], allowed: &[String]) -> V
 /// # Errors
 /// Where the reply is not one JSON object with `step` and `why`, or the step is not allowed.
 pub fn read_plan(reply: &str, allowed: &[String]) -> Result<PlanProposal, Unreadable> {
-    let [step, why] = read_fields(reply, &FIELDS, &[], "", "")?;
+    let [step, why] = read_fields(reply, &FIELDS, &[], "", &[])?;
     if !allowed.contains(&step) {
         return Err(Unreadable(format!("the step \"{}\" is not open; open are {}", quoted(&step), allowed.join(", "))));
     }

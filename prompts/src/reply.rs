@@ -33,13 +33,13 @@ pub(crate) struct Field {
 struct Object(Vec<(String, Value)>);
 
 /// The strings of the one object in the reply that has these fields. `others` are the fields of another kind of reply, and
-/// `other_kind` is what is said where that came instead. The key `beside` may be there, too.
+/// `other_kind` is what is said where that came instead. The keys `beside` may be there, too.
 pub(crate) fn read_fields<const N: usize>(
     reply: &str,
     fields: &[Field; N],
     others: &[Field],
     other_kind: &str,
-    beside: &str,
+    beside: &[&str],
 ) -> Result<[String; N], Unreadable> {
     let keys: Vec<&str> = fields.iter().chain(others).map(|field| field.key).collect();
     let Object(pairs) = one_object(reply, &keys)?;
@@ -49,7 +49,8 @@ pub(crate) fn read_fields<const N: usize>(
     }
     let mut wrong: Vec<String> = Vec::new();
     let strings = fields.each_ref().map(|field| read_field(&pairs, field).unwrap_or_else(|why| push(&mut wrong, why)));
-    let extra = pairs.iter().filter(|(key, _)| !known(key, fields) && !same_key(key, beside));
+    let extra =
+        pairs.iter().filter(|(key, _)| !known(key, fields) && !beside.iter().any(|beside| same_key(key, beside)));
     wrong.extend(extra.take(5).map(|(key, _)| format!("`{}` was not asked for", quoted(key))));
     if wrong.is_empty() { Ok(strings) } else { Err(Unreadable(wrong.join("; "))) }
 }

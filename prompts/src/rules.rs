@@ -152,7 +152,11 @@ fn the_paragraph_on_precision_says_with_which_arithmetic_the_reference_runs() {
 fn a_judge_of_a_gpu_is_told_of_launches_roofs_and_tensor_cores_and_one_of_a_cpu_is_not() {
     let (task, candidate, timed) = (example::problem(), example::candidate(), example::timed());
     let page = |machine: &metrics::Machine, profile: &metrics::Profile| {
-        Prompts::embedded().advise(&task, machine, &candidate, &timed, Some(profile), &[]).turns.remove(0).text
+        Prompts::embedded()
+            .advise(&task, machine, &candidate, &timed, Some(profile), crate::Hints::default())
+            .turns
+            .remove(0)
+            .text
     };
     let on_gpu = page(&example::h200(), &example::profile_on_a_gpu());
     assert_order(&on_gpu, &["All kernels of a call take 38.02 us of its 43.13 us (88 %)", "TF32 tensor cores at"]);

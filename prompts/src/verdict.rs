@@ -21,6 +21,9 @@ pub struct Fix {
     pub why_it_matters: String,
     /// What to change, in at most 20 words.
     pub minimal_fix_hint: String,
+    /// The features whose examples come along: those that the failed change was to bring in. The Judge does not name them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
 }
 
 /// One thing to make faster (CudaForge, Appendix D.2).
@@ -31,10 +34,35 @@ pub struct Optimization {
     pub metrics: Vec<String>,
     /// What holds it back, in at most 30 words.
     pub bottleneck: String,
+    /// The features of the architecture that it brings in, the first the one that is meant; empty where it names none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
     /// What to do about it, in at most 35 words.
     pub method: String,
     /// How, in at most 35 words.
     pub plan: String,
+}
+
+/// A feature of the architecture that the Judge may ask for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offered {
+    /// Its name.
+    pub name: String,
+    /// The feature in a sentence.
+    pub summary: String,
+    /// What called for it, in words.
+    pub why: Vec<String>,
+    /// Those that may come with it in one step.
+    pub coupled: Vec<String>,
+}
+
+/// What the Judge is told beside the measurements.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hints<'a> {
+    /// Changes of this very candidate that were tried.
+    pub tried: &'a [Attempted],
+    /// Features that the measurements call for.
+    pub offered: &'a [Offered],
 }
 
 /// A change that a candidate had, and what came of it.

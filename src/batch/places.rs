@@ -3,9 +3,10 @@
 use crate::{
     config::{Config, ordinals},
     exit::Trouble,
+    guidance::{self, Told},
     wiring::{self, Kind},
 };
-use agents::crew::Place;
+use agents::{crew::Place, policy::Policy};
 use kernelbench::{Absent, Workshop, gpu::Gpu};
 use metrics::Machine;
 use std::sync::Arc;
@@ -23,6 +24,19 @@ pub enum Needs {
 }
 
 impl Needs {
+    /// What models are told of the devices' features: decided where the policy is new, else as it says.
+    ///
+    /// # Errors
+    ///
+    /// If the user's own features cannot be read.
+    pub fn told(&self, policy: &mut Policy, new: bool, config: &Config) -> Result<Option<Told>, Trouble> {
+        match self {
+            Self::Absent(_) => Ok(None),
+            Self::Workshops(kind) if new => guidance::decide(policy, *kind, config),
+            Self::Workshops(kind) => guidance::recorded(policy, *kind, config),
+        }
+    }
+
     /// The devices' names.
     ///
     /// # Errors
@@ -70,19 +84,20 @@ impl Needs {
         }
     }
 
-    /// A place for each device. Where `profiles` will be asked for, a process may wait under a profiler from the start.
+    /// A place for each device. Where `profiles` will be asked for, a process may wait under a profiler from the start; it reads
+    /// the counters of what models are told of.
     ///
     /// # Errors
     ///
     /// If there is no such device, or no workshop for it.
-    pub fn places(&self, config: &Config, profiles: bool) -> Result<Vec<Place>, Trouble> {
+    pub fn places(&self, config: &Config, profiles: bool, told: Option<&Told>) -> Result<Vec<Place>, Trouble> {
         let devices = self.devices(config)?;
         let builds = self.builds(config, &devices);
         let place = |device: &String| {
             let mut own = config.clone();
             own.workshop.device.clone_from(device);
             let workshop: Arc<dyn Workshop> = match self {
-                Self::Workshops(kind) => wiring::workshop(*kind, &own, profiles)?,
+                Self::Workshops(kind) => wiring::workshop(*kind, &own, profiles, told.map(|told| &told.column))?,
                 Self::Absent(machine) => Arc::new(Absent::new((**machine).clone())),
             };
             Ok(Place { workshop, device: device.clone(), builds })

@@ -4,7 +4,7 @@ use crate::{
     batch::numbers::{Numbers, Shard},
     config::{Baselines, Layers, Word, device},
 };
-use agents::policy::{Decider, Shapes};
+use agents::policy::{Decider, Guidance, Shapes};
 use clap::{Args, ValueEnum};
 use kernelbench::{ReferenceMode, torch::ProfilerKind};
 
@@ -95,6 +95,10 @@ pub struct WayArgs {
     /// Of a policy that searches: a folder with sketch.cpp, parameters.toml and primitives.py, which is tuned as it is.
     #[arg(long, value_name = "DIR")]
     pub start: Option<String>,
+    /// What models are told of the GPU's features: off, names, or guides, which are verified examples [default: as the
+    /// policy says; guides on a GPU that has some].
+    #[arg(long, value_name = "HOW", value_parser = Guidance::read)]
+    pub features: Option<Guidance>,
     /// Who decides on the next step.
     #[arg(long, value_enum)]
     pub planner: Option<PlannerArg>,
@@ -110,6 +114,7 @@ impl WayArgs {
             ShapesArg::Model => Shapes::Model,
         });
         layers.flag("run.shapes", shapes, |config, shapes| config.run.shapes = Some(shapes));
+        layers.flag("run.features", self.features, |config, how| config.run.features = Some(how));
         layers.flag("run.timed", self.timed.clone(), |config, timed| config.run.timed = timed);
         layers.flag("run.evaluations", self.evaluations, |config, count| config.run.evaluations = count);
         layers.flag("run.open_nodes", self.open_nodes, |config, count| config.run.open_nodes = count);

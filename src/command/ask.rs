@@ -84,7 +84,7 @@ fn tried(folder: &Path, untried: bool, layers: &Layers) -> Result<String, Troubl
     if task.is_cuda() && !wiring::has_gpu() {
         return Ok("not tried: there is no NVIDIA GPU here".to_owned());
     }
-    let workshop = wiring::workshop(kind, &layers.config, false)?;
+    let workshop = wiring::workshop(kind, &layers.config, false, None)?;
     let candidate = Candidate::new(task.reference_as_candidate());
     let outcome = on_threads(async {
         let built = match workshop.build(&task, &candidate).await? {

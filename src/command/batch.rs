@@ -52,7 +52,8 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
         policy.shapes = Shapes::Task;
     }
     chosen.tasks.iter().try_for_each(|(_, task)| plan::known(task, &policy)).map_err(Trouble::usage)?;
-    let places = needs.places(config, policy.profile != Profiling::Never)?;
+    let told = needs.told(&mut policy, true, config)?;
+    let places = needs.places(config, policy.profile != Profiling::Never, told.as_ref())?;
     New { arguments, chosen, policy, spec, config, environment, needs }.begin(places)
 }
 
@@ -434,7 +435,8 @@ pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Re
         folder: folder.path(),
     };
     let (llm, prompts) = (answering.port(&spec)?, Arc::new(super::prompts::library(config)?));
-    let places = needs.places(config, policy.profile != Profiling::Never)?;
+    let told = needs.told(&mut policy, false, config)?;
+    let places = needs.places(config, policy.profile != Profiling::Never, told.as_ref())?;
     let at_once = needs.at_once(config, places.len());
     let going = Going { folder, lock, list, policy, screen, at_once, json: given.json, more: given.more };
     going.work(places, llm, prompts, config, &begun)

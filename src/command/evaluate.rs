@@ -72,7 +72,7 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     let config = &layers.config;
     let task = plan::task(&arguments.task, config)?;
     let candidates = candidates(arguments, &task)?;
-    let workshop = wiring::workshop(Kind::of(&task, arguments.simulate), config, arguments.profile)?;
+    let workshop = wiring::workshop(Kind::of(&task, arguments.simulate), config, arguments.profile, None)?;
     workshop.open_ahead(&task);
     let policy = plan::policy(config, None)?;
     let screen = Screen::new(!arguments.json);

@@ -54,8 +54,12 @@ fn text(prompt: &Prompt) -> String {
 
 /// The templates in force: the embedded ones, with those of the settings' folder in their place.
 pub(super) fn library(config: &Config) -> Result<Prompts, Trouble> {
-    let prompts = templates(config)?.transforming(super::transform::catalogue(config)?);
-    Ok(prompts.hinting(super::hardware::hints(config)?))
+    let library = templates(config)?.transforming(super::transform::catalogue(config)?);
+    let library = library.hinting(super::hardware::hints(config)?);
+    Ok(match super::features::own(config)? {
+        Some(features) => library.featuring(features),
+        None => library,
+    })
 }
 
 fn templates(config: &Config) -> Result<Prompts, Trouble> {

@@ -7,6 +7,7 @@ use crate::{
     cli::{FinishArgs, ResumeArgs},
     config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
+    guidance::{self, Told},
     key::Environment,
     logging,
     plan::{self, Plan},
@@ -21,7 +22,7 @@ use agents::{
     llm::remembering::Remembering,
     log::Log,
     planner::Request,
-    policy::{Policy, Profiling},
+    policy::{Guidance, Policy, Profiling},
     trajectory::{Round, Trajectory},
 };
 use kernelbench::{Hash, Task};
@@ -162,7 +163,9 @@ fn go_on(
         start.extend(event, &mut log)?;
     }
     let kind = Kind::of(&start.task, header.simulated);
-    let workshop = wiring::workshop(kind, config, start.policy.profile != Profiling::Never)?;
+    let told = start.told(kind, config)?;
+    let column = told.as_ref().map(|told| &told.column);
+    let workshop = wiring::workshop(kind, config, start.policy.profile != Profiling::Never, column)?;
     if start.so_far.machine.as_ref().is_some_and(|machine| machine.name != workshop.machine().name) {
         screen.warn("this is another machine than the one the run began on: times of earlier rounds do not compare with later ones");
     }
@@ -222,6 +225,14 @@ impl Start {
         Ok(Self { task, policy, so_far, known })
     }
 
+    /// What models are told of features: what was written down; where nothing was, what is decided now.
+    fn told(&mut self, kind: Kind, config: &Config) -> Result<Option<Told>, Trouble> {
+        if self.so_far.policy.is_none() {
+            return guidance::decide(&mut self.policy, kind, config);
+        }
+        guidance::recorded(&self.policy, kind, config)
+    }
+
     /// It is given more, which its record is to say before it goes on.
     fn extend(&mut self, event: Event, log: &mut TaskLog) -> Result<(), Trouble> {
         let more = if let Event::Extended { rounds } = &event { *rounds } else { None };
@@ -236,7 +247,10 @@ impl Start {
 
     /// The program was killed before the first event.
     fn anew(header: &RunHeader, config: &Config) -> Result<Self, Trouble> {
-        let plan = Plan::make(Path::new(&header.task), config)?;
+        let mut plan = Plan::make(Path::new(&header.task), config)?;
+        if plan.recorded_policy {
+            plan.policy.features.get_or_insert(Guidance::Off);
+        }
         Ok(Self { task: plan.task, policy: plan.policy, so_far: Trajectory::default(), known: HashMap::new() })
     }
 }

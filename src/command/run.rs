@@ -5,6 +5,7 @@ use crate::{
     cli::RunArgs,
     config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
+    guidance,
     key::{Environment, without_credentials},
     logging,
     plan::{self, Plan},
@@ -57,13 +58,21 @@ fn start(
     }
     plan::known(&plan.task, &plan.policy).map_err(Trouble::usage)?;
     let kind = Kind::of(&plan.task, arguments.simulate);
-    let workshop = wiring::workshop(kind, &layers.config, plan.policy.profile != Profiling::Never)?;
-    begin(workshop, &plan, arguments, &layers.config, environment, request)
+    let told = if plan.recorded_policy {
+        guidance::recorded(&plan.policy, kind, &layers.config)?
+    } else {
+        guidance::decide(&mut plan.policy, kind, &layers.config)?
+    };
+    let column = told.as_ref().map(|told| &told.column);
+    let workshop = wiring::workshop(kind, &layers.config, plan.policy.profile != Profiling::Never, column)?;
+    let features = guidance::line(&plan.policy, told.as_ref());
+    begin(workshop, &plan, features, arguments, &layers.config, environment, request)
 }
 
 fn begin(
     workshop: Arc<dyn Workshop>,
     plan: &Plan,
+    features: Option<String>,
     arguments: &RunArgs,
     config: &Config,
     environment: &Environment,
@@ -84,7 +93,10 @@ fn begin(
     let screen = Screen::new(voice == Voice::Words);
     logging::start(&screen, Some(folder.path()));
     if voice == Voice::Words {
-        screen.say(&opening(plan, &llm.describe(), workshop.machine(), folder.path()).join("\n"));
+        let mut lines = opening(plan, &llm.describe(), workshop.machine(), folder.path());
+        let last = lines.len() - 1;
+        lines.splice(last..last, features);
+        screen.say(&lines.join("\n"));
     }
     let (task, policy) = (plan.task.clone(), plan.policy.clone());
     let limits = config.limits.of_one();

@@ -1,7 +1,7 @@
 //! Settings that are one of a few words: read into their types, and refused with the choices where a file is read.
 
 use super::Spec;
-use agents::policy::{Decider, Shapes};
+use agents::policy::{Decider, Guidance, Shapes};
 use kernelbench::{
     ReferenceMode, gpu,
     torch::{Headers, Mode, ProfilerKind},
@@ -36,6 +36,11 @@ impl Word for Shapes {
 
 impl Word for Decider {
     const WORDS: &'static [(&'static str, Self)] = &[("rule", Self::Rule), ("model", Self::Model)];
+}
+
+impl Word for Guidance {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("names", Self::Names), ("guides", Self::Guides)];
 }
 
 impl Word for Headers {

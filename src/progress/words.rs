@@ -40,6 +40,7 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
             let line = format!("  no candidate: the {} gave no readable reply ({})", role.name(), plain(why));
             [line].into_iter().chain(super::workflow::stays(so_far)).collect()
         }
+        Event::Weighed(weighed) => super::weighed(weighed),
         Event::Ordered(order) => super::workflow::ordered(order, so_far),
         Event::Checked { bindings, failure, .. } => super::workflow::checked(bindings, failure.as_ref()),
         Event::Checkpointed(checkpoint) => super::workflow::checkpointed(checkpoint, so_far),
@@ -255,6 +256,7 @@ fn ended(end: End) -> String {
         End::Finished => "ended: told to finish",
         End::SequenceEnds => "ended: every transformation of the sequence was applied",
         End::Searched => "ended: the search is over",
+        End::Stalled => "ended: no faster candidate for as many rounds as the policy bears",
         End::Stuck => "ended: every try failed; the context stays at the last checkpoint",
         End::Stopped => "ended: the Planner proposed to stop",
         limit => return format!("ended: the limit {} is reached", limit.limit().unwrap_or_default()),

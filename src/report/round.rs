@@ -3,7 +3,7 @@
 use super::ReportInput;
 use crate::{
     diff::{self, DiffLine},
-    quantity, show,
+    progress, quantity, show,
 };
 use agents::{
     event::Step,
@@ -272,5 +272,6 @@ fn remarks(round: &Round) -> Vec<String> {
     let misread = round.misread.iter().map(|(call, why)| format!("A reply could not be read ({call}): {why}"));
     let unreadable = round.unreadable.iter().map(|(role, why)| format!("No readable {} reply: {why}", role.name()));
     let not_timed = round.not_timed.iter().map(|why| format!("It passed its checks and could not be timed: {why}"));
-    passed_over.chain(misread).chain(unreadable).chain(not_timed).collect()
+    let weighed = round.weighed.iter().flat_map(progress::weighed).map(|line| line.trim().to_owned());
+    passed_over.chain(misread).chain(unreadable).chain(not_timed).chain(weighed).collect()
 }

@@ -268,9 +268,11 @@ impl Sample {
                 critical_issue: self.dirty("expf8 is not a function of this compiler."),
                 why_it_matters: self.dirty("The candidate does not build, so nothing else can be judged."),
                 minimal_fix_hint: self.dirty("Write the exponential as a polynomial over a vector type."),
+                features: vec![],
             }),
             _ => Verdict::Optimization(Optimization {
                 metrics: vec![self.dirty("ipc"), "l1d-miss-rate".into()],
+                features: vec![self.dirty("wgmma")],
                 bottleneck: self.dirty("The scalar exponential dominates: 61 % of the instructions."),
                 method: self.dirty("Evaluate eight exponentials at once with a polynomial."),
                 plan: self

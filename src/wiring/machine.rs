@@ -4,11 +4,12 @@ use crate::{config::Config, exit::Trouble};
 use kernelbench::{
     Simulated, Source, Task, Workshop, cpu,
     cuda::{self, Cuda},
+    feature::Column,
     gpu,
     native::{Native, NativeOptions},
     torch::{Options, ProfilerKind, Torch},
 };
-use metrics::MetricSet;
+use metrics::{Arch, MetricSet};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -44,18 +45,36 @@ impl Kind {
 }
 
 /// A workshop of this kind, on the device that the settings name. Where `profiles` will be asked for, a process may wait
-/// under a profiler from the start.
+/// under a profiler from the start; it reads the counters of this column's features, too.
 ///
 /// # Errors
 ///
 /// If something that it needs is not here: a device, a compiler, a Python with torch.
-pub fn workshop(kind: Kind, config: &Config, profiles: bool) -> Result<Arc<dyn Workshop>, Trouble> {
+pub fn workshop(
+    kind: Kind,
+    config: &Config,
+    profiles: bool,
+    column: Option<&Column>,
+) -> Result<Arc<dyn Workshop>, Trouble> {
+    let set = || Ok::<_, Trouble>(metrics(&config.workshop.metrics)?.map(|set| with_counters(set, column)));
     Ok(match kind {
-        Kind::Simulated => Arc::new(Simulated::new()),
-        Kind::Problems => Arc::new(torch(config, profiles)?),
-        Kind::Cuda => Arc::new(cuda(config)?),
+        Kind::Simulated => Arc::new(
+            column
+                .and_then(|column| column.archs.first())
+                .map_or_else(Simulated::new, |arch| Simulated::on(arch.clone())),
+        ),
+        Kind::Problems => Arc::new(torch_reading(config, profiles, set()?)?),
+        Kind::Cuda => Arc::new(cuda_reading(config, set()?)?),
         Kind::Native => Arc::new(native(config)?),
     })
+}
+
+/// A set with the counters of a column's features.
+fn with_counters(set: MetricSet, column: Option<&Column>) -> MetricSet {
+    match column {
+        Some(column) => column.asked(set),
+        None => set,
+    }
 }
 
 /// This machine's CPU as a workshop.
@@ -97,17 +116,44 @@ pub fn has_gpu() -> bool {
 ///
 /// If there is no GPU, no driver, no nvcc, or the program does not know where it lies.
 pub fn cuda(config: &Config) -> Result<Cuda, Trouble> {
-    let (cache, program) = (cache_folder(config)?, own_program()?);
+    cuda_reading(config, metrics(&config.workshop.metrics)?)
+}
+
+/// The same, whose profiler reads these metrics.
+///
+/// # Errors
+///
+/// As for [`cuda`].
+pub fn cuda_reading(config: &Config, metrics: Option<MetricSet>) -> Result<Cuda, Trouble> {
     let device = config.workshop.device.as_str();
-    let ordinal = gpu::ordinal(if device.is_empty() { "cuda" } else { device }).ok_or_else(|| {
+    let ordinal = ordinal(config).ok_or_else(|| {
         Trouble::usage(format!("kernels in CUDA run on a GPU: expected --device cuda:0 or the like, found {device:?}"))
     })?;
-    let usual = cuda::Options::new(program, vec![CHILD.into()], cache.join("builds"));
     // A request of several calls needs the arguments of each.
     let arena_mib = 6 * config.workshop.largest_case_mib;
-    let metrics = metrics(&config.workshop.metrics)?;
-    Cuda::new(cuda::Options { ordinal, arena_mib, metrics, ..usual })
+    Cuda::new(cuda::Options { ordinal, arena_mib, metrics, ..cuda_options(config)? })
         .map_err(|fault| Trouble::machine(format!("{fault}; `warpsmith doctor` says what is there")))
+}
+
+/// With what kernels in CUDA are built, with or without a GPU.
+///
+/// # Errors
+///
+/// If the program does not know where it lies, or there is no folder for builds.
+pub fn cuda_options(config: &Config) -> Result<cuda::Options, Trouble> {
+    Ok(cuda::Options::new(own_program()?, vec![CHILD.into()], cache_folder(config)?.join("builds")))
+}
+
+/// The number of the GPU that the settings name, else of the first; none where they name the processor.
+fn ordinal(config: &Config) -> Option<u32> {
+    let device = config.workshop.device.as_str();
+    gpu::ordinal(if device.is_empty() { "cuda" } else { device })
+}
+
+/// The architecture of the GPU that the settings name, else of the first, as its driver says; none where there is none.
+#[must_use]
+pub fn gpu_arch(config: &Config) -> Option<Arch> {
+    Arch::of_capability(&gpu::Gpu::at(ordinal(config)?).ok()?.capability()?)
 }
 
 /// The workshop for problems in `KernelBench`'s format, on the device that the settings name, else on the first NVIDIA
@@ -117,6 +163,11 @@ pub fn cuda(config: &Config) -> Result<Cuda, Trouble> {
 ///
 /// If the program does not know where it lies, or that Python cannot use torch there.
 pub fn torch(config: &Config, profiles: bool) -> Result<Torch, Trouble> {
+    torch_reading(config, profiles, metrics(&config.workshop.metrics)?)
+}
+
+/// The same, whose profiler reads these metrics.
+fn torch_reading(config: &Config, profiles: bool, metrics: Option<MetricSet>) -> Result<Torch, Trouble> {
     let program = own_program()?;
     let named = |setting: &str, usual: &str| if setting.is_empty() { usual.to_owned() } else { setting.to_owned() };
     let usual = if has_gpu() { "cuda:0" } else { "cpu" };
@@ -125,7 +176,7 @@ pub fn torch(config: &Config, profiles: bool) -> Result<Torch, Trouble> {
     let options = Options {
         headers: config.workshop.headers,
         profiler: config.workshop.profiler.unwrap_or(ProfilerKind::Ncu),
-        metrics: metrics(&config.workshop.metrics)?,
+        metrics,
         profile_ahead: profiles,
         baselines: config.workshop.baselines.0.clone(),
         cache: Some(cache_folder(config)?),

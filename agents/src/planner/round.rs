@@ -89,6 +89,10 @@ impl Loop {
         if let Some(known) = known {
             return Ok(known.ok());
         }
+        // What was weighed was profiled then.
+        if let Some(known) = self.counters(&base.candidate.id()).filter(|_| wanted) {
+            return Ok(Some(known));
+        }
         if !wanted {
             return Ok(None);
         }
@@ -127,16 +131,18 @@ impl Loop {
             }
             (_, Evaluation::Failed(failure)) => {
                 let fix = match self.judge(round, &candidate, Evidence::Failed(failure.clone())).await? {
-                    Told::Read(Verdict::Fix(fix)) => Some(fix),
+                    Told::Read(Verdict::Fix(fix)) => Some(self.guided_again(fix, &candidate.id())),
                     Told::Read(Verdict::Optimization(_)) | Told::PassedOver => None,
                     Told::Unreadable(why) => return self.unreadable(Role::Judge, why),
                 };
                 Assignment::Fix { candidate, failure, fix }
             }
             (_, Evaluation::Passed(timed)) => {
+                let offered = self.offered(profile.as_ref());
                 let profile = profile.map(|profile| self.told(profile));
-                let optimization = match self.judge(round, &candidate, Evidence::Passed { timed, profile }).await? {
-                    Told::Read(Verdict::Optimization(optimization)) => Some(optimization),
+                let evidence = Evidence::Passed { timed, profile, offered };
+                let optimization = match self.judge(round, &candidate, evidence).await? {
+                    Told::Read(Verdict::Optimization(optimization)) => Some(self.guided(optimization)),
                     Told::Read(Verdict::Fix(_)) | Told::PassedOver => None,
                     Told::Unreadable(why) => return self.unreadable(Role::Judge, why),
                 };

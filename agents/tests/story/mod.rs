@@ -3,14 +3,20 @@
 #![allow(dead_code, clippy::allow_attributes, reason = "each test uses the part that it needs")]
 
 use kernelbench::{
-    Argument, ArgumentKind, Case, Dtype, Fill, KernelContext, Language, Number, Returns, Size, Source, Space, Task,
-    TimedCases, Tolerance, Transfer, Workshop,
+    Argument, ArgumentKind, Case, Dtype, Fill, Hash, KernelContext, Language, Number, Returns, Size, Source, Space,
+    Task, TimedCases, Tolerance, Transfer, Workshop,
 };
 use prompts::Prompts;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 use warpsmith_agents::crew::Crew;
-use warpsmith_agents::llm::Llm;
-use warpsmith_agents::log::MemoryLog;
+use warpsmith_agents::event::Event;
+use warpsmith_agents::llm::remembering::Remembering;
+use warpsmith_agents::llm::scripted::Scripted;
+use warpsmith_agents::llm::{CallId, Llm, Reply};
+use warpsmith_agents::log::{Log, MemoryLog};
 use warpsmith_agents::planner::{BrokeOff, Job, no_limit, work};
 use warpsmith_agents::policy::{Policy, Shapes};
 use warpsmith_agents::trajectory::Trajectory;
@@ -79,9 +85,43 @@ pub(crate) async fn go_on<W: Workshop>(
     policy: Policy,
     log: &MemoryLog,
 ) -> Result<Trajectory, BrokeOff> {
+    go_on_with(task(), workshop, llm, policy, log).await
+}
+
+/// Works on this task from where the log ends.
+pub(crate) async fn go_on_with<W: Workshop>(
+    task: Task,
+    workshop: Arc<W>,
+    llm: Arc<dyn Llm>,
+    policy: Policy,
+    log: &MemoryLog,
+) -> Result<Trajectory, BrokeOff> {
     let crew = Crew::spawn(workshop, llm, Arc::new(Prompts::embedded())).await;
     let so_far: Trajectory = log.events().into_iter().collect();
-    let result = work(Job { task: task(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() }, &crew).await;
+    let result = work(Job { task, policy, so_far, log: Box::new(log.clone()), limit: no_limit() }, &crew).await;
     crew.stop().await;
     result
+}
+
+/// The calls of a record that were answered.
+pub(crate) fn answered(log: &MemoryLog) -> Vec<(CallId, Hash, Hash)> {
+    let answered = |event| match event {
+        Event::Answered { call, prompt, reply, .. } => Some((call, prompt, reply)),
+        _ => None,
+    };
+    log.events().into_iter().filter_map(answered).collect()
+}
+
+/// A model's reply.
+pub(crate) fn reply(text: String) -> Reply {
+    Reply { text, model: "scripted".into(), usage: None, usd: None, latency_ms: 0, requests: 1 }
+}
+
+/// A script in a model's place, behind what the record has answers to.
+pub(crate) fn remembering(log: &MemoryLog, inner: Arc<Scripted>) -> Remembering {
+    let known: HashMap<_, _> = answered(log)
+        .into_iter()
+        .map(|(call, prompt, text)| (call, (prompt, reply(log.fetch(&text).expect("the record has its texts")))))
+        .collect();
+    Remembering::new(inner, known)
 }

@@ -27,7 +27,7 @@ use crate::{
         gpu_clock::{GpuClock, broken},
         numbers::{Clock, Numbers},
     },
-    profile::tool::Tools,
+    profile::{cuobjdump, tool::Tools},
     result::{
         candidate::Candidate,
         certificate::Check,
@@ -47,7 +47,14 @@ use metrics::{Arch, Machine, MetricSet, Profile};
 use pair::{CudaPair, Starter, Trusted};
 use profile::Profiler;
 use rand::rngs::StdRng;
-use std::{collections::HashMap, ffi::OsString, path::PathBuf, sync::Arc, sync::Mutex, time::Duration};
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+    sync::Mutex,
+    time::Duration,
+};
 use tempfile::TempDir;
 use verifier::Verifier;
 
@@ -168,6 +175,24 @@ pub fn build_reference(options: &Options, arch: Arch, task: &Task) -> Outcome<Pa
     outcome(nvcc.build(context(task)?, task.reference()))
 }
 
+/// The machine code of an object that was built, as `cuobjdump` prints it; in words why there is none to be had.
+///
+/// # Errors
+/// Where no process can be started here.
+pub fn disassembly(options: &Options, object: &Path) -> Result<Result<String, String>, Fault> {
+    let sandbox = Arc::new(Sandbox::new(options.program.clone(), options.program_args.clone()));
+    let mut tools = tools(sandbox);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    tools.readable.extend(std::env::split_paths(&path).filter(|folder| folder.join("cuobjdump").is_file()));
+    cuobjdump::printed(&tools, object, "-sass")
+}
+
+/// What tools are started with around what was built.
+fn tools(sandbox: Arc<Sandbox>) -> Tools {
+    let environment = Arc::new(pair::environment);
+    Tools { sandbox, readable: pair::readable(), environment, own_users: is_root(), ncu: None }
+}
+
 impl CudaDriver {
     fn new(options: Options) -> Result<Self, Fault> {
         let device = CudaDevice::open(options.ordinal);
@@ -190,13 +215,7 @@ impl CudaDriver {
             let starter = Arc::clone(&starter);
             WarmPool::new(Arc::clone(&starting), 1, move |starting| Ok(starter.start(handle, starting)?))
         };
-        let tools = Tools {
-            sandbox,
-            readable: pair::readable(),
-            environment: Arc::new(pair::environment),
-            own_users: is_root(),
-            ncu: None,
-        };
+        let tools = tools(sandbox);
         let profiler = Profiler::new(tools, ordinal, options.metrics.clone());
         let arena_bytes = verifier.arena_bytes();
         let trusted = Mutex::new(Trusted { verifier, clock });

@@ -2,7 +2,7 @@
 //!
 //! A line with `simulate:` says it, in any comment: `us=50` (its time), `build-error`, `wrong`, `hang`, `crash`, `refused`
 //! (fails only when certified), `fault` (the machine fails), `build_ms=20` and `run_ms=20` (really waits, by tokio's
-//! clock). A candidate without such a line takes 40 to 130 µs, by its hash; the reference takes 100 µs. The same text
+//! clock), a counter's name with what a profiler reads under it (`dram__bytes.sum=4096`). A candidate without such a line takes 40 to 130 µs, by its hash; the reference takes 100 µs. The same text
 //! always comes to the same numbers.
 
 pub(crate) mod directive;
@@ -23,7 +23,7 @@ use crate::{
     workshop::{Baseline, Rebuilt, Step, TimingPlan, Workshop},
 };
 use directive::{Directive, Told, mismatch};
-use metrics::{Arch, Fact, Machine, MachineKind, Profile, Reading, Rung, Speedup, Timing};
+use metrics::{Arch, Fact, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Timing};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
@@ -69,6 +69,12 @@ impl Simulated {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, which says that it has this architecture.
+    #[must_use]
+    pub fn on(arch: Arch) -> Self {
+        Self { machine: Machine { arch, ..machine() }, ..Self::default() }
     }
 
     /// How many candidates were built at the same time, at most.
@@ -165,7 +171,7 @@ impl Workshop for Simulated {
         Box::pin(async move {
             let directive = Directive::of(verified.candidate());
             self.run_alone(Stage::Replay, directive.run).await;
-            Ok(profile(suite.timed.first().map_or("", String::as_str), directive.us))
+            Ok(profile(suite.timed.first().map_or("", String::as_str), &directive))
         })
     }
 
@@ -339,16 +345,22 @@ fn machine() -> Machine {
     }
 }
 
-fn profile(case: &str, us: f64) -> Profile {
+/// What was made up from the time, and as if a GPU's profiler had read it what the text says of counters.
+fn profile(case: &str, directive: &Directive) -> Profile {
+    let us = directive.us;
+    let read = |(name, value): &(String, f64)| Reading::new(name, Some(*value), "", "as its text says");
+    let readings: Vec<Reading> = directive.counters.iter().map(read).collect();
+    let (counted, launches) = (!readings.is_empty(), Some(1));
+    let kernel = Kernel { name: "simulated".into(), launches, share: Some(1.0), readings };
     Profile {
-        rung: Rung::TimingOnly,
+        rung: if counted { Rung::Ncu } else { Rung::TimingOnly },
         case: case.to_owned(),
         readings: vec![
             Reading::new("time", Some(us * 1000.0), "ns", "of one call, as its text says"),
             Reading::new("instructions per element", Some(us / 10.0), "", "made up from the time"),
             Reading::new("L1 misses", None, "", "not simulated"),
         ],
-        kernels: vec![],
+        kernels: if counted { vec![kernel] } else { vec![] },
         notes: vec!["simulated: no reading was measured".into()],
     }
 }

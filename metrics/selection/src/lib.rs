@@ -14,7 +14,6 @@ pub mod rule;
 pub mod score;
 pub mod set;
 pub mod table;
-pub mod unit;
 
 pub use evidence::Evidence;
 pub use rule::{Choice, Rule, Wish, choose};

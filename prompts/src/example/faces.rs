@@ -1,7 +1,7 @@
 //! Faces of pages about problems and GPUs, each with a snapshot of its own.
 
-use super::{bound, candidate, machine, mismatch, one_fix, one_optimization, problem, timed};
-use crate::{Attempted, advise, fix, optimize, seed};
+use super::{bound, candidate, guides, machine, mismatch, offered, one_fix, one_optimization, problem, timed};
+use crate::{Attempted, advise, features, fix, optimize, seed};
 use kernelbench::{ReferenceMode, Source, Task};
 use metrics::{Gpu, Kernel, Machine, Profile, Reading, Rung};
 use minijinja::Value;
@@ -24,6 +24,16 @@ pub(crate) fn more_faces() -> Vec<(&'static str, &'static str, Value)> {
             "advise_after_a_change_that_was_taken_back",
             "advise",
             advise::after(&[attempted()], &advise::values(&problem, &machine, &candidate, &timed(), None)),
+        ),
+        (
+            "advise_with_features",
+            "advise",
+            advise::offering(&offered(), &advise::values(&problem, &h200(), &candidate, &timed(), None)),
+        ),
+        (
+            "optimize_with_features",
+            "optimize",
+            features::guided(guides(), &optimize::values(&problem, &h200(), &candidate, Some(&one_optimization()))),
         ),
         ("seed_anew", "seed", seed::anew(&problem, &machine, &candidate, 2.5)),
         ("fix_a_problem", "fix", fix::values(&problem, &h200(), &candidate, &mismatch(), Some(&one_fix()))),

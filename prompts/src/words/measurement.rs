@@ -71,7 +71,7 @@ const AROUND: usize = 40;
 const HEADING: usize = 180;
 
 /// How many tokens a text is taken for: one for every three bytes, because names of metrics are cut finer than prose.
-fn tokens(bytes: usize) -> usize {
+pub(crate) fn tokens(bytes: usize) -> usize {
     bytes.div_ceil(3)
 }
 

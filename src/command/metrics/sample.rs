@@ -26,7 +26,7 @@ pub(super) fn sample(arguments: &MetricsSampleArgs, mut layers: Layers, build: b
         return Err(Trouble::usage(format!("{}: {what}", other.task.name)));
     }
     let kind = if arguments.simulate { Kind::Simulated } else { Kind::Cuda };
-    on(&*wiring::workshop(kind, &layers.config, true)?, arguments, &pools, timing, table)
+    on(&*wiring::workshop(kind, &layers.config, true, None)?, arguments, &pools, timing, table)
 }
 
 fn pools(arguments: &MetricsSampleArgs) -> Result<Vec<Pool>, Trouble> {

@@ -9,10 +9,13 @@ use crate::{
     exit::Trouble,
     store::{Record, RunFolder},
 };
-use agents::trajectory::{Round, Trajectory};
+use agents::{
+    policy::Guidance,
+    trajectory::{Round, Trajectory},
+};
 use kernelbench::{Candidate, Evaluation, Failure, Simulated, Suite, Task, TimingPlan, Workshop, load};
 use metrics::{Machine, Profile};
-use prompts::{Fix, Optimization, Prompt, Prompts, Suggestions, Verdict};
+use prompts::{Fix, Hints, Optimization, Prompt, Prompts, Suggestions, Verdict};
 
 /// Shapes that are asked for, and the bytes that each may take, where a policy wants a model's shapes.
 const SHAPES: (usize, u64) = (10, 1 << 30);
@@ -29,6 +32,9 @@ struct Situation {
     profile: Option<Profile>,
     verdict: Option<Verdict>,
     suggestions: Option<Suggestions>,
+    /// What the policy has told of features, and those that a failed candidate was to bring in.
+    guidance: Guidance,
+    wanted: Vec<String>,
     /// What is not of a run, in words.
     missing: Vec<String>,
 }
@@ -58,27 +64,38 @@ impl Situation {
         let passed = self.evaluation.passed();
         Some(match (role, self.step.as_str()) {
             (RenderRole::Coder, "seed") => words.seed(task, machine),
-            (RenderRole::Coder, "fix") => words.fix(task, machine, candidate, &self.failure(), self.fix()),
-            (RenderRole::Coder, "optimize") => words.optimize(task, machine, candidate, self.optimization()),
+            (RenderRole::Coder, "fix") => words.fix(task, machine, candidate, &self.failure(), self.fix().as_ref()),
+            (RenderRole::Coder, "optimize") => words.optimize(task, machine, candidate, self.optimization().as_ref()),
             (RenderRole::Coder, "refine") => words.refine(task, machine, candidate, &self.evaluation, profile),
             (RenderRole::Coder, "retry") => words.retry(task, machine, candidate, passed.is_some()),
             (RenderRole::Coder, "suggest" | "apply") => {
                 words.apply(task, machine, candidate, passed.is_some(), self.suggestions.as_ref())
             }
             (RenderRole::Judge, "fix") => words.diagnose(task, machine, candidate, &self.failure()),
-            (RenderRole::Judge, "optimize") => words.advise(task, machine, candidate, passed?, profile, &[]),
+            (RenderRole::Judge, "optimize") => {
+                let told = self.guidance != Guidance::Off;
+                let offered = if told { words.offer(task, machine, profile, &[]) } else { vec![] };
+                words.advise(task, machine, candidate, passed?, profile, Hints { tried: &[], offered: &offered })
+            }
             (RenderRole::Planner, "suggest") => words.suggest(task, machine, candidate, &self.evaluation, profile),
             (RenderRole::Tester, "shapes") => words.shapes(task, SHAPES.0, SHAPES.1),
             _ => return None,
         })
     }
 
-    fn fix(&self) -> Option<&Fix> {
-        if let Some(Verdict::Fix(fix)) = &self.verdict { Some(fix) } else { None }
+    fn fix(&self) -> Option<Fix> {
+        let Some(Verdict::Fix(fix)) = self.verdict.clone() else { return None };
+        Some(Fix { features: self.guided(self.wanted.clone()), ..fix })
     }
 
-    fn optimization(&self) -> Option<&Optimization> {
-        if let Some(Verdict::Optimization(optimization)) = &self.verdict { Some(optimization) } else { None }
+    fn optimization(&self) -> Option<Optimization> {
+        let Some(Verdict::Optimization(optimization)) = self.verdict.clone() else { return None };
+        Some(Optimization { features: self.guided(optimization.features), ..optimization })
+    }
+
+    /// The features whose examples the Coder is given.
+    fn guided(&self, named: Vec<String>) -> Vec<String> {
+        if self.guidance == Guidance::Guides { named } else { vec![] }
     }
 
     /// How the candidate failed; a build error where it did not.
@@ -98,7 +115,7 @@ fn of_run(arguments: &RenderArgs, folder: &RunFolder) -> Result<Situation, Troub
     };
     let story: Trajectory = record.events().collect();
     let round = round(&story, arguments.round)?;
-    let (mut task, _) = opened(&record)?;
+    let (mut task, policy) = opened(&record)?;
     if let Some(baseline) = &story.baseline {
         task = task.with_signature(&baseline.signature);
     }
@@ -113,11 +130,18 @@ fn of_run(arguments: &RenderArgs, folder: &RunFolder) -> Result<Situation, Troub
         machine: story.machine.clone().ok_or_else(no_machine)?,
         candidate,
         evaluation,
-        profile: round.profile.clone().and_then(Result::ok),
+        profile: round.profile.clone().and_then(Result::ok).or_else(|| weighed_by(&story, round)),
         verdict: round.verdict.clone(),
         suggestions: round.suggestions.clone(),
+        guidance: policy.features.unwrap_or_default(),
+        wanted: round.step.base().map(|base| story.features_of(base)).unwrap_or_default(),
         missing,
     })
+}
+
+/// What the base of a round was weighed by: it is profiled once.
+fn weighed_by(story: &Trajectory, round: &Round) -> Option<Profile> {
+    round.step.base().and_then(|base| story.counters(base)).cloned()
 }
 
 /// The round of this number, else the last.
@@ -170,7 +194,20 @@ async fn of_task(arguments: &RenderArgs) -> Result<Situation, Trouble> {
         missing.push("the inputs' shapes, types and strides stand where a reference has been opened".to_owned());
     }
     let (verdict, suggestions) = (None, None);
-    Ok(Situation { task, machine, step, candidate, evaluation, profile, verdict, suggestions, missing })
+    let (guidance, wanted) = (Guidance::Off, vec![]);
+    Ok(Situation {
+        task,
+        machine,
+        step,
+        candidate,
+        evaluation,
+        profile,
+        verdict,
+        suggestions,
+        guidance,
+        wanted,
+        missing,
+    })
 }
 
 /// The simulated profile of a candidate that passes.

@@ -4,28 +4,20 @@
 //! launched, in which shape and for how long is not known here.
 
 use crate::{
-    profile::tool::Tools,
-    result::{
-        error::{Attempt, fault},
-        failure::Fault,
-    },
+    profile::{cuobjdump, tool::Tools},
+    result::error::Attempt,
 };
 use metrics::{Kernel, Reading};
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io::Read,
+    fs,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 /// Kernels that are shown at most.
 const SHOWN: usize = 6;
-/// Objects that are read at most, and the largest, in bytes.
+/// Objects that are read at most.
 const OBJECTS: usize = 16;
-const LARGEST: u64 = 64 << 20;
-/// What reading one may take.
-const DEADLINE: Duration = Duration::from_secs(30);
 /// Registers of a multiprocessor, on every architecture since 3.5.
 const REGISTERS: u64 = 65536;
 /// Threads of a warp.
@@ -80,7 +72,7 @@ pub(super) fn kernels(tools: &Tools, candidate: &Path) -> Attempt<Result<Kernels
     let mut notes = vec![];
     for object in objects.iter().take(OBJECTS) {
         for option in ["--dump-resource-usage", "-sass"] {
-            match dumped(tools, object, option)? {
+            match cuobjdump::printed(tools, object, option)? {
                 Ok(text) => read(&text, &mut known),
                 Err(why) => notes.push(format!("cuobjdump {option}: {why}")),
             }
@@ -104,35 +96,13 @@ fn objects(folder: &Path) -> Vec<PathBuf> {
             let named = path.extension().is_some_and(|ending| ending == "so" || ending == "cubin");
             if kind.is_dir() {
                 folders.push(path);
-            } else if kind.is_file() && named && entry.metadata().is_ok_and(|about| about.len() <= LARGEST) {
+            } else if kind.is_file() && named && entry.metadata().is_ok_and(|about| about.len() <= cuobjdump::LARGEST) {
                 found.push(path);
             }
         }
     }
     found.sort();
     found
-}
-
-/// What `cuobjdump` prints of a copy of this file.
-fn dumped(tools: &Tools, object: &Path, option: &str) -> Result<Result<String, String>, Fault> {
-    let (folder, user) = tools.folder()?;
-    let copy = folder.path().join("object");
-    let mut bytes = vec![];
-    let read = File::open(object).and_then(|file| file.take(LARGEST).read_to_end(&mut bytes));
-    if let Err(e) = read {
-        return Ok(Err(format!("cannot read what it built: {e}")));
-    }
-    fs::write(&copy, bytes).map_err(fault("cannot copy what a candidate built"))?;
-    let line = vec!["cuobjdump".to_owned(), option.to_owned(), copy.display().to_string()];
-    let tool = tools.start(line, folder.path(), user, None, true)?;
-    let said = tool.output(DEADLINE);
-    Ok(said.and_then(|text| if text.contains("Function") { Ok(text) } else { Err(complaint(&text)) }))
-}
-
-fn complaint(text: &str) -> String {
-    let signs = ["fatal", "cannot start", "denied", "not found"];
-    let told = text.lines().find(|line| signs.iter().any(|sign| line.contains(sign)));
-    told.unwrap_or("there is no code for a GPU in it").trim().to_owned()
 }
 
 /// Adds what one dump says of each kernel.
@@ -265,10 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn without_a_disassembler_there_is_no_mix_and_what_is_said_instead_is_told() {
+    fn without_a_disassembler_there_is_no_mix() {
         let kernels = kernels_of(&[RESOURCES]);
         assert!(kernels[0].readings.iter().all(|reading| reading.name != "instructions"));
-        let told = "cuobjdump fatal   : Could not find executable file 'nvdisasm'; you can try adding path\n";
-        assert!(complaint(told).contains("nvdisasm"));
     }
 }

@@ -27,13 +27,15 @@ pub(super) struct Directive {
     pub(super) build: Duration,
     pub(super) run: Duration,
     pub(super) told: Option<Told>,
+    /// What the profiler reads, by the counters' names.
+    pub(super) counters: Vec<(String, f64)>,
 }
 
 impl Directive {
     /// Reads every line with `simulate:`; words that mean nothing are passed over.
     pub(super) fn of(candidate: &Candidate) -> Self {
-        let mut directive =
-            Self { us: microseconds_from(candidate), build: Duration::ZERO, run: Duration::ZERO, told: None };
+        let us = microseconds_from(candidate);
+        let mut directive = Self { us, build: Duration::ZERO, run: Duration::ZERO, told: None, counters: vec![] };
         let text = candidate.text();
         let lines = text.lines().filter_map(|line| line.split_once("simulate:"));
         for word in lines.flat_map(|(_, words)| words.split_whitespace()) {
@@ -55,6 +57,9 @@ impl Directive {
             ("crash", _) => self.told = Some(Told::Crash),
             ("refused", _) => self.told = Some(Told::Refused),
             ("disturbed", _) => self.told = Some(Told::Disturbed),
+            (counter, number) if counter.contains("__") => {
+                self.counters.extend(number.parse().ok().map(|value| (counter.to_owned(), value)));
+            }
             ("fault", _) => self.told = Some(Told::Fault),
             _ => {}
         }

@@ -1,10 +1,8 @@
 //! How does a tidy table become one column of comparable numbers for each metric?
 
 use super::{Column, Out, Said, Task};
-use crate::{
-    table::{Setup, Table},
-    unit,
-};
+use crate::table::{Setup, Table};
+use metrics::unit;
 use polars::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 

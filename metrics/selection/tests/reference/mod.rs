@@ -1,8 +1,9 @@
 //! The same rules once more, written in another way: by the textbook, row by row, without polars and without vectors that are
 //! shared
 
+use metrics::unit;
 use std::collections::{BTreeMap, BTreeSet};
-use warpsmith_selection::{Profiled, Rule, Wish, name, unit};
+use warpsmith_selection::{Profiled, Rule, Wish, name};
 
 type Pairs = Vec<(f64, f64)>;
 

@@ -1,0 +1,76 @@
+//! What can be asked about features?
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// `features`
+#[derive(Debug, Subcommand)]
+pub enum FeaturesCommand {
+    /// List the features of each architecture: the counter that proves each, and how far it was proved.
+    List(FeaturesListArgs),
+    /// Print a feature's guide, its evidence and what its counters read.
+    Show(FeaturesShowArgs),
+    /// Prove that each feature of an architecture fires: both kernels are right, and its counters tell them apart.
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(FeaturesVerifyArgs),
+}
+
+/// `features list`
+#[derive(Debug, Args)]
+pub struct FeaturesListArgs {
+    /// Of this architecture alone: its name, or one that a compiler knows, such as `sm_90`.
+    #[arg(long, value_name = "NAME")]
+    pub arch: Option<String>,
+    /// Print as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `features show`
+#[derive(Debug, Args)]
+pub struct FeaturesShowArgs {
+    /// The feature: its name, its folder or its row's number.
+    pub name: String,
+    /// Of this architecture [default: the first that has it].
+    #[arg(long, value_name = "NAME")]
+    pub arch: Option<String>,
+    /// Print the kernel that uses it instead.
+    #[arg(long)]
+    pub kernel: bool,
+}
+
+/// `features verify`
+#[derive(Debug, Args)]
+pub struct FeaturesVerifyArgs {
+    /// The architecture: its name, or one that a compiler knows, such as `sm_90`.
+    #[arg(long, value_name = "NAME")]
+    pub arch: String,
+    /// This feature alone; may be given again.
+    #[arg(long, value_name = "NAME")]
+    pub cell: Vec<String>,
+    /// Where the kernels and what was found are kept; what is there already is not found out again.
+    #[arg(long, short, value_name = "DIR", default_value = "features-proved")]
+    pub out: PathBuf,
+    /// Print as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What help shows.
+pub(super) const EXAMPLES: &str = "\
+A feature is a strategy as one architecture does it: a small task, a kernel that does without it, one that uses it, and the
+counters that tell them apart. docs/FEATURES.md is a page about them.
+
+Examples:
+  warpsmith features list --arch hopper
+  warpsmith features show wgmma
+  warpsmith features verify --arch hopper -o proved
+  warpsmith run TASK --features guides --model openai:NAME";
+
+const VERIFY_EXAMPLES: &str = "\
+Without a GPU of the architecture it says only whether both kernels build, and whether the instruction is in one and not in
+the other. Ends with 0 if all are as the list says, with 1 if one did not fire, with 3 where this machine cannot say.
+
+Examples:
+  warpsmith features verify --arch hopper
+  warpsmith features verify --arch hopper --cell wgmma -o proved";

@@ -1,0 +1,105 @@
+//! `warpsmith features verify`: does each feature of an architecture fire?
+
+use crate::{
+    cli::FeaturesVerifyArgs,
+    command::{json, on_threads, say},
+    config::Config,
+    exit::{Exit, Trouble},
+    progress::Screen,
+    proving::{Proved, Proving, compile},
+    wiring,
+};
+use kernelbench::{
+    cuda,
+    feature::{Cell, Column, Features, State},
+};
+use metrics::MetricSet;
+use std::fs;
+
+/// Proves the cells that are asked for, as far as this machine can.
+pub(super) fn verify(arguments: &FeaturesVerifyArgs, features: &Features, config: &Config) -> Result<Exit, Trouble> {
+    let column = features.column(&arguments.arch).map_err(Trouble::usage)?;
+    let named = |name: &String| column.cell(name).map_err(Trouble::usage);
+    let mut cells: Vec<&Cell> = column.cells.iter().collect();
+    if !arguments.cell.is_empty() {
+        cells = arguments.cell.iter().map(named).collect::<Result<_, _>>()?;
+    }
+    cells.retain(|cell| !matches!(cell.state, State::Unsupported(_)));
+    fs::create_dir_all(&arguments.out).map_err(|e| Trouble::record(format!("{}: {e}", arguments.out.display())))?;
+    match elsewhere(column, config) {
+        None => measure(arguments, column, &cells, config),
+        Some(why) => compile_all(arguments, column, &cells, config, &why),
+    }
+}
+
+/// Why nothing can be measured here; none where this GPU is one of the column's.
+fn elsewhere(column: &Column, config: &Config) -> Option<String> {
+    let needed: Vec<String> = column.archs.iter().map(ToString::to_string).collect();
+    match wiring::gpu_arch(config) {
+        Some(arch) if column.archs.contains(&arch) => None,
+        Some(arch) => Some(format!("this GPU is {arch}, and {} needs {}", column.title, needed.join(" or "))),
+        None => Some(format!("there is no GPU here, and {} needs {}", column.title, needed.join(" or "))),
+    }
+}
+
+fn measure(arguments: &FeaturesVerifyArgs, column: &Column, cells: &[&Cell], config: &Config) -> Result<Exit, Trouble> {
+    let nothing = MetricSet {
+        name: column.name.clone(),
+        provenance: None,
+        metric: vec![metrics::Metric::named("sm__cycles_active.avg")],
+    };
+    let workshop = wiring::cuda_reading(config, Some(column.asked(nothing)))?;
+    let options = wiring::cuda_options(config)?;
+    let proving = Proving { workshop: &workshop, options: &options, column, out: &arguments.out };
+    let screen = Screen::new(!arguments.json);
+    let all = on_threads(prove_all(&proving, cells, &screen));
+    screen.close();
+    let all = all?;
+    if arguments.json {
+        say(&json(&all));
+    } else {
+        all.iter().flat_map(Proved::lines).for_each(|line| say(&line));
+        let fired = all.iter().filter(|proved| proved.holds()).count();
+        say(&format!("{fired} of {} features of {} fired", all.len(), column.title));
+    }
+    Ok(if all.iter().all(Proved::holds) { Exit::Done } else { Exit::NothingCorrect })
+}
+
+async fn prove_all(proving: &Proving<'_>, cells: &[&Cell], screen: &Screen) -> Result<Vec<Proved>, Trouble> {
+    screen.show("building all kernels");
+    proving.build_ahead(cells, std::thread::available_parallelism().map_or(2, usize::from)).await?;
+    let mut all = vec![];
+    for cell in cells {
+        screen.show(&format!("{}: checked, counted and timed", cell.name));
+        all.push(match proving.known(cell) {
+            Some(known) => known,
+            None => proving.prove(cell).await?,
+        });
+    }
+    Ok(all)
+}
+
+fn compile_all(
+    arguments: &FeaturesVerifyArgs,
+    column: &Column,
+    cells: &[&Cell],
+    config: &Config,
+    why: &str,
+) -> Result<Exit, Trouble> {
+    if cuda::find_nvcc().is_none() {
+        return Err(Trouble::machine(format!("{why}; and there is no nvcc, so nothing can be said of its features")));
+    }
+    say(&format!("{why}: nothing is measured, and only what compiles is said"));
+    let mut exit = Exit::Done;
+    for cell in cells {
+        let compiled = compile(cell, column, &arguments.out, config)?;
+        say(&format!("{:<11} {compiled}", cell.name));
+        if !compiled.holds() {
+            exit = Exit::NothingCorrect;
+        } else if matches!(cell.state, State::Measured(_)) && exit == Exit::Done {
+            // It is said to be measured, and was not.
+            exit = Exit::Machine;
+        }
+    }
+    Ok(exit)
+}

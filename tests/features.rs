@@ -1,0 +1,133 @@
+//! Features as a user meets them: listed, read, proved as far as this machine can, and refused in clear words
+
+mod program;
+
+use program::{Told, run, warpsmith};
+use std::fs;
+
+#[test]
+fn the_features_of_an_architecture_are_listed_with_counter_and_state_for_people_and_for_scripts() {
+    let listed = run(&["features", "list", "--arch", "sm_90"]).ended(0).out;
+    assert_eq!(listed.lines().count(), 11, "{listed}");
+    assert!(listed.contains("wgmma        measured     sm__inst_executed_pipe_tensor_op_gmma.sum"), "{listed}");
+    let all: serde_json::Value = serde_json::from_str(&run(&["features", "list", "--json"]).ended(0).out).unwrap();
+    assert!(all.as_array().unwrap().iter().any(|cell| cell["cell"] == "roles" && cell["paper"] == 823.28));
+}
+
+#[test]
+fn a_feature_is_shown_with_its_evidence_and_its_guide_and_its_kernel_compiles_as_it_is_printed() {
+    let shown = run(&["features", "show", "wgmma"]).ended(0).out;
+    for part in ["target sm__inst_executed_pipe_tensor_op_gmma.sum: 0 -> 262144", "NVIDIA H200", "## Protocol"] {
+        assert!(shown.contains(part), "{part} is not in {shown}");
+    }
+    assert!(run(&["features", "show", "5", "--kernel"]).ended(0).out.contains("extern \"C\" void"));
+}
+
+#[test]
+fn what_is_unknown_or_wrong_is_said_with_what_there_is() {
+    let said = |arguments: &[&str]| run(arguments).ended(2).err;
+    assert!(said(&["features", "verify", "--arch", "hoper"]).contains("there is no architecture \"hoper\""));
+    assert!(said(&["features", "show", "wgma"]).contains("it has wgmma, fp8"));
+    let folder = tempfile::tempdir().unwrap();
+    let own = |file: &str, text: &str| {
+        let path = folder.path().join("features").join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        warpsmith(&["features", "list"]).current_dir(folder.path()).output().map(Told::of).unwrap()
+    };
+    assert!(
+        own("notes.md", "Something else.").ended(0).out.contains("wgmma"),
+        "a folder of this name may be another's"
+    );
+    let said = own("mine/column.toml", "schema = 1\ntitle = 'Mine'\narchs = ['sm_121']\n").ended(0).out;
+    assert!(said.contains("mine: Mine (sm_121a)"), "{said}");
+    let said = own("mine/01_mma/guide.md", "").ended(2).err;
+    assert!(said.contains("features/mine/01_mma/config.toml: this file is missing"), "{said}");
+}
+
+#[cfg_attr(any(has_gpu, not(has_nvcc)), ignore = "needs nvcc, and no GPU")]
+#[test]
+fn without_a_gpu_it_is_said_what_compiles_and_that_nothing_was_measured() {
+    let out = tempfile::tempdir().unwrap();
+    let told =
+        run(&["features", "verify", "--arch", "hopper", "--cell", "vector", "-o", &out.path().display().to_string()]);
+    let told = told.ended(3);
+    assert!(told.out.contains("there is no GPU here") && told.out.contains("nothing is measured"), "{told:?}");
+    assert!(told.out.contains("vector      compiles; "), "{told:?}");
+    assert!(out.path().join("hopper/04_vector/task.toml").is_file());
+}
+
+#[cfg_attr(has_gpu, ignore = "needs a machine without a GPU")]
+#[test]
+fn without_a_gpu_and_without_nvcc_one_sentence_says_so() {
+    let out = tempfile::tempdir().unwrap();
+    let out = out.path().display().to_string();
+    let mut command = warpsmith(&["features", "verify", "--arch", "hopper", "-o", &out]);
+    for name in ["NVCC", "CUDA_HOME", "CUDA_PATH"] {
+        command.env_remove(name);
+    }
+    let told = command.env("PATH", "/nowhere").output().map(Told::of).unwrap();
+    if !std::path::Path::new("/usr/local/cuda/bin/nvcc").is_file() {
+        let said = told.ended(3).err;
+        assert!(said.contains("there is no GPU here") && said.contains("there is no nvcc"), "{said}");
+        assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    }
+}
+
+/// A script in which the Judge asks for a feature and the Coder's candidates do what they do.
+fn script() -> String {
+    let advice = |feature: &str| {
+        format!(
+            r#"{{"features": ["{feature}"], "bottleneck": "narrow loads", "optimization method": "wide loads", "modification plan": "uint4"}}"#
+        )
+    };
+    let code = |does: &str| format!("```cpp\n// simulate: {does}\nvoid silu_and_mul() {{}}\n```");
+    let reads = |sectors: u32, loads: u32| {
+        format!(
+            "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio={sectors} \
+             smsp__sass_inst_executed_op_global_ld.sum={loads}"
+        )
+    };
+    let mut script = String::new();
+    let mut entry = |role: &str, round: u32, reply: &str| {
+        let lines = ["[[entry]]".to_owned(), format!("role = \"{role}\""), format!("round = {round}")];
+        script += &[&lines.join("\n"), "\nreply = '''\n", reply, "\n'''\n"].concat();
+    };
+    entry("coder", 1, &code(&format!("us=90 {}", reads(2, 80))));
+    entry("judge", 2, &advice("vector"));
+    entry("coder", 2, &code(&format!("us=60 {}", reads(16, 10))));
+    entry("judge", 3, &advice("vector"));
+    entry("coder", 3, &code(&format!("us=80 {}", reads(16, 10))));
+    script
+}
+
+#[test]
+fn a_turn_says_bottleneck_feature_counter_ratio_and_what_goes_on_and_a_record_that_was_changed_is_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(folder.path().join("script.toml"), script()).unwrap();
+    let model = format!("scripted:{}", path("script.toml"));
+    let (task, run_folder) = ("examples/silu_and_mul", path("run"));
+    let hawkeye = ["run", task, "--simulate", "--policy", "hawkeye", "--rounds", "3", "--repetitions", "20"];
+    let said = run(&[&hawkeye[..], &["--model", &model, "--out", &run_folder]].concat()).ended(0).out;
+    for line in [
+        "features   guides of NVIDIA Hopper (H100, H200)",
+        "judge, bottleneck: narrow loads",
+        "feature vector: fired (l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio 2 -> 16, 8.00x)",
+        "over the head; accepted: faster, and the feature fired; turns left: 1",
+        "feature vector: not fired",
+        "taken back: not faster, feature not fired; turns left: 0",
+    ] {
+        assert!(said.contains(line), "{line} is not in {said}");
+    }
+    assert!(run(&["show", &run_folder, "2"]).ended(0).out.contains("feature vector: fired"));
+    assert!(run(&["prompts", "render", "--run", &run_folder, "--round", "2"]).ended(0).out.contains("## vector"));
+    let judge = ["prompts", "render", "--run", &run_folder, "--round", "3", "--role", "judge"];
+    assert!(run(&judge).ended(0).out.contains("ratio = 16"), "a round's profile is what its base was weighed by");
+    run(&["verify", &run_folder]).ended(0);
+    run(&["replay", &run_folder]).ended(0);
+    let events = folder.path().join("run/tasks/silu_and_mul/events.jsonl");
+    let text = fs::read_to_string(&events).unwrap();
+    fs::write(&events, text.replacen("\"accepted\":false", "\"accepted\":true", 1)).unwrap();
+    assert!(run(&["verify", &run_folder]).ended(1).out.contains("was weighed as"));
+}
