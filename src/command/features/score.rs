@@ -67,14 +67,18 @@ pub(super) fn score(
 
 fn tell(arguments: &FeaturesScoreArgs, column: &Column, all: &[Scored]) {
     let mut buckets: BTreeMap<Bucket, usize> = BTreeMap::new();
-    all.iter().for_each(|scored| *buckets.entry(scored.bucket).or_default() += 1);
+    for scored in all {
+        *buckets.entry(scored.bucket).or_default() += 1;
+    }
     let passed = buckets.get(&Bucket::Passed).copied().unwrap_or(0);
     if arguments.json {
         let counts: BTreeMap<&str, usize> = buckets.iter().map(|(bucket, count)| (bucket.name(), *count)).collect();
         say(&json(&json!({"arch": column.name, "cells": all, "buckets": counts, "passed": passed, "of": all.len()})));
         return;
     }
-    all.iter().for_each(|scored| say(&scored.line()));
+    for scored in all {
+        say(&scored.line());
+    }
     let counts: Vec<String> = buckets.iter().map(|(bucket, count)| format!("{count} {}", bucket.name())).collect();
     say(&format!("Pass@1 on {}: {passed} of {} ({})", column.title, all.len(), counts.join(", ")));
 }

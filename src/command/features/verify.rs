@@ -31,8 +31,8 @@ pub(super) fn verify(arguments: &FeaturesVerifyArgs, features: &Features, config
 pub(super) fn chosen<'a>(column: &'a Column, names: &[String]) -> Result<Vec<&'a Cell>, Trouble> {
     let mut cells: Vec<&Cell> = column.cells.iter().collect();
     if !names.is_empty() {
-        let named = |name: &String| column.cell(name).map_err(Trouble::usage);
-        cells = names.iter().map(named).collect::<Result<_, _>>()?;
+        let find = |name: &String| column.cell(name).map_err(Trouble::usage);
+        cells = names.iter().map(find).collect::<Result<_, _>>()?;
     }
     cells.retain(|cell| !matches!(cell.state, State::Unsupported(_)));
     Ok(cells)
