@@ -63,3 +63,6 @@ pub fn identity(cell: &Cell) -> Hash {
     let texts: Vec<&str> = cell.files.iter().flat_map(|(name, text)| [name.as_str(), text.as_str()]).collect();
     Hash::of(texts.join("\0").as_bytes())
 }
+
+#[cfg(test)]
+mod tests;
