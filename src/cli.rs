@@ -7,7 +7,7 @@ mod prompts;
 mod tensor;
 mod transform;
 
-pub use self::features::{FeaturesCommand, FeaturesListArgs, FeaturesShowArgs, FeaturesVerifyArgs};
+pub use self::features::{FeaturesCommand, FeaturesListArgs, FeaturesScoreArgs, FeaturesShowArgs, FeaturesVerifyArgs};
 pub use self::flags::{
     ChoiceArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
 };

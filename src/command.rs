@@ -84,7 +84,7 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
         Command::Policies(arguments) => policies::policies(&arguments),
         Command::Prompts(arguments) => prompts::prompts(&arguments, &layers.config),
         Command::Metrics(what) => metrics::metrics(&what, layers),
-        Command::Features(what) => features::features(&what, &layers),
+        Command::Features(what) => features::features(&what, layers, environment),
         Command::Sglang(what) => sglang::sglang(&what, &layers),
         Command::Config(arguments) => config::config(&arguments, &layers),
     }

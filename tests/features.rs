@@ -131,3 +131,36 @@ fn a_turn_says_bottleneck_feature_counter_ratio_and_what_goes_on_and_a_record_th
     fs::write(&events, text.replacen("\"accepted\":false", "\"accepted\":true", 1)).unwrap();
     assert!(run(&["verify", &run_folder]).ended(1).out.contains("was weighed as"));
 }
+
+#[cfg_attr(any(has_gpu, not(has_nvcc)), ignore = "needs nvcc, and no GPU")]
+#[test]
+fn without_a_gpu_a_models_first_replies_are_sorted_by_whether_they_compile_and_are_not_asked_for_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let right = run(&["features", "show", "vector", "--kernel"]).ended(0).out;
+    let wrong = "#include <cuda.h>\nextern \"C\" void row_sums() { __pack_half2(1); }";
+    let entry = |task: &str, code: &str| {
+        format!("[[entry]]\nrole = \"coder\"\ntask = \"{task}\"\nreply = '''\n```cuda\n{code}\n```\n'''\n")
+    };
+    let foreign = "#include <cuda.h>\n__global__ void k() { asm(\"tcgen05.alloc;\"); }";
+    let script =
+        [entry("hopper_04_vector", &right), entry("hopper_08_shuffle", wrong), entry("hopper_01_wgmma", foreign)];
+    fs::write(folder.path().join("script.toml"), script.concat()).unwrap();
+    let (model, out) = (format!("scripted:{}", path("script.toml")), path("out"));
+    let score = ["features", "score", "--arch", "hopper", "--cell", "vector", "--cell", "shuffle", "--cell", "wgmma"];
+    let told = run(&[&score[..], &["--model", &model, "-o", &out]].concat()).ended(0).out;
+    for line in [
+        "there is no GPU here",
+        "vector      compiles",
+        "shuffle     invalid syntax (invented: __pack_half2)",
+        "wgmma       wrong architecture",
+        "Pass@1 on NVIDIA Hopper (H100, H200): 0 of 3 (1 compiles, 1 invalid syntax, 1 wrong architecture)",
+    ] {
+        assert!(told.contains(line), "{line} is not in {told}");
+    }
+    fs::write(folder.path().join("empty.toml"), "").unwrap();
+    let nobody = format!("scripted:{}", path("empty.toml"));
+    let again = run(&[&score[..], &["--model", &nobody, "-o", &out, "--json"]].concat()).ended(0).out;
+    let again: serde_json::Value = serde_json::from_str(&again).unwrap();
+    assert_eq!((&again["passed"], &again["cells"][0]["bucket"]), (&0.into(), &"compiles".into()));
+}

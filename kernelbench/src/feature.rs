@@ -5,6 +5,7 @@
 
 mod load;
 mod rule;
+pub mod score;
 
 pub use load::FeatureError;
 pub use rule::{Choice, Rule};
@@ -42,6 +43,8 @@ pub struct Column {
     pub title: String,
     /// The architectures that it is for.
     pub archs: Vec<Arch>,
+    /// Words in a kernel's source that belong to other architectures.
+    pub foreign: Vec<String>,
     /// Its cells, in the order of rows.
     pub cells: Vec<Cell>,
 }

@@ -5,7 +5,10 @@
 
 use crate::{Profile, Rung, unit};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 /// Which way a counter goes when the feature runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,13 +124,12 @@ impl Counters {
         let mut counters = Self::default();
         for kernel in &profile.kernels {
             let launches = kernel.launches.unwrap_or(1);
+            let mut seen = BTreeSet::new();
             for reading in &kernel.readings {
-                let Some(value) = reading.value else { continue };
-                counters
-                    .read
-                    .entry(reading.name.clone())
-                    .or_default()
-                    .push((launches, value * unit::base(&reading.unit).0));
+                // What stands for another metric is there twice where it is asked for itself, too.
+                let Some(value) = reading.value.filter(|_| seen.insert(&reading.name)) else { continue };
+                let value = value * unit::base(&reading.unit).0;
+                counters.read.entry(reading.name.clone()).or_default().push((launches, value));
             }
         }
         let said = profile.readings.iter().find(|reading| reading.name == "launches").and_then(|reading| reading.value);

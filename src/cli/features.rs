@@ -1,5 +1,6 @@
 //! What can be asked about features?
 
+use super::ModelArgs;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -13,6 +14,9 @@ pub enum FeaturesCommand {
     /// Prove that each feature of an architecture fires: both kernels are right, and its counters tell them apart.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(FeaturesVerifyArgs),
+    /// Ask a model once for each feature, and say how many it brings in at its first try (Pass@1), and how the others fail.
+    #[command(after_help = SCORE_EXAMPLES)]
+    Score(FeaturesScoreArgs),
 }
 
 /// `features list`
@@ -56,6 +60,26 @@ pub struct FeaturesVerifyArgs {
     pub json: bool,
 }
 
+/// `features score`
+#[derive(Debug, Args)]
+pub struct FeaturesScoreArgs {
+    /// The architecture: its name, or one that a compiler knows, such as `sm_90`.
+    #[arg(long, value_name = "NAME")]
+    pub arch: String,
+    /// This feature alone; may be given again.
+    #[arg(long, value_name = "NAME")]
+    pub cell: Vec<String>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub model: ModelArgs,
+    /// Where replies are kept; what is there is not asked for again.
+    #[arg(long, short, value_name = "DIR", default_value = "features-scored")]
+    pub out: PathBuf,
+    /// Print as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// What help shows.
 pub(super) const EXAMPLES: &str = "\
 A feature is a strategy as one architecture does it: a small task, a kernel that does without it, one that uses it, and the
@@ -66,6 +90,13 @@ Examples:
   warpsmith features show wgmma
   warpsmith features verify --arch hopper -o proved
   warpsmith run TASK --features guides --model openai:NAME";
+
+const SCORE_EXAMPLES: &str = "\
+A reply passes where it compiles, is right, and its target counter comes to 99 % of the example's. The others are sorted: invalid
+syntax for the right strategy, no gain, what belongs to another architecture. Without a GPU it is only said what compiles.
+
+Example:
+  warpsmith features score --arch hopper --model openai:NAME -o scored";
 
 const VERIFY_EXAMPLES: &str = "\
 Without a GPU of the architecture it says only whether both kernels build, and whether the instruction is in one and not in

@@ -1,12 +1,14 @@
 //! `warpsmith features`: the features of architectures, and whether they fire
 
 mod list;
+mod score;
 mod verify;
 
 use crate::{
     cli::FeaturesCommand,
     config::{Config, Layers},
     exit::{Exit, Trouble},
+    key::Environment,
 };
 use kernelbench::feature::Features;
 use std::{collections::BTreeMap, fs, path::Path};
@@ -19,11 +21,12 @@ const LARGEST: u64 = 1 << 20;
 const ENDINGS: [&str; 5] = ["toml", "cu", "hip", "h", "md"];
 
 /// Does what is asked about features.
-pub(super) fn features(what: &FeaturesCommand, layers: &Layers) -> Result<Exit, Trouble> {
+pub(super) fn features(what: &FeaturesCommand, layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
     let features = library(&layers.config)?;
     match what {
         FeaturesCommand::List(arguments) => list::list(arguments, &features),
         FeaturesCommand::Show(arguments) => list::show(arguments, &features),
+        FeaturesCommand::Score(arguments) => score::score(arguments, &features, layers, environment),
         FeaturesCommand::Verify(arguments) => verify::verify(arguments, &features, &layers.config),
     }
 }

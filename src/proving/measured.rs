@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::{fs, path::Path};
 
 /// How the two kernels are timed.
-const PLAN: TimingPlan = TimingPlan::median_of(5, 50);
+pub(super) const PLAN: TimingPlan = TimingPlan::median_of(5, 50);
 
 /// A proving on one machine.
 pub struct Proving<'a> {
@@ -147,7 +147,13 @@ impl Proving<'_> {
         Ok(proved)
     }
 
-    async fn verified(&self, task: &Task, kernel: &str, suite: &Suite) -> Result<Result<Verified, Failure>, Fault> {
+    /// A kernel, built and compared with the oracle.
+    pub(super) async fn verified(
+        &self,
+        task: &Task,
+        kernel: &str,
+        suite: &Suite,
+    ) -> Result<Result<Verified, Failure>, Fault> {
         let candidate = Candidate::new(kernel);
         match self.workshop.build(task, &candidate).await? {
             Ok(built) => self.workshop.check(task, built, suite).await,

@@ -55,6 +55,8 @@ struct ColumnFile {
     schema: u32,
     title: String,
     archs: Vec<Arch>,
+    #[serde(default)]
+    foreign: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -118,7 +120,7 @@ fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, FeatureError>
 
 fn column(name: &str, files: &Files, rows: &[Row]) -> Result<Column, FeatureError> {
     let file = format!("{name}/{COLUMN}");
-    let ColumnFile { schema, title, archs } = parse(&file, files.get(&file).ok_or_else(|| missing(&file))?)?;
+    let ColumnFile { schema, title, archs, foreign } = parse(&file, files.get(&file).ok_or_else(|| missing(&file))?)?;
     if schema != SCHEMA {
         return wrong(&file, format!("expected schema = {SCHEMA}"));
     }
@@ -140,7 +142,7 @@ fn column(name: &str, files: &Files, rows: &[Row]) -> Result<Column, FeatureErro
     if let Some(coupled) = cells.iter().find_map(|cell| unknown_cell(cell, &cells)) {
         return wrong(&format!("{name}/{coupled}"), "it is coupled with a cell that is not there");
     }
-    Ok(Column { name: name.to_owned(), title, archs, cells })
+    Ok(Column { name: name.to_owned(), title, archs, foreign, cells })
 }
 
 /// The file of a cell that is coupled with none of these.

@@ -1,7 +1,10 @@
 //! Are the features whole, do recorded counters decide as they were measured, and do profiles lead to the row they should?
 
 use super::{load::embedded, *};
-use crate::task::{Source, Task, load};
+use crate::{
+    result::failure::Failure,
+    task::{Source, Task, load},
+};
 use metrics::{
     Kernel, Profile, Reading, Rung,
     feature::{Counters, Fired, Stand, prove},
@@ -183,6 +186,33 @@ fn profiles_lead_to_the_row_that_they_call_for() {
 
 fn named(chosen: &[Choice<'_>]) -> Vec<u8> {
     chosen.iter().map(|choice| choice.cell.row).collect()
+}
+
+#[test]
+fn first_replies_fall_into_three_buckets_and_invented_intrinsics_are_named() {
+    use super::score::{Bucket, Came, bucket, invented};
+    let column = hopper().1;
+    let (wgmma, swizzle) = (column.cell("wgmma").unwrap(), column.cell("swizzle").unwrap());
+    let log = "a.cu(7): error: identifier \"__pack_half2\" is undefined\na.cu(9): error: identifier \"tile\" is undefined\n\
+               ptxas a.ptx, line 3; error: Not a name of any known instruction: 'wgmma.mma_sync'\n\
+               a.cu(8): error: identifier \"__pack_half2\" is undefined";
+    assert_eq!(invented(log), ["__pack_half2", "wgmma.mma_sync"]);
+    let build = Failure::Build { log: log.into() };
+    let read = |cell: &Cell, value: f64| Counters::of_launch([(cell.target().unwrap().name.as_str(), value)]);
+    let of = |cell: &Cell, source: &str, example: f64, reply: f64| {
+        bucket(&column, cell, source, Came::Counted(&read(cell, example), &read(cell, reply)))
+    };
+    assert_eq!(bucket(&column, wgmma, "wgmma.mma_async", Came::Failed(&build)), Bucket::InvalidSyntax);
+    assert_eq!(bucket(&column, wgmma, "tcgen05.mma", Came::Failed(&build)), Bucket::WrongArchitecture);
+    assert_eq!(bucket(&column, wgmma, "wgmma // not tcgen05", Came::Failed(&build)), Bucket::InvalidSyntax);
+    assert_eq!(bucket(&column, wgmma, "wgmma", Came::Built), Bucket::Compiles);
+    assert_eq!(of(wgmma, "fmaf(a, b, c)", 1000.0, 0.0), Bucket::NoGain);
+    assert_eq!(of(wgmma, "mma.sync.aligned", 1000.0, 0.0), Bucket::WrongArchitecture);
+    assert_eq!((of(wgmma, "", 1000.0, 990.0), of(wgmma, "", 1000.0, 989.0)), (Bucket::Passed, Bucket::NoGain));
+    assert_eq!((of(swizzle, "", 990.0, 1000.0), of(swizzle, "", 990.0, 1001.0)), (Bucket::Passed, Bucket::NoGain));
+    assert_eq!((of(swizzle, "", 0.0, 0.0), of(swizzle, "", 0.0, 1.0)), (Bucket::Passed, Bucket::NoGain));
+    let uncounted = bucket(&column, wgmma, "", Came::Counted(&read(wgmma, 1.0), &Counters::default()));
+    assert_eq!(uncounted, Bucket::Uncounted);
 }
 
 #[test]

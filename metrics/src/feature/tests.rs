@@ -96,7 +96,14 @@ fn a_profiles_units_and_launches_are_reckoned_with() {
         name: "k".into(),
         launches: Some(launches),
         share: Some(0.5),
-        readings: vec![Reading::new("dram__bytes.sum", Some(value), unit, ""), Reading::new(CONFLICTS, None, "", "")],
+        readings: vec![
+            Reading::new("dram__bytes.sum", Some(value), unit, ""),
+            Reading::new(CONFLICTS, None, "", ""),
+            Reading {
+                stands_for: Some("dram__all.sum".into()),
+                ..Reading::new("dram__bytes.sum", Some(value), unit, "")
+            },
+        ],
     };
     let profile = |rung| Profile {
         rung,

@@ -19,12 +19,7 @@ use std::fs;
 /// Proves the cells that are asked for, as far as this machine can.
 pub(super) fn verify(arguments: &FeaturesVerifyArgs, features: &Features, config: &Config) -> Result<Exit, Trouble> {
     let column = features.column(&arguments.arch).map_err(Trouble::usage)?;
-    let named = |name: &String| column.cell(name).map_err(Trouble::usage);
-    let mut cells: Vec<&Cell> = column.cells.iter().collect();
-    if !arguments.cell.is_empty() {
-        cells = arguments.cell.iter().map(named).collect::<Result<_, _>>()?;
-    }
-    cells.retain(|cell| !matches!(cell.state, State::Unsupported(_)));
+    let cells = chosen(column, &arguments.cell)?;
     fs::create_dir_all(&arguments.out).map_err(|e| Trouble::record(format!("{}: {e}", arguments.out.display())))?;
     match elsewhere(column, config) {
         None => measure(arguments, column, &cells, config),
@@ -32,8 +27,25 @@ pub(super) fn verify(arguments: &FeaturesVerifyArgs, features: &Features, config
     }
 }
 
+/// The cells of these names, or all, but for what the architecture does not have.
+pub(super) fn chosen<'a>(column: &'a Column, names: &[String]) -> Result<Vec<&'a Cell>, Trouble> {
+    let mut cells: Vec<&Cell> = column.cells.iter().collect();
+    if !names.is_empty() {
+        let find = |name: &String| column.cell(name).map_err(Trouble::usage);
+        cells = names.iter().map(find).collect::<Result<_, _>>()?;
+    }
+    cells.retain(|cell| !matches!(cell.state, State::Unsupported(_)));
+    Ok(cells)
+}
+
+/// The counters of a column, and no other metric but one.
+pub(super) fn counters(column: &Column) -> MetricSet {
+    let metric = vec![metrics::Metric::named("sm__cycles_active.avg")];
+    column.asked(MetricSet { name: column.name.clone(), provenance: None, metric })
+}
+
 /// Why nothing can be measured here; none where this GPU is one of the column's.
-fn elsewhere(column: &Column, config: &Config) -> Option<String> {
+pub(super) fn elsewhere(column: &Column, config: &Config) -> Option<String> {
     let needed: Vec<String> = column.archs.iter().map(ToString::to_string).collect();
     match wiring::gpu_arch(config) {
         Some(arch) if column.archs.contains(&arch) => None,
@@ -43,12 +55,7 @@ fn elsewhere(column: &Column, config: &Config) -> Option<String> {
 }
 
 fn measure(arguments: &FeaturesVerifyArgs, column: &Column, cells: &[&Cell], config: &Config) -> Result<Exit, Trouble> {
-    let nothing = MetricSet {
-        name: column.name.clone(),
-        provenance: None,
-        metric: vec![metrics::Metric::named("sm__cycles_active.avg")],
-    };
-    let workshop = wiring::cuda_reading(config, Some(column.asked(nothing)))?;
+    let workshop = wiring::cuda_reading(config, Some(counters(column)))?;
     let options = wiring::cuda_options(config)?;
     let proving = Proving { workshop: &workshop, options: &options, column, out: &arguments.out };
     let screen = Screen::new(!arguments.json);
