@@ -7,6 +7,7 @@ use crate::{
     cli::{FinishArgs, ResumeArgs},
     config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
+    hosts,
     key::Environment,
     logging,
     plan::{self, Plan},
@@ -14,7 +15,7 @@ use crate::{
     recall,
     session::{Ending, Session},
     store::{Mended, Record, RunFolder, RunHeader, TaskLog},
-    wiring::{self, Answering, Kind},
+    wiring::{Answering, Kind},
 };
 use agents::{
     event::{Event, Step},
@@ -96,7 +97,13 @@ fn settings(
     arguments.model.apply(&mut recorded);
     arguments.width.apply(&mut recorded);
     arguments.limits.apply(&mut recorded);
+    let mut now = layers.clone();
+    arguments.hosts.apply(&mut now);
     let mut config = recorded.config;
+    config.hosts = now.config.hosts.over(&config.hosts);
+    if config.hosts.is_set() {
+        hosts::behind(environment)?;
+    }
     config.limits.finish = layers.config.limits.finish;
     config.model.api_key.clone_from(&layers.config.model.api_key);
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);
@@ -161,7 +168,8 @@ fn go_on(
         start.extend(event, &mut log)?;
     }
     let kind = Kind::of(&start.task, header.simulated);
-    let workshop = wiring::workshop(kind, config, start.policy.profile != Profiling::Never)?;
+    let profiles = start.policy.profile != Profiling::Never;
+    let workshop = super::run::workshop(kind, config, profiles, folder.path(), environment)?;
     if start.so_far.machine.as_ref().is_some_and(|machine| machine.name != workshop.machine().name) {
         screen.warn("this is another machine than the one the run began on: times of earlier rounds do not compare with later ones");
     }

@@ -5,6 +5,7 @@ use crate::{
     cli::RunArgs,
     config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
+    hosts,
     key::{Environment, without_credentials},
     logging,
     plan::{self, Plan},
@@ -51,18 +52,40 @@ fn start(
     limits.apply(&mut layers);
     way.apply(&mut layers);
     timing.apply(&mut layers);
+    arguments.hosts.apply(&mut layers);
+    if layers.config.hosts.is_set() {
+        hosts::behind(environment)?;
+    }
     let mut plan = Plan::make(task, &layers.config)?;
     if plan.task.problem().is_some() {
         plan.policy.shapes = Shapes::Task;
     }
     plan::known(&plan.task, &plan.policy).map_err(Trouble::usage)?;
     let kind = Kind::of(&plan.task, arguments.simulate);
-    let workshop = wiring::workshop(kind, &layers.config, plan.policy.profile != Profiling::Never)?;
-    begin(workshop, &plan, arguments, &layers.config, environment, request)
+    let free = || RunFolder::free_name(&layers.config.run.folder, &plan.task.name);
+    let path = arguments.out.clone().unwrap_or_else(free);
+    let profiles = plan.policy.profile != Profiling::Never;
+    let workshop = workshop(kind, &layers.config, profiles, &path, environment)?;
+    begin(workshop, &path, &plan, arguments, &layers.config, environment, request)
+}
+
+/// Where a run in this folder is worked on, here or on other hosts.
+pub(super) fn workshop(
+    kind: Kind,
+    config: &Config,
+    profiles: bool,
+    folder: &Path,
+    environment: &Environment,
+) -> Result<Arc<dyn Workshop>, Trouble> {
+    if !config.hosts.is_set() {
+        return wiring::workshop(kind, config, profiles);
+    }
+    Ok(hosts::gather(config, kind, folder, environment)?.workshop)
 }
 
 fn begin(
     workshop: Arc<dyn Workshop>,
+    path: &Path,
     plan: &Plan,
     arguments: &RunArgs,
     config: &Config,
@@ -72,12 +95,11 @@ fn begin(
     super::batch::priced(config, &plan.spec)?;
     let prompts = Arc::new(super::prompts::library(config)?);
     super::transform::suits(&plan.policy, &plan.task, &prompts)?;
-    let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&config.run.folder, &plan.task.name));
     let exit_when_waiting = arguments.model.exit_when_waiting;
     let llm =
-        Answering { config, environment, exit_when_waiting, run: run_name(&path), folder: &path }.port(&plan.spec)?;
+        Answering { config, environment, exit_when_waiting, run: run_name(path), folder: path }.port(&plan.spec)?;
     let header = header(plan, arguments, config, environment, workshop.machine(), &llm.describe(), &prompts);
-    let folder = RunFolder::create(&path, &header)?;
+    let folder = RunFolder::create(path, &header)?;
     let (lock, _) = folder.lock()?;
     let (log, _) = folder.append(&plan.task.name, &lock)?;
     let voice = if arguments.json { Voice::Json } else { Voice::Words };
@@ -111,6 +133,7 @@ fn header(
     prompts: &prompts::Prompts,
 ) -> RunHeader {
     let mut configuration = config.clone();
+    configuration.hosts = configuration.hosts.recorded();
     configuration.model.base_url = without_credentials(&environment.base_url_for(&config.model));
     if let Spec::Replay(run) = &plan.spec {
         configuration.model.spec = format!("replay:{}", run.display());
