@@ -138,6 +138,9 @@ impl Courier {
     /// Has a job done by this device, or by any.
     async fn travel(&self, job: &Job, task: &Hash, to: &str) -> Result<Way, Fault> {
         let id = job.id(&self.class);
+        if let Some(why) = self.state().fatal.get(&id) {
+            return Err(Fault::Machine(why.clone()));
+        }
         let mut receiver = match self.state().wait(&id) {
             Ok(told) => {
                 let told = Way::Back(told);
@@ -162,7 +165,8 @@ impl Courier {
                 Missing::Fatal(who) => return Err(self.fatal(&id, &subject, &who).await),
                 Missing::Untaken if to != ANY && !self.lives(to) => {
                     self.recall(&subject).await;
-                    self.state().give_up(&id);
+                    // Who took it stays counted.
+                    self.state().wait_no_more(&id);
                     return Ok(Way::Gone);
                 }
                 Missing::Untaken if self.deserted() => {
@@ -242,10 +246,12 @@ impl Courier {
         self.recall(subject).await;
         self.state().give_up(id);
         self.wipe(id).await;
-        Fault::Machine(format!(
+        let why = format!(
             "{DELIVERIES} workers took this job and none came back from it: {}; it is given to no further one",
             who.join(", ")
-        ))
+        );
+        self.state().fatal.insert(id.clone(), why.clone());
+        Fault::Machine(why)
     }
 }
 

@@ -48,6 +48,8 @@ pub(super) struct State {
     /// Blobs that are on the server.
     pub(super) kept: std::collections::HashSet<Hash>,
     pub(super) tally: Tally,
+    /// Jobs that no worker comes back from, and what is said of them: they are given to no further one.
+    pub(super) fatal: HashMap<Hash, String>,
     waiting: HashMap<Hash, VecDeque<oneshot::Sender<Told>>>,
     early: HashMap<Hash, Told>,
     begun: HashMap<Hash, Vec<Begun>>,
@@ -129,9 +131,14 @@ impl State {
         Err(receiver)
     }
 
+    /// Nobody waits for a job for now.
+    pub(super) fn wait_no_more(&mut self, id: &Hash) {
+        self.waiting.remove(id);
+    }
+
     /// Nobody waits for a job any more.
     pub(super) fn give_up(&mut self, id: &Hash) {
-        self.waiting.remove(id);
+        self.wait_no_more(id);
         self.settle(id);
     }
 
