@@ -2,7 +2,7 @@
 
 use crate::message::{BLOBS, FOUND, JOBS, WORKERS, run_stream};
 use async_nats::{
-    Client, ConnectErrorKind, ConnectOptions, Event,
+    Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr,
     jetstream::{
         self, Context, kv,
         object_store::{self, ObjectStore},
@@ -14,6 +14,8 @@ use std::{fmt::Display, path::Path, time::Duration};
 use tokio::io::AsyncReadExt;
 use warpsmith::{exit::Trouble, hosts::Address, key::without_credentials};
 
+/// What a worker calls itself when it connects.
+pub const WORKER: &str = "worker";
 /// How long it may take to answer when it is first asked.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The oldest server that has what is asked of it.
@@ -48,11 +50,13 @@ impl Server {
             .name(format!("warpsmith {name}"))
             .connection_timeout(PATIENCE)
             .request_timeout(Some(PATIENCE))
+            // Workers may not listen to what the server answers orchestrators.
+            .custom_inbox_prefix(if name == WORKER { "_INBOX.worker" } else { "_INBOX.orchestrator" })
             .ping_interval(Duration::from_secs(10))
             .event_callback(note);
         let options = match &address.credentials {
             Some(file) => with_credentials(options, file).await?,
-            None => options,
+            None => named_in(options, &address.url),
         };
         let connected = tokio::time::timeout(PATIENCE + Duration::from_secs(2), options.connect(&address.url)).await;
         let client = match connected {
@@ -163,6 +167,16 @@ async fn with_credentials(options: ConnectOptions, file: &Path) -> Result<Connec
         return Ok(options.nkey(text.trim().to_owned()));
     }
     options.credentials(&text).map_err(|e| wrong(&format!("expected credentials or the seed of an nkey: {e}")))
+}
+
+/// Who asks, where the address says it: the library itself does not look there.
+fn named_in(options: ConnectOptions, url: &str) -> ConnectOptions {
+    let Ok(address) = url.parse::<ServerAddr>() else { return options };
+    match (address.username(), address.password()) {
+        (Some(user), Some(password)) => options.user_and_password(user.to_owned(), password.to_owned()),
+        (Some(token), None) => options.token(token.to_owned()),
+        _ => options,
+    }
 }
 
 fn unreachable(url: &str, error: &async_nats::ConnectError) -> Trouble {

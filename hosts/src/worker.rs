@@ -8,7 +8,7 @@ mod work;
 use crate::{
     identity::Identity,
     message::{self, BLOBS, FOUND, Facts, JOBS, Place, token},
-    server::Server,
+    server::{Server, WORKER},
 };
 use async_nats::jetstream::{
     consumer::{AckPolicy, PullConsumer, pull},
@@ -84,7 +84,7 @@ pub fn serve(address: &Address, staff: Staff) -> Result<Exit, Trouble> {
 
 async fn work(address: &Address, staff: Staff) -> Result<Exit, Trouble> {
     let identity = Identity::load(staff.identity.as_deref())?;
-    let server = Server::connect(address, "worker").await?;
+    let server = Server::connect(address, WORKER).await?;
     server.set_up().await?;
     let facts = introduced(&staff, &identity);
     let jobs = server.js.get_stream(JOBS).await;
