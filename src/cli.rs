@@ -24,8 +24,10 @@ use crate::{
         export::{self, ExportArgs},
         scores::{self, ScoresArgs},
         sglang::{self, Sglang},
+        worker::{self, WorkerArgs},
     },
     exit::Exit,
+    hosts::HostsArgs,
     version::VERSION,
 };
 use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -144,7 +146,10 @@ pub enum Command {
     Evaluate(EvaluateArgs),
     /// Say what this machine can and cannot do, why, and what to install.
     #[command(after_help = "Examples:\n  warpsmith doctor\n  warpsmith doctor --json | jq .compilers")]
-    Doctor(JsonArgs),
+    Doctor(DoctorArgs),
+    /// Have this host's devices work for whoever asks a message server: builds, checks, times, profiles.
+    #[command(after_help = worker::WORKER_EXAMPLES)]
+    Worker(Box<WorkerArgs>),
     /// List the policies: the ways to work on a task.
     #[command(
         after_help = "Examples:\n  warpsmith policies\n  warpsmith policies cudaforge > mine.toml   # to change it: run TASK --policy mine.toml"
@@ -197,6 +202,9 @@ pub struct RunArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub timing: TimingArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub hosts: HostsArgs,
     /// On a simulated machine: nothing is compiled or run, the times are made up. For trying the machinery.
     #[arg(long)]
     pub simulate: bool,
@@ -235,6 +243,9 @@ pub struct BatchArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub timing: TimingArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub hosts: HostsArgs,
     /// On simulated machines: nothing is compiled or run, the times are made up. For trying the machinery.
     #[arg(long)]
     pub simulate: bool,
@@ -281,6 +292,9 @@ pub struct ResumeArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub limits: LimitArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub hosts: HostsArgs,
     /// How many candidates are written for a task in all: more than it has makes a run that ended go on.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Limits")]
     pub rounds: Option<u32>,
@@ -450,9 +464,12 @@ fn binding(text: &str) -> Result<(String, kernelbench::Parameter), String> {
     Ok((name.to_owned(), value.into()))
 }
 
-/// A command with nothing but `--json`.
+/// `doctor`
 #[derive(Debug, Args)]
-pub struct JsonArgs {
+pub struct DoctorArgs {
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub hosts: HostsArgs,
     /// Print as JSON.
     #[arg(long)]
     pub json: bool,

@@ -27,6 +27,7 @@ mod show;
 mod status;
 pub(crate) mod transform;
 mod verify;
+pub(crate) mod worker;
 mod workflow;
 
 pub(crate) use report::write as write_report;
@@ -80,7 +81,8 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
         Command::Export(arguments) => export::export(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Evaluate(arguments) => evaluate::evaluate(&arguments, layers),
-        Command::Doctor(arguments) => doctor::doctor(&arguments, &layers, environment),
+        Command::Doctor(arguments) => doctor::doctor(&arguments, layers, environment),
+        Command::Worker(arguments) => worker::worker(&arguments, layers, environment),
         Command::Policies(arguments) => policies::policies(&arguments),
         Command::Prompts(arguments) => prompts::prompts(&arguments, &layers.config),
         Command::Metrics(what) => metrics::metrics(&what, layers),

@@ -43,6 +43,8 @@ pub struct Config {
     pub batch: Batch,
     /// When to end.
     pub limits: Limits,
+    /// Other hosts that candidates are built and run on.
+    pub hosts: crate::hosts::Settings,
     /// What is said to models.
     pub prompts: Prompts,
 }

@@ -1,9 +1,12 @@
-//! Where is `warpsmith-metrics`, the program that reads and writes tables of profiles, and how is work handed over to it?
+//! Where are the programs beside this one, and how is work handed over to them?
 //!
-//! It is a program of its own for the sake of polars, which takes longer to build than everything else together and which
-//! working on a kernel never needs.
+//! `warpsmith-metrics` reads and writes tables of profiles, `warpsmith-hosts` speaks to other hosts. Each is a program of its
+//! own for the sake of what it is built with, polars and NATS, which working on a kernel on one machine never needs.
 
-use crate::exit::{Exit, Trouble};
+use crate::{
+    exit::{Exit, Trouble},
+    key::Environment,
+};
 use std::{
     env,
     ffi::{OsStr, OsString},
@@ -13,10 +16,18 @@ use std::{
     process::{Command, Stdio},
 };
 
-const PROGRAM: &str = "warpsmith-metrics";
-const PACKAGE: &str = "warpsmith-selection";
-/// Where it lies in a checkout.
-const MANIFEST: &str = "metrics/selection/Cargo.toml";
+/// A program beside this one.
+#[derive(Debug)]
+struct Program {
+    name: &'static str,
+    package: &'static str,
+    /// Where it lies in a checkout.
+    folder: &'static str,
+}
+
+const METRICS: Program =
+    Program { name: "warpsmith-metrics", package: "warpsmith-selection", folder: "metrics/selection" };
+const HOSTS: Program = Program { name: "warpsmith-hosts", package: "warpsmith-hosts", folder: "hosts" };
 
 /// A program that was found.
 #[derive(Clone, Debug)]
@@ -32,16 +43,29 @@ impl Companion {
     ///
     /// Where it is nowhere: how to get it. Where it cannot be built.
     pub fn metrics(build: bool) -> Result<Self, Trouble> {
-        let beside = env::current_exe().ok().and_then(|own| own.parent().map(Path::to_owned));
-        let path = env::var_os("PATH").unwrap_or_default();
-        match find(beside.into_iter().chain(env::split_paths(&path))) {
+        match METRICS.at_hand() {
             Some(path) => Ok(Self { path }),
-            None if build => built(),
-            None => Err(Trouble::machine(format!(
-                "this needs {PROGRAM}, which is neither beside this program nor in PATH: in a checkout, \
-                 `cargo install --locked --path metrics/selection` installs it, and --build builds it there and goes on"
-            ))),
+            None if build => METRICS.built(),
+            None => Err(METRICS.missing(", and --build builds it there and goes on")),
         }
+    }
+
+    /// `warpsmith-hosts`: beside this program, or in PATH.
+    ///
+    /// # Errors
+    ///
+    /// Where it is nowhere: how to get it.
+    pub fn hosts() -> Result<Self, Trouble> {
+        HOSTS.at_hand().map(|path| Self { path }).ok_or_else(|| HOSTS.missing(""))
+    }
+
+    /// Becomes this program, with all the words that this one was started with, and the key that it took out of its
+    /// environment. Comes back only where that fails.
+    #[must_use]
+    pub fn take_over(&self, environment: &Environment) -> Trouble {
+        let mut command = Command::new(&self.path);
+        environment.give_back(command.args(env::args_os().skip(1)));
+        self.trouble(&command.exec())
     }
 
     /// Becomes this program. Comes back only where that fails.
@@ -73,34 +97,51 @@ impl Companion {
     }
 }
 
-/// The first of these folders that has it.
-fn find(folders: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
-    folders.map(|folder| folder.join(PROGRAM)).find(|path| path.is_file())
-}
-
-/// The checkout that this path lies in.
-fn checkout(path: &Path) -> Option<&Path> {
-    path.ancestors().find(|folder| folder.join(MANIFEST).is_file())
-}
-
-/// Builds it with cargo, which tells its progress itself.
-fn built() -> Result<Companion, Trouble> {
-    let places = [env::current_exe(), env::current_dir()];
-    let root = places.iter().flatten().find_map(|place| checkout(place)).ok_or_else(|| {
-        Trouble::usage("--build: neither this program nor the working directory lies in a checkout of warpsmith")
-    })?;
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsStr::new("cargo").to_owned());
-    let mut command = Command::new(cargo);
-    command.args(["build", "--release", "--locked", "-p", PACKAGE, "--target-dir"]).arg(&target).current_dir(root);
-    let status = command.stdout(Stdio::null()).status();
-    let status = status.map_err(|e| Trouble::machine(format!("--build: cannot start cargo: {e}")))?;
-    let path = target.join("release").join(PROGRAM);
-    if status.success() && path.is_file() {
-        return Ok(Companion { path });
+impl Program {
+    /// Where it is: beside this program, or in PATH.
+    fn at_hand(&self) -> Option<PathBuf> {
+        let beside = env::current_exe().ok().and_then(|own| own.parent().map(Path::to_owned));
+        let path = env::var_os("PATH").unwrap_or_default();
+        self.find(beside.into_iter().chain(env::split_paths(&path)))
     }
-    let exit = Exit::Machine;
-    Err(Trouble { exit, message: format!("--build: {PROGRAM} could not be built; cargo says why") })
+
+    /// In the first of these folders that has it.
+    fn find(&self, folders: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+        folders.map(|folder| folder.join(self.name)).find(|path| path.is_file())
+    }
+
+    fn missing(&self, or: &str) -> Trouble {
+        let Self { name, folder, .. } = self;
+        Trouble::machine(format!(
+            "this needs {name}, which is neither beside this program nor in PATH: in a checkout, \
+             `cargo install --locked --path {folder}` installs it{or}"
+        ))
+    }
+
+    /// The checkout that this path lies in.
+    fn checkout<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+        path.ancestors().find(|root| root.join(self.folder).join("Cargo.toml").is_file())
+    }
+
+    /// Builds it with cargo, which tells its progress itself.
+    fn built(&self) -> Result<Companion, Trouble> {
+        let places = [env::current_exe(), env::current_dir()];
+        let root = places.iter().flatten().find_map(|place| self.checkout(place)).ok_or_else(|| {
+            Trouble::usage("--build: neither this program nor the working directory lies in a checkout of warpsmith")
+        })?;
+        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| OsStr::new("cargo").to_owned());
+        let mut command = Command::new(cargo);
+        let words = ["build", "--release", "--locked", "-p", self.package, "--target-dir"];
+        let status = command.args(words).arg(&target).current_dir(root).stdout(Stdio::null()).status();
+        let status = status.map_err(|e| Trouble::machine(format!("--build: cannot start cargo: {e}")))?;
+        let path = target.join("release").join(self.name);
+        if status.success() && path.is_file() {
+            return Ok(Companion { path });
+        }
+        let exit = Exit::Machine;
+        Err(Trouble { exit, message: format!("--build: {} could not be built; cargo says why", self.name) })
+    }
 }
 
 #[cfg(test)]
@@ -110,19 +151,19 @@ mod tests {
     #[test]
     fn the_first_folder_that_has_it_counts_and_a_folder_of_its_name_does_not() {
         let [none, folder, first, second] = [(); 4].map(|()| tempfile::tempdir().unwrap());
-        std::fs::create_dir(folder.path().join(PROGRAM)).unwrap();
+        std::fs::create_dir(folder.path().join(METRICS.name)).unwrap();
         for place in [&first, &second] {
-            std::fs::write(place.path().join(PROGRAM), "").unwrap();
+            std::fs::write(place.path().join(METRICS.name), "").unwrap();
         }
-        let found = find([&none, &folder, &first, &second].map(|place| place.path().to_owned()).into_iter());
-        assert_eq!(found, Some(first.path().join(PROGRAM)));
-        assert_eq!(find([none.path().to_owned()].into_iter()), None);
+        let found = METRICS.find([&none, &folder, &first, &second].map(|place| place.path().to_owned()).into_iter());
+        assert_eq!(found, Some(first.path().join(METRICS.name)));
+        assert_eq!(METRICS.find([none.path().to_owned()].into_iter()), None);
     }
 
     #[test]
     fn a_checkout_is_found_from_deep_inside_it_and_not_from_outside() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        assert_eq!(checkout(&root.join("target/debug/deps/warpsmith")), Some(root));
-        assert_eq!(checkout(Path::new("/usr/bin")), None);
+        assert_eq!(METRICS.checkout(&root.join("target/debug/deps/warpsmith")), Some(root));
+        assert_eq!(METRICS.checkout(Path::new("/usr/bin")), None);
     }
 }

@@ -30,6 +30,13 @@ impl Environment {
         Self { key, base_url: std::env::var(BASE_URL).ok().filter(|url| !url.trim().is_empty()) }
     }
 
+    /// Gives a program that goes on in this one's place what was taken.
+    pub fn give_back(&self, command: &mut std::process::Command) {
+        if let Some(key) = &self.key {
+            command.env(KEY, key.reveal());
+        }
+    }
+
     /// The endpoint to ask: the environment's, else that of the settings, else none.
     #[must_use]
     pub fn base_url_for(&self, model: &Model) -> String {

@@ -15,6 +15,7 @@ pub mod exit;
 pub mod export;
 pub mod guidance;
 pub mod handover;
+pub mod hosts;
 pub mod init;
 pub mod key;
 mod logging;
@@ -41,10 +42,19 @@ use std::process::ExitCode;
 /// The program. A child that is to run a candidate goes its own way at once: it has no settings and no threads.
 #[must_use]
 pub fn main() -> ExitCode {
+    main_with(None)
+}
+
+/// The program, with what speaks to other hosts, where it was built with that.
+#[must_use]
+pub fn main_with(hosts: Option<hosts::Hosts>) -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == wiring::CHILD) {
         kernelbench::native::child_main()
     }
     let environment = key::Environment::take();
+    if let Some(hosts) = hosts {
+        hosts::present(hosts);
+    }
     let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(told) => {

@@ -5,7 +5,8 @@ use crate::lease::{Clock, Lease, Leased};
 use kameo::prelude::*;
 use kernelbench::{
     Baseline, Built, CandidateId, Certificate, Evaluation, Failure, Fault, Hash, Rebuilt, Suite, Task, TimingPlan,
-    Verified, Workshop, stage::Recorder,
+    Verified, Workshop,
+    stage::{Hand, Recorder, Stage},
 };
 use metrics::Profile;
 use serde::{Deserialize, Serialize};
@@ -97,7 +98,8 @@ impl Device {
         let recorder = Recorder::begin(from_us);
         let result = recorder.record(job).await?;
         let stages = recorder.stretches();
-        let lease = Lease::of(&self.name, (from_us, self.clock.now_us()), &stages);
+        let hand = recorder.hand().unwrap_or_else(|| Hand::named(&self.name));
+        let lease = Lease::of(hand, (from_us, self.clock.now_us()), &stages);
         Ok(Leased { result, lease, stages })
     }
 
@@ -124,6 +126,12 @@ impl Device {
 
     async fn check_and_time(&self, job: CheckAndTime) -> Result<Leased<Evaluation>, Fault> {
         let CheckAndTime { task, built, suite, plan, self_difference } = job;
+        if let Some(there) = self.workshop.elsewhere() {
+            let whole = there.evaluate(&task, built.candidate(), &suite, &plan, self_difference);
+            let mut leased = self.leased(whole).await?;
+            leased.lease.checked_us = timing_began(&leased);
+            return Ok(leased);
+        }
         let mut checked_us = None;
         let mut leased = self
             .leased(async {
@@ -149,6 +157,9 @@ impl Device {
 
     async fn profile(&self, job: RunProfiler) -> Result<Leased<Result<Profile, String>>, Fault> {
         let RunProfiler { task, built, suite } = job;
+        if let Some(there) = self.workshop.elsewhere() {
+            return self.leased(there.profile_whole(&task, built.candidate(), &suite)).await;
+        }
         self.leased(async {
             Ok(match self.verify(&task, built, &suite).await? {
                 Ok(verified) => Ok(self.workshop.profile(&task, &verified, &suite).await?),
@@ -157,6 +168,13 @@ impl Device {
         })
         .await
     }
+}
+
+/// When a candidate that passed was timed first.
+fn timing_began(leased: &Leased<Evaluation>) -> Option<i64> {
+    leased.result.passed()?;
+    let timing = |stage| matches!(stage, Stage::Calibrate | Stage::Time);
+    leased.stages.iter().find(|one| timing(one.stage)).map(|one| one.from_us)
 }
 
 impl Message<CheckAndTime> for Device {

@@ -1,13 +1,13 @@
 //! Who held a device, from when to when, and what did a job take beside that?
 
-use kernelbench::stage::{Hold, Recorder, Stretch};
+use kernelbench::stage::{Hand, Hold, Recorder, Stretch};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 /// A device was held. Where it was held alone, nobody else's lease of that device holds it too; checks share it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// Which device: `cuda:0`, `cpu`.
+    /// Which device: `cuda:0`, `cpu`; on another host with its worker's name before it, `gpu17/cuda:0`.
     pub device: String,
     /// When it was taken, in microseconds since 1970-01-01 UTC.
     pub from_us: i64,
@@ -19,6 +19,12 @@ pub struct Lease {
     /// How it was held meanwhile; alone all the time where it is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
+    /// The public key of the worker on another host that signed what came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_by: Option<String>,
+    /// The device that the task had before, where it had to move: its reference was prepared anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_from: Option<String>,
 }
 
 /// How long a device was held, in microseconds.
@@ -44,15 +50,17 @@ impl Lease {
         self.held.map_or_else(|| self.us(), |held| held.exclusive_us)
     }
 
-    /// That of work on this device whose stages are known; of all the time since then where they are not.
+    /// That of work by this hand whose stages are known; of all the time since then where they are not.
     #[must_use]
-    pub(crate) fn of(device: &str, (from_us, until_us): (i64, i64), stages: &[Stretch]) -> Self {
+    pub(crate) fn of(hand: Hand, (from_us, until_us): (i64, i64), stages: &[Stretch]) -> Self {
         let held = || stages.iter().filter(|one| one.held.is_some());
         let recorded = !stages.is_empty();
         let (first, last) = (held().next(), held().next_back());
         let us = |how| held().filter(|one| one.held == Some(how)).map(|one| one.us).sum();
         Self {
-            device: device.to_owned(),
+            device: hand.device,
+            signed_by: hand.key,
+            moved_from: hand.moved_from,
             from_us: first.map_or(if recorded { until_us } else { from_us }, |first| first.from_us),
             checked_us: None,
             until_us: last.map_or(until_us, Stretch::until_us),

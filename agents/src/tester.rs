@@ -152,10 +152,11 @@ impl Message<ProposeShapes> for Tester {
 
 impl Message<FreezeSuite> for Tester {
     /// The suite, and what was left out of it and why.
-    type Reply = Result<(Suite, Vec<String>), Fault>;
+    type Reply = DelegatedReply<Result<(Suite, Vec<String>), Fault>>;
 
-    async fn handle(&mut self, ask: FreezeSuite, _: &mut Context<Self, Self::Reply>) -> Self::Reply {
-        freeze(&*self.workshop, &ask)
+    async fn handle(&mut self, ask: FreezeSuite, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let workshop = self.workshop.clone();
+        ctx.spawn(async move { freeze(&*workshop, &ask).await })
     }
 }
 
@@ -300,24 +301,29 @@ impl Place {
 
 /// The suite of the cases that fit, and what was left out. A model's proposal of which too little fits gives way to the
 /// task's own cases.
-fn freeze(workshop: &dyn Workshop, ask: &FreezeSuite) -> Result<(Suite, Vec<String>), Fault> {
+async fn freeze(workshop: &dyn Workshop, ask: &FreezeSuite) -> Result<(Suite, Vec<String>), Fault> {
     let mut notes = vec![];
     if let Some(proposed) = &ask.proposed {
-        let fitting = fitting(workshop, &ask.task, proposed, &mut notes);
+        let fitting = fitting(workshop, &ask.task, proposed, &mut notes).await?;
         if fitting.len() >= FEWEST {
             return Ok((suite(Provenance::Model, &fitting, &ask.timed), notes));
         }
         notes.push(format!("{} proposed shapes fit: the task's own are taken", fitting.len()));
     }
-    let fitting = fitting(workshop, &ask.task, &ask.task.cases, &mut notes);
+    let fitting = fitting(workshop, &ask.task, &ask.task.cases, &mut notes).await?;
     if fitting.is_empty() {
         return Err(Fault::Machine(format!("no case of {} fits this machine: {}", ask.task.name, notes.join("; "))));
     }
     Ok((suite(Provenance::Task, &fitting, &ask.timed), notes))
 }
 
-fn fitting(workshop: &dyn Workshop, task: &Task, cases: &[Case], notes: &mut Vec<String>) -> Vec<(Case, u64)> {
-    let verdicts = workshop.fits(task, cases);
+async fn fitting(
+    workshop: &dyn Workshop,
+    task: &Task,
+    cases: &[Case],
+    notes: &mut Vec<String>,
+) -> Result<Vec<(Case, u64)>, Fault> {
+    let verdicts = workshop.fits(task, cases).await?;
     let mut fitting = vec![];
     for (case, verdict) in cases.iter().zip(verdicts) {
         match verdict {
@@ -325,7 +331,7 @@ fn fitting(workshop: &dyn Workshop, task: &Task, cases: &[Case], notes: &mut Vec
             Err(why) => notes.push(format!("{}: {why}", case.name)),
         }
     }
-    fitting
+    Ok(fitting)
 }
 
 fn suite(provenance: Provenance, cases: &[(Case, u64)], timed: &TimedCases) -> Suite {

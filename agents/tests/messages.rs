@@ -81,7 +81,15 @@ fn rewriting() -> prompts::Rewriting {
 
 fn worked<T>(result: T) -> Worked<T> {
     let held = Some(Held { exclusive_us: 1, shared_us: 1 });
-    let lease = Lease { device: "cuda:0".into(), from_us: 1, checked_us: Some(2), until_us: 3, held };
+    let lease = Lease {
+        device: "cuda:0".into(),
+        from_us: 1,
+        checked_us: Some(2),
+        until_us: 3,
+        held,
+        signed_by: None,
+        moved_from: None,
+    };
     let stages = vec![Stretch { stage: Stage::Check, held: Some(Hold::Shared), from_us: 1, us: 1 }];
     Worked { result, build_ms: Some(7), lease: Some(lease), stages }
 }

@@ -4,6 +4,7 @@
 mod story;
 
 use warpsmith_agents::event::Event;
+use warpsmith_agents::lease::Lease;
 use warpsmith_agents::llm::replay::{RecordedAnswer, Replay};
 use warpsmith_agents::llm::scripted::{Entry, Scripted};
 use warpsmith_agents::llm::{CallId, Role};
@@ -11,8 +12,8 @@ use warpsmith_agents::log::{Log, MemoryLog};
 use warpsmith_agents::policy::Policy;
 
 use kernelbench::{
-    Baseline, Built, Candidate, Case, Certificate, Fault, Findings, Hash, Outcome, Rebuilt, Recorded, Simulated, Step,
-    Suite, Task, Timed, TimingPlan, Verified, Workshop,
+    Baseline, Built, Candidate, Case, Certificate, Elsewhere, Fault, Findings, Fits, Hash, Outcome, Rebuilt, Recorded,
+    Simulated, Step, Suite, Task, Timed, TimingPlan, Verified, Workshop,
 };
 use metrics::{Machine, Profile};
 use std::{
@@ -59,6 +60,23 @@ fn essence(log: &MemoryLog) -> Vec<Event> {
         }
     }
     events
+}
+
+#[tokio::test]
+async fn whole_steps_that_are_done_elsewhere_come_to_what_steps_in_process_come_to() {
+    let log = MemoryLog::default();
+    let there = Elsewhere::beside(Arc::new(Simulated::new()), "gpu17/simulated");
+    go_on(Arc::new(there), Arc::new(Scripted::new(script())), four_rounds(), &log).await.unwrap();
+    assert_eq!(essence(&log), essence(&unbroken().await));
+    let leases: Vec<_> = log.events().into_iter().filter_map(lease).collect();
+    assert!(leases.len() > 4 && leases.iter().all(|lease| lease.device == "gpu17/simulated"), "{leases:?}");
+}
+
+fn lease(event: Event) -> Option<Lease> {
+    match event {
+        Event::Spent { lease, .. } => lease,
+        _ => None,
+    }
 }
 
 #[tokio::test]
@@ -134,7 +152,7 @@ impl Workshop for Panicking {
     fn machine(&self) -> &Machine {
         self.inner.machine()
     }
-    fn fits(&self, task: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
+    fn fits<'a>(&'a self, task: &'a Task, cases: &'a [Case]) -> Step<'a, Result<Fits, Fault>> {
         self.inner.fits(task, cases)
     }
     fn prepare<'a>(

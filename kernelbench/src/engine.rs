@@ -24,7 +24,7 @@ use crate::{
     },
     stage::{self, Stage},
     task::{Case, Task, space::Bindings, suite::Suite},
-    workshop::{Baseline, Rebuilt, Step, TimingPlan, Workshop},
+    workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Workshop},
 };
 use backend::{Backend, Both, Processes, Toolchain};
 use check::Checking;
@@ -439,8 +439,9 @@ impl<B: Backend> Workshop for Engine<B> {
         self.0.backend.machine()
     }
 
-    fn fits(&self, task: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
-        cases.iter().map(|case| self.0.backend.fits(task, case)).collect()
+    fn fits<'a>(&'a self, task: &'a Task, cases: &'a [Case]) -> Step<'a, Result<Fits, Fault>> {
+        let fits = cases.iter().map(|case| self.0.backend.fits(task, case)).collect();
+        Box::pin(std::future::ready(Ok(fits)))
     }
 
     fn open_ahead(&self, task: &Task) {

@@ -47,7 +47,9 @@ pub use task::{
     ReferenceMode, Returns, Size, Source, Task, TimedCases, Tolerance, Transfer,
 };
 pub use workshop::absent::Absent;
+pub use workshop::elsewhere::{Carry, Elsewhere};
+pub use workshop::job::{Asked, Done, Found as JobFound, Job};
 pub use workshop::recorded::{Findings, Recorded};
 pub use workshop::search::{Found, Tried, Tuned, search};
 pub use workshop::simulated::Simulated;
-pub use workshop::{Baseline, Rebuilt, Step, TimingPlan, Variant, Workshop};
+pub use workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Variant, Workshop};

@@ -110,6 +110,27 @@ impl Stretch {
     }
 }
 
+/// Who did a step on another host, or will have done it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hand {
+    /// The worker and its device: `gpu17/cuda:3`.
+    pub device: String,
+    /// The worker's public key, where its word was signed and the signature is right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The device that the task had before, where it had to move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved_from: Option<String>,
+}
+
+impl Hand {
+    /// That of this device, of which nothing else is known.
+    #[must_use]
+    pub fn named(device: &str) -> Self {
+        Self { device: device.to_owned(), ..Self::default() }
+    }
+}
+
 tokio::task_local! {
     static RECORDER: Arc<Recorder>;
 }
@@ -128,6 +149,7 @@ struct State {
     held: Option<Hold>,
     marked_us: i64,
     stretches: Vec<Stretch>,
+    hand: Option<Hand>,
 }
 
 impl Recorder {
@@ -148,6 +170,12 @@ impl Recorder {
     pub fn stretches(&self) -> Vec<Stretch> {
         let mut state = self.mark();
         std::mem::take(&mut state.stretches)
+    }
+
+    /// Who did it, where that was on another host.
+    #[must_use]
+    pub fn hand(&self) -> Option<Hand> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).hand.clone()
     }
 
     /// Ends the stretch that is under way.
@@ -179,6 +207,21 @@ impl State {
 /// Whoever records what is done here, if anybody does.
 pub(crate) fn recorder() -> Option<Arc<Recorder>> {
     RECORDER.try_with(Arc::clone).ok()
+}
+
+/// Notes who did a step on another host, and what that took: it ended now, by whatever clock it was told in, and the time
+/// until it began was spent waiting for a device.
+pub(crate) fn done_elsewhere(hand: Hand, stages: Vec<Stretch>) {
+    let Some(recorder) = recorder() else { return };
+    let from_us = recorder.state.lock().unwrap_or_else(PoisonError::into_inner).marked_us;
+    let mut state = recorder.mark();
+    let (now_us, whole_us) = (state.marked_us, stages.last().map_or(0, Stretch::until_us));
+    // A clock there may be wrong; how long it took is believed no further than the time that passed here.
+    let began_us = (now_us - whole_us).max(from_us);
+    let waited = u64::try_from(began_us - from_us).unwrap_or(0);
+    state.stretches.push(Stretch { stage: Stage::Lease, held: None, from_us, us: waited });
+    state.stretches.extend(stages.into_iter().map(|one| Stretch { from_us: began_us + one.from_us, ..one }));
+    state.hand = Some(hand);
 }
 
 /// Does this on whatever thread it is called on, as part of what is recorded by this one.

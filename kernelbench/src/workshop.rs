@@ -3,6 +3,8 @@
 //! A workshop is asked for a step at a time, and boxed, so that nobody who uses one chooses a backend by `if`.
 
 pub(crate) mod absent;
+pub(crate) mod elsewhere;
+pub(crate) mod job;
 pub(crate) mod recorded;
 pub(crate) mod search;
 pub(crate) mod simulated;
@@ -104,6 +106,9 @@ impl Variant {
     }
 }
 
+/// The bytes that each of some shapes takes, or why it does not fit.
+pub type Fits = Vec<Result<u64, String>>;
+
 /// A step that is under way.
 pub type Step<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -125,7 +130,12 @@ pub trait Workshop: Send + Sync + 'static {
 
     /// The shapes that fit this machine's limits, of those proposed, each with the bytes it takes; the others with the
     /// reason why not.
-    fn fits(&self, task: &Task, cases: &[Case]) -> Vec<Result<u64, String>>;
+    fn fits<'a>(&'a self, task: &'a Task, cases: &'a [Case]) -> Step<'a, Result<Fits, Fault>>;
+
+    /// This workshop, where it is on other hosts and whole steps are asked of it; `None` where steps are taken one by one.
+    fn elsewhere(&self) -> Option<&elsewhere::Elsewhere> {
+        None
+    }
 
     /// Starts in the background what a task will need, where that takes long; what goes wrong is said where it is asked for.
     fn open_ahead(&self, task: &Task) {

@@ -89,12 +89,12 @@ async fn how_many_run_at_the_same_time_is_counted() {
     assert_eq!(Simulated::new().most_running(), 0);
 }
 
-#[test]
-fn a_case_that_is_too_large_does_not_fit() {
+#[tokio::test]
+async fn a_case_that_is_too_large_does_not_fit() {
     let task = task();
     let mut huge = task.cases[0].clone();
     huge.scalars.insert("tokens".into(), warpsmith_kernelbench::Number::Integer(i64::MAX / 8193));
-    let fits = Simulated::new().fits(&task, &[task.cases[0].clone(), huge]);
+    let fits = Simulated::new().fits(&task, &[task.cases[0].clone(), huge]).await.unwrap();
     assert_eq!(fits[0], Ok(16 * 4096 * 3 * 4));
     assert!(fits[1].is_err());
 }

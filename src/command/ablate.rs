@@ -138,7 +138,7 @@ impl Work<'_> {
         say(&format!("\nvariant {} goes on", planned.name));
         let BatchArgs { model, width, limits, json, .. } = flags;
         resume::resume(
-            &ResumeArgs { run: path, without_device: false, model, width, limits, rounds: None, python: None, json },
+            &ResumeArgs { run: path, model, width, limits, json, ..ResumeArgs::default() },
             self.layers,
             self.environment,
         )

@@ -3,7 +3,7 @@
 use super::{
     on_threads,
     resume::Given,
-    run::{on_what, run_name},
+    run::{Asked, on_what, run_name},
 };
 use crate::{
     batch::{
@@ -19,6 +19,8 @@ use crate::{
     cli::BatchArgs,
     config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
+    guidance::Told,
+    hosts,
     key::{Environment, without_credentials},
     logging, plan,
     progress::{Screen, plain},
@@ -40,6 +42,9 @@ use std::{path::Path, path::PathBuf, sync::Arc};
 pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
     apply_flags(arguments, &mut layers);
     let config = &layers.config;
+    if config.hosts.is_set() {
+        hosts::behind(environment)?;
+    }
     let chosen = choose_tasks(arguments, config)?;
     for broken in &chosen.unreadable {
         eprint(&format!("{}: cannot be read, and is left out: {}", broken.path, plain(&broken.why)));
@@ -53,18 +58,18 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
     }
     chosen.tasks.iter().try_for_each(|(_, task)| plan::known(task, &policy)).map_err(Trouble::usage)?;
     let told = needs.told(&mut policy, true, config)?;
-    let places = needs.places(config, policy.profile != Profiling::Never, told.as_ref())?;
-    New { arguments, chosen, policy, spec, config, environment, needs }.begin(places)
+    New { arguments, chosen, policy, spec, config, environment, needs, told }.begin()
 }
 
 fn apply_flags(arguments: &BatchArgs, layers: &mut Layers) {
-    let BatchArgs { choice, model, problem, width, limits, way, timing, .. } = arguments;
+    let BatchArgs { choice, model, problem, width, limits, way, timing, hosts, .. } = arguments;
     model.apply(layers);
     problem.apply(layers);
     way.apply(layers);
     timing.apply(layers);
     width.apply(layers);
     limits.apply(layers);
+    hosts.apply(layers);
     layers.flag("batch.problems", choice.problems.clone(), |config, folder| config.batch.problems = folder);
 }
 
@@ -125,6 +130,31 @@ fn eprint(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
+/// Where a run in this folder is worked on, here or on other hosts, and how many tasks at once.
+fn staffed(
+    needs: &Needs,
+    config: &Config,
+    asked: Asked<'_>,
+    folder: &Path,
+    environment: &Environment,
+) -> Result<(Vec<Place>, usize), Trouble> {
+    let Needs::Workshops(kind) = needs else {
+        let places = needs.places(config, asked.profiles, asked.told)?;
+        return Ok((places, needs.at_once(config, 1)));
+    };
+    if !config.hosts.is_set() {
+        let places = needs.places(config, asked.profiles, asked.told)?;
+        let at_once = needs.at_once(config, places.len());
+        return Ok((places, at_once));
+    }
+    let gathered = hosts::gather(config, *kind, folder, environment)?;
+    gathered.words.iter().for_each(|word| eprint(word));
+    let at_once = needs.at_once(config, gathered.devices);
+    // Whoever works there says how many at once.
+    let place = Place { workshop: gathered.workshop, device: "hosts".to_owned(), builds: at_once };
+    Ok((vec![place], at_once))
+}
+
 /// A batch that is about to begin.
 struct New<'a> {
     arguments: &'a BatchArgs,
@@ -134,12 +164,15 @@ struct New<'a> {
     config: &'a Config,
     environment: &'a Environment,
     needs: Needs,
+    told: Option<Told>,
 }
 
 impl New<'_> {
-    fn begin(self, places: Vec<Place>) -> Result<Exit, Trouble> {
+    fn begin(self) -> Result<Exit, Trouble> {
         let (config, arguments) = (self.config, self.arguments);
         let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&config.run.folder, &self.name()));
+        let asked = Asked { profiles: self.policy.profile != Profiling::Never, told: self.told.as_ref() };
+        let (places, at_once) = staffed(&self.needs, config, asked, &path, self.environment)?;
         let exit_when_waiting = arguments.model.exit_when_waiting;
         let name = run_name(&path);
         let answering =
@@ -156,7 +189,6 @@ impl New<'_> {
         let list = kept.ok_or_else(|| Trouble::record("the list of tasks was not made"))?;
         let (lock, _) = folder.lock()?;
         let screen = Screen::new(!arguments.json);
-        let at_once = self.needs.at_once(config, places.len());
         if !arguments.json {
             let devices: Vec<&str> = places.iter().map(|place| place.device.as_str()).collect();
             self.opening(&llm.describe(), &machine, &devices, folder.path()).iter().for_each(|line| screen.say(line));
@@ -204,6 +236,7 @@ impl New<'_> {
 
     fn header(&self, machine: &Machine, model: &str, prompts: &prompts::Prompts) -> RunHeader {
         let mut configuration = self.config.clone();
+        configuration.hosts = configuration.hosts.recorded();
         configuration.model.base_url = without_credentials(&self.environment.base_url_for(&self.config.model));
         let compiler = machine.facts.iter().find(|fact| fact.name == "compiler");
         RunHeader {
@@ -436,8 +469,8 @@ pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Re
     };
     let (llm, prompts) = (answering.port(&spec)?, Arc::new(super::prompts::library(config)?));
     let told = needs.told(&mut policy, false, config)?;
-    let places = needs.places(config, policy.profile != Profiling::Never, told.as_ref())?;
-    let at_once = needs.at_once(config, places.len());
+    let asked = Asked { profiles: policy.profile != Profiling::Never, told: told.as_ref() };
+    let (places, at_once) = staffed(&needs, config, asked, folder.path(), given.environment)?;
     let going = Going { folder, lock, list, policy, screen, at_once, json: given.json, more: given.more };
     going.work(places, llm, prompts, config, &begun)
 }

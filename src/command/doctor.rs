@@ -2,9 +2,10 @@
 
 use super::say;
 use crate::{
-    cli::JsonArgs,
+    cli::DoctorArgs,
     config::{Config, Layers},
     exit::{Exit, Trouble},
+    hosts,
     key::{Environment, without_credentials},
     progress::plain,
     version::VERSION,
@@ -46,7 +47,11 @@ struct Findings {
 }
 
 /// Looks, and says what it found.
-pub(super) fn doctor(arguments: &JsonArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
+pub(super) fn doctor(arguments: &DoctorArgs, mut layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    arguments.hosts.apply(&mut layers);
+    if layers.config.hosts.is_set() {
+        return of_hosts(&layers.config, arguments.json, environment);
+    }
     let workshop = wiring::native(&layers.config)?;
     let findings = Findings {
         version: VERSION,
@@ -63,6 +68,17 @@ pub(super) fn doctor(arguments: &JsonArgs, layers: &Layers, environment: &Enviro
         say(&super::json(&findings));
     } else {
         tell(&findings);
+    }
+    Ok(if able { Exit::Done } else { Exit::Machine })
+}
+
+/// What there is on other hosts.
+fn of_hosts(config: &Config, json: bool, environment: &Environment) -> Result<Exit, Trouble> {
+    let (lines, able) = (hosts::behind(environment)?.look)(&config.hosts.address())?;
+    if json {
+        say(&serde_json::json!({ "able": able, "said": lines }).to_string());
+    } else {
+        lines.iter().for_each(|line| say(&plain(line)));
     }
     Ok(if able { Exit::Done } else { Exit::Machine })
 }

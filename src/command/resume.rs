@@ -8,6 +8,7 @@ use crate::{
     config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
     guidance::{self, Told},
+    hosts,
     key::Environment,
     logging,
     plan::{self, Plan},
@@ -15,7 +16,7 @@ use crate::{
     recall,
     session::{Ending, Session},
     store::{Mended, Record, RunFolder, RunHeader, TaskLog},
-    wiring::{self, Answering, Kind},
+    wiring::{Answering, Kind},
 };
 use agents::{
     event::{Event, Step},
@@ -97,7 +98,13 @@ fn settings(
     arguments.model.apply(&mut recorded);
     arguments.width.apply(&mut recorded);
     arguments.limits.apply(&mut recorded);
+    let mut now = layers.clone();
+    arguments.hosts.apply(&mut now);
     let mut config = recorded.config;
+    config.hosts = now.config.hosts.over(&config.hosts);
+    if config.hosts.is_set() {
+        hosts::behind(environment)?;
+    }
     config.limits.finish = layers.config.limits.finish;
     config.model.api_key.clone_from(&layers.config.model.api_key);
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);
@@ -164,8 +171,9 @@ fn go_on(
     }
     let kind = Kind::of(&start.task, header.simulated);
     let told = start.told(kind, config)?;
-    let column = told.as_ref().map(|told| &told.column);
-    let workshop = wiring::workshop(kind, config, start.policy.profile != Profiling::Never, column)?;
+    let profiles = start.policy.profile != Profiling::Never;
+    let asked = super::run::Asked { profiles, told: told.as_ref() };
+    let workshop = super::run::workshop(kind, config, asked, folder.path(), environment)?;
     if start.so_far.machine.as_ref().is_some_and(|machine| machine.name != workshop.machine().name) {
         screen.warn("this is another machine than the one the run began on: times of earlier rounds do not compare with later ones");
     }

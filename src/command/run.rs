@@ -5,7 +5,8 @@ use crate::{
     cli::RunArgs,
     config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
-    guidance,
+    guidance::{self, Told},
+    hosts,
     key::{Environment, without_credentials},
     logging,
     plan::{self, Plan},
@@ -52,6 +53,10 @@ fn start(
     limits.apply(&mut layers);
     way.apply(&mut layers);
     timing.apply(&mut layers);
+    arguments.hosts.apply(&mut layers);
+    if layers.config.hosts.is_set() {
+        hosts::behind(environment)?;
+    }
     let mut plan = Plan::make(task, &layers.config)?;
     if plan.task.problem().is_some() {
         plan.policy.shapes = Shapes::Task;
@@ -63,30 +68,65 @@ fn start(
     } else {
         guidance::decide(&mut plan.policy, kind, &layers.config)?
     };
-    let column = told.as_ref().map(|told| &told.column);
-    let workshop = wiring::workshop(kind, &layers.config, plan.policy.profile != Profiling::Never, column)?;
     let features = guidance::line(&plan.policy, told.as_ref());
-    begin(workshop, &plan, features, arguments, &layers.config, environment, request)
+    let free = || RunFolder::free_name(&layers.config.run.folder, &plan.task.name);
+    let path = arguments.out.clone().unwrap_or_else(free);
+    let asked = Asked { profiles: plan.policy.profile != Profiling::Never, told: told.as_ref() };
+    let workshop = workshop(kind, &layers.config, asked, &path, environment)?;
+    let beginning = Beginning { path: &path, features, request };
+    begin(workshop, beginning, &plan, arguments, &layers.config, environment)
+}
+
+/// What a run asks of whoever works on it, beside its candidates.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    /// Whether profiles will be asked for.
+    pub(super) profiles: bool,
+    /// The features whose counters are read.
+    pub(super) told: Option<&'a Told>,
+}
+
+/// Where a run in this folder is worked on, here or on other hosts.
+pub(super) fn workshop(
+    kind: Kind,
+    config: &Config,
+    asked: Asked<'_>,
+    folder: &Path,
+    environment: &Environment,
+) -> Result<Arc<dyn Workshop>, Trouble> {
+    if !config.hosts.is_set() {
+        return wiring::workshop(kind, config, asked.profiles, asked.told.map(|told| &told.column));
+    }
+    Ok(hosts::gather(config, kind, folder, environment)?.workshop)
+}
+
+/// What a run begins with beside its plan.
+struct Beginning<'a> {
+    /// Its folder.
+    path: &'a Path,
+    /// What is said of features.
+    features: Option<String>,
+    /// The transformation that was asked for.
+    request: Option<Request>,
 }
 
 fn begin(
     workshop: Arc<dyn Workshop>,
+    beginning: Beginning<'_>,
     plan: &Plan,
-    features: Option<String>,
     arguments: &RunArgs,
     config: &Config,
     environment: &Environment,
-    request: Option<Request>,
 ) -> Result<Exit, Trouble> {
+    let Beginning { path, features, request } = beginning;
     super::batch::priced(config, &plan.spec)?;
     let prompts = Arc::new(super::prompts::library(config)?);
     super::transform::suits(&plan.policy, &plan.task, &prompts)?;
-    let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&config.run.folder, &plan.task.name));
     let exit_when_waiting = arguments.model.exit_when_waiting;
     let llm =
-        Answering { config, environment, exit_when_waiting, run: run_name(&path), folder: &path }.port(&plan.spec)?;
+        Answering { config, environment, exit_when_waiting, run: run_name(path), folder: path }.port(&plan.spec)?;
     let header = header(plan, arguments, config, environment, workshop.machine(), &llm.describe(), &prompts);
-    let folder = RunFolder::create(&path, &header)?;
+    let folder = RunFolder::create(path, &header)?;
     let (lock, _) = folder.lock()?;
     let (log, _) = folder.append(&plan.task.name, &lock)?;
     let voice = if arguments.json { Voice::Json } else { Voice::Words };
@@ -123,6 +163,7 @@ fn header(
     prompts: &prompts::Prompts,
 ) -> RunHeader {
     let mut configuration = config.clone();
+    configuration.hosts = configuration.hosts.recorded();
     configuration.model.base_url = without_credentials(&environment.base_url_for(&config.model));
     if let Spec::Replay(run) = &plan.spec {
         configuration.model.spec = format!("replay:{}", run.display());

@@ -10,6 +10,7 @@ use crate::{
     },
     cli::StatusArgs,
     exit::{Exit, Trouble},
+    hosts::Roll,
     plan,
     progress::plain,
     quantity,
@@ -35,7 +36,7 @@ pub(super) fn status(arguments: &StatusArgs) -> Result<Exit, Trouble> {
     }
     let total = total(&standings);
     if arguments.json {
-        say(&json(&standings, names.len(), &total, folder.writer().as_deref()).to_string());
+        say(&json(&standings, names.len(), &total, &folder).to_string());
         return Ok(Exit::Done);
     }
     for (name, standing) in &standings {
@@ -59,6 +60,9 @@ pub(super) fn status(arguments: &StatusArgs) -> Result<Exit, Trouble> {
         spent(&total),
         quantity::wait(total.leased_us / 1000),
     ));
+    if let Some(roll) = Roll::of(folder.path()) {
+        roll.lines().iter().for_each(|line| say(line));
+    }
     Ok(Exit::Done)
 }
 
@@ -94,7 +98,7 @@ fn line(name: &str, standing: &Standing, rounds: u32) -> String {
     }
 }
 
-fn json(standings: &[(String, Standing)], all: usize, total: &Used, writer: Option<&str>) -> serde_json::Value {
+fn json(standings: &[(String, Standing)], all: usize, total: &Used, folder: &RunFolder) -> serde_json::Value {
     let task = |(name, standing): &(String, Standing)| {
         serde_json::json!({
             "task": name, "rounds": standing.rounds, "doing": standing.doing, "best": standing.best,
@@ -106,6 +110,6 @@ fn json(standings: &[(String, Standing)], all: usize, total: &Used, writer: Opti
     serde_json::json!({
         "tasks": all, "begun": standings.iter().map(task).collect::<Vec<_>>(), "usd": total.usd,
         "unpriced": total.unpriced, "tokens": total.tokens, "leased_us": total.leased_us,
-        "writer": writer,
+        "writer": folder.writer(), "hosts": Roll::of(folder.path()),
     })
 }

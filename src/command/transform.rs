@@ -6,6 +6,7 @@ use crate::{
     command::workflow::{self, At},
     config::{Config, Layers},
     exit::{Exit, Trouble},
+    hosts::HostsArgs,
     key::Environment,
 };
 use agents::{planner::Request, policy::Policy};
@@ -45,7 +46,7 @@ pub(super) fn transform(
     let TransformArgs { model, limits, timing, out, simulate, json, .. } = arguments;
     let problem = crate::cli::ProblemArgs::default();
     let way = WayArgs::default();
-    let run = RunArgs { task, model, problem, limits, out, way, timing, simulate, json };
+    let run = RunArgs { task, model, problem, limits, out, way, timing, hosts: HostsArgs::default(), simulate, json };
     super::run::transform(&run, layers, environment, request)
 }
 

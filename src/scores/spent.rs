@@ -255,6 +255,8 @@ mod tests {
             checked_us: Some(5_300_000),
             until_us: 6_000_000,
             held: None,
+            signed_by: None,
+            moved_from: None,
         };
         spent.work(Work::Examine, 3000, 1500, (Some(&lease), &[]));
         let parts = (spent.build_ms, spent.check_ms, spent.time_ms, spent.waiting_ms, spent.device_ms);

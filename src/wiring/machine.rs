@@ -44,6 +44,25 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// What the jobs of such a workshop are called among hosts.
+    #[must_use]
+    pub const fn lane(self) -> &'static str {
+        match self {
+            Self::Simulated => "simulated",
+            Self::Problems => "problem",
+            Self::Cuda => "cuda",
+            Self::Native => "native",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn of_lane(name: &str) -> Option<Self> {
+        [Self::Simulated, Self::Problems, Self::Cuda, Self::Native].into_iter().find(|kind| kind.lane() == name)
+    }
+}
+
 /// A workshop of this kind, on the device that the settings name. Where `profiles` will be asked for, a process may wait
 /// under a profiler from the start; it reads the counters of this column's features, too.
 ///

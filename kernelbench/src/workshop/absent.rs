@@ -10,7 +10,7 @@ use crate::{
         failure::{Fault, Outcome},
     },
     task::{Case, Task, suite::Suite},
-    workshop::{Baseline, Rebuilt, Step, TimingPlan, Workshop},
+    workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Workshop},
 };
 use metrics::{Machine, Profile};
 
@@ -36,8 +36,8 @@ impl Workshop for Absent {
         &self.machine
     }
 
-    fn fits(&self, _: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
-        cases.iter().map(|_| Err(NEEDED.to_owned())).collect()
+    fn fits<'a>(&'a self, _: &'a Task, _: &'a [Case]) -> Step<'a, Result<Fits, Fault>> {
+        absent()
     }
 
     fn prepare<'a>(&'a self, _: &'a Task, _: &'a Suite, _: &'a TimingPlan) -> Step<'a, Result<Baseline, Fault>> {

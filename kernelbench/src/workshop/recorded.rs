@@ -11,7 +11,7 @@ use crate::{
         failure::{Failure, Fault, Outcome},
     },
     task::{Case, Task, space::Bindings, suite::Suite},
-    workshop::{Baseline, Rebuilt, Step, TimingPlan, Workshop},
+    workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Workshop},
 };
 use metrics::{Machine, Profile};
 use std::{
@@ -81,7 +81,7 @@ impl Workshop for Recorded {
         &self.machine
     }
 
-    fn fits(&self, _: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
+    fn fits<'a>(&'a self, _: &'a Task, cases: &'a [Case]) -> Step<'a, Result<Fits, Fault>> {
         let (kept, timed) = self.suite.as_ref().map_or((&[][..], &[][..]), |s| (&s.cases[..], &s.timed[..]));
         let verdict = |case: &Case| {
             if kept.contains(case) {
@@ -91,7 +91,7 @@ impl Workshop for Recorded {
             let said = self.suite_notes.iter().find_map(|note| note.strip_prefix(&format!("{}: ", case.name)));
             Err(said.unwrap_or("not in the record").to_owned())
         };
-        cases.iter().map(verdict).collect()
+        at_once(Ok(cases.iter().map(verdict).collect()))
     }
 
     fn prepare<'a>(&'a self, _: &'a Task, _: &'a Suite, _: &'a TimingPlan) -> Step<'a, Result<Baseline, Fault>> {

@@ -20,7 +20,7 @@ use crate::{
     },
     stage::{self, Stage},
     task::{ArgumentKind, Case, Source, Task, Transfer, space::Bindings, suite::Suite},
-    workshop::{Baseline, Rebuilt, Step, TimingPlan, Workshop},
+    workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Workshop},
 };
 use directive::{Directive, Told, mismatch};
 use metrics::{Arch, Fact, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Timing};
@@ -113,13 +113,13 @@ impl Workshop for Simulated {
         &self.machine
     }
 
-    fn fits(&self, task: &Task, cases: &[Case]) -> Vec<Result<u64, String>> {
+    fn fits<'a>(&'a self, task: &'a Task, cases: &'a [Case]) -> Step<'a, Result<Fits, Fault>> {
         let fit = |case| match task.context().map_or(Ok(0), |context| context.bytes(case)) {
             Ok(bytes) if bytes <= MEMORY => Ok(bytes),
             Ok(bytes) => Err(format!("it takes {bytes} bytes, more than the {MEMORY} that a simulation lends")),
             Err(error) => Err(error.to_string()),
         };
-        cases.iter().map(fit).collect()
+        Box::pin(std::future::ready(Ok(cases.iter().map(fit).collect())))
     }
 
     fn prepare<'a>(
