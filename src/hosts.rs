@@ -30,8 +30,17 @@ pub struct Hosts {
     pub gather: fn(&Address, &Wanted) -> Result<Gathered, Trouble>,
     /// Works for whoever asks, until it is told to end.
     pub serve: fn(&Address, Staff) -> Result<Exit, Trouble>,
-    /// Says what there is, a line each, and whether a batch could begin.
-    pub look: fn(&Address) -> Result<(Vec<String>, bool), Trouble>,
+    /// Says what there is.
+    pub look: fn(&Address) -> Result<Found, Trouble>,
+}
+
+/// What there is at a message server.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The server, its workers and their classes, a line each.
+    pub lines: Vec<String>,
+    /// Whether a batch could begin.
+    pub able: bool,
 }
 
 /// A message server.
@@ -175,8 +184,8 @@ impl Settings {
 /// The flags of commands that other hosts may be asked by.
 #[derive(Clone, Debug, Default, Args)]
 pub struct HostsArgs {
-    /// Have candidates built and run by the workers of a message server, such as nats://head:4222, that `warpsmith worker`
-    /// was started with.
+    /// Have candidates built and run by the workers of a message server, such as `nats://head:4222`, that
+    /// `warpsmith worker` was started with.
     #[arg(long, value_name = "URL", help_heading = "Hosts")]
     pub hosts: Option<String>,
     /// A file that says to the server who asks: credentials (.creds), or the seed of an nkey.

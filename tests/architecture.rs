@@ -7,7 +7,7 @@ use std::{
 };
 
 /// From left to right: each may use those before it.
-const ROOMS: [&str; 7] = ["metrics", "kernelbench", "prompts", "agents", "metrics/selection", "sglang", "."];
+const ROOMS: [&str; 8] = ["metrics", "kernelbench", "prompts", "agents", "metrics/selection", "sglang", ".", "hosts"];
 /// Rooms beside the line, which the program alone uses, with all that they may use themselves: no other room waits for
 /// polars, and SGLang has nothing to do with models.
 const ASIDE: [(&str, &[&str]); 2] = [("selection", &["metrics"]), ("sglang", &["metrics", "kernelbench"])];

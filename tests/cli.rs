@@ -5,9 +5,9 @@ mod program;
 use program::{SCRIPT, TASK, Told, place, run, simulated, warpsmith};
 use serde_json::Value;
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "run", "batch", "status", "resume", "replay", "show", "report", "scores", "compare", "ablate", "export",
-    "evaluate", "doctor", "policies", "prompts", "metrics", "config",
+    "evaluate", "doctor", "policies", "prompts", "metrics", "config", "worker",
 ];
 
 #[track_caller]

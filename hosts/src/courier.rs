@@ -88,7 +88,9 @@ impl Courier {
         let (told, workers) = (server.run(&wanted.run).await?, server.workers().await?);
         let (blobs, found) = (server.blobs(BLOBS).await?, server.blobs(FOUND).await?);
         let mut state = State::default();
-        present.into_iter().for_each(|worker| state.heard(worker));
+        for worker in present {
+            state.heard(worker);
+        }
         let (wanted, state) = (wanted.clone(), Mutex::new(state));
         let courier = Self { server, wanted, class, jobs, told, workers, blobs, found, state };
         Ok((Arc::new(courier), machine, devices))
@@ -151,7 +153,8 @@ impl Courier {
 
     /// What a worker says came of a job, where its signature is right.
     async fn believed(&self, id: &Hash, message: &jetstream::Message) -> Result<Told, String> {
-        let header = |name: &str| message.headers.as_ref().and_then(|all| all.get(name)).map(|value| value.as_str());
+        let header =
+            |name: &str| message.headers.as_ref().and_then(|all| all.get(name)).map(async_nats::HeaderValue::as_str);
         let (key, signature) = (header(KEY).unwrap_or_default(), header(SIGNATURE).unwrap_or_default());
         if !is_signed_by(key, id, &message.payload, signature) {
             return Err("it is not signed by the key that it names".to_owned());

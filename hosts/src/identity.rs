@@ -83,7 +83,6 @@ fn keep(path: &Path, seed: &str) -> std::io::Result<()> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
 mod tests {
     use super::*;
 

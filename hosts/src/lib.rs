@@ -1,4 +1,4 @@
-//! Other hosts: whole steps of the workshop carried through NATS JetStream to workers anywhere.
+//! Other hosts: whole steps of the workshop carried through NATS `JetStream` to workers anywhere.
 //!
 //! An orchestrator publishes jobs and believes what comes back; its own record is the truth, and the message system only
 //! carries work. A worker takes jobs, does them in its own workshop, and signs what it found.

@@ -5,14 +5,17 @@ use async_nats::jetstream::kv;
 use bytes::Bytes;
 use futures::StreamExt;
 use std::{collections::BTreeMap, time::Duration};
-use warpsmith::{exit::Trouble, hosts::Address};
+use warpsmith::{
+    exit::Trouble,
+    hosts::{Address, Found},
+};
 
 /// Makes what is missing on the server, and says what is there.
 ///
 /// # Errors
 ///
 /// Where it cannot be reached, or not be used.
-pub fn look(address: &Address) -> Result<(Vec<String>, bool), Trouble> {
+pub fn look(address: &Address) -> Result<Found, Trouble> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Trouble::machine(format!("cannot start threads: {e}")))?;
     runtime.block_on(async {
@@ -27,7 +30,7 @@ pub fn look(address: &Address) -> Result<(Vec<String>, bool), Trouble> {
             info.max_payload >> 10
         )];
         lines.extend(describe(&workers));
-        Ok((lines, !workers.is_empty()))
+        Ok(Found { lines, able: !workers.is_empty() })
     })
 }
 

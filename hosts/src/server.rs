@@ -55,7 +55,7 @@ impl Server {
             .ping_interval(Duration::from_secs(10))
             .event_callback(note);
         let options = match &address.credentials {
-            Some(file) => with_credentials(options, file).await?,
+            Some(file) => with_credentials(options, file)?,
             None => named_in(options, &address.url),
         };
         let connected = tokio::time::timeout(PATIENCE + Duration::from_secs(2), options.connect(&address.url)).await;
@@ -160,7 +160,7 @@ async fn note(event: Event) {
     }
 }
 
-async fn with_credentials(options: ConnectOptions, file: &Path) -> Result<ConnectOptions, Trouble> {
+fn with_credentials(options: ConnectOptions, file: &Path) -> Result<ConnectOptions, Trouble> {
     let wrong = |why: &dyn Display| Trouble::usage(format!("{}: {why}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|e| wrong(&format!("cannot read who asks: {e}")))?;
     if text.trim().starts_with("SU") {

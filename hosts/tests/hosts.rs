@@ -58,7 +58,7 @@ fn a_worker_that_is_killed_in_the_middle_of_a_job_costs_time_and_nothing_else() 
     let batch = started(bed.batch("there", 2, true));
     let victim = bed.at_it("there", &[]);
     bed.kill_worker(&victim);
-    ended(batch.wait_with_output().unwrap(), 0);
+    ended(&batch.wait_with_output().unwrap(), 0);
     assert_eq!(bed.verdicts("there"), bed.verdicts("here"), "one result counted");
     let spent = bed.events("there", "spent").into_values().flatten();
     let moved: Vec<String> = spent.filter_map(|e| e["lease"]["moved_from"].as_str().map(str::to_owned)).collect();
@@ -78,7 +78,7 @@ fn a_worker_that_stops_answering_and_comes_back_is_not_counted_twice() {
     let other = bed.at_it("there", &[victim.clone()]);
     assert_ne!(other, victim);
     bed.signal(&victim, "CONT");
-    ended(batch.wait_with_output().unwrap(), 0);
+    ended(&batch.wait_with_output().unwrap(), 0);
     assert_eq!(bed.verdicts("there"), bed.verdicts("here"));
 }
 
@@ -96,7 +96,7 @@ fn a_job_that_no_worker_comes_back_from_ends_its_task_and_names_them_all() {
         bed.kill_worker(&victim);
         killed.push(victim);
     }
-    ended(batch.wait_with_output().unwrap(), 3);
+    ended(&batch.wait_with_output().unwrap(), 3);
     let broke: Vec<_> = bed.events("there", "broke-off").into_values().flatten().collect();
     let why = broke[0]["why"].as_str().unwrap();
     assert!(why.contains("3 workers took this job"), "{why}");
@@ -115,7 +115,7 @@ fn a_server_that_is_killed_and_comes_back_loses_no_job() {
     bed.kill_server();
     std::thread::sleep(std::time::Duration::from_secs(1));
     bed.start_server();
-    ended(batch.wait_with_output().unwrap(), 0);
+    ended(&batch.wait_with_output().unwrap(), 0);
     assert_eq!(bed.verdicts("there"), bed.verdicts("here"));
 }
 
@@ -167,7 +167,7 @@ fn a_worker_that_is_told_to_end_gives_back_what_it_is_at() {
     let batch = started(bed.batch("there", 2, true));
     let leaving = bed.at_it("there", &[]);
     bed.signal(&leaving, "TERM");
-    ended(batch.wait_with_output().unwrap(), 0);
+    ended(&batch.wait_with_output().unwrap(), 0);
     assert_eq!(bed.verdicts("there"), bed.verdicts("here"));
     let log = std::fs::read_to_string(bed.path().join(format!("{leaving}.log"))).unwrap();
     assert!(log.contains("the rest is given back"), "{log}");

@@ -55,7 +55,7 @@ fn an_answer_that_comes_twice_counts_once_and_one_that_is_forged_does_not_count(
             client.publish_with_headers(answer.subject, headers, forged.into()).await.unwrap();
         }
     });
-    ended(batch.wait_with_output().unwrap(), 0);
+    ended(&batch.wait_with_output().unwrap(), 0);
     meddler.abort();
     assert_eq!(bed.verdicts("there"), bed.verdicts("here"));
     bed.roll("there", "forged answers were seen and refused", |roll| {

@@ -5,7 +5,7 @@ use crate::{
     cli::DoctorArgs,
     config::{Config, Layers},
     exit::{Exit, Trouble},
-    hosts,
+    hosts::{self, Found},
     key::{Environment, without_credentials},
     progress::plain,
     version::VERSION,
@@ -74,11 +74,13 @@ pub(super) fn doctor(arguments: &DoctorArgs, mut layers: Layers, environment: &E
 
 /// What there is on other hosts.
 fn of_hosts(config: &Config, json: bool, environment: &Environment) -> Result<Exit, Trouble> {
-    let (lines, able) = (hosts::behind(environment)?.look)(&config.hosts.address())?;
+    let Found { lines, able } = (hosts::behind(environment)?.look)(&config.hosts.address())?;
     if json {
         say(&serde_json::json!({ "able": able, "said": lines }).to_string());
     } else {
-        lines.iter().for_each(|line| say(&plain(line)));
+        for line in &lines {
+            say(&plain(line));
+        }
     }
     Ok(if able { Exit::Done } else { Exit::Machine })
 }

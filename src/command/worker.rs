@@ -123,7 +123,7 @@ fn kinds(arguments: &WorkerArgs) -> Result<Vec<Kind>, Trouble> {
     match arguments.lanes.as_slice() {
         [] if wiring::has_gpu() => Ok(vec![Kind::Problems, Kind::Cuda]),
         [] => Ok(vec![Kind::Native]),
-        names => names.iter().map(named).collect(),
+        several => several.iter().map(named).collect(),
     }
 }
 

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_mins(10);
 /// What a job's way came to.
 enum Way {
     /// It came back.
-    Back(Told),
+    Back(Box<Told>),
     /// The device that it was for is gone.
     Gone,
 }
@@ -38,7 +38,8 @@ impl Courier {
             }
             let to = self.towards(home.as_ref(), &job.asked);
             match self.travel(&job, &task, &to).await? {
-                Way::Gone => continue,
+                // It moves in the next turn.
+                Way::Gone => {}
                 Way::Back(told) => {
                     let own = home.is_none() && !matches!(job.asked, Asked::Fit { .. });
                     if own {
@@ -143,8 +144,7 @@ impl Courier {
         }
         let mut receiver = match self.state().wait(&id) {
             Ok(told) => {
-                let told = Way::Back(told);
-                return Ok(told);
+                return Ok(Way::Back(Box::new(told)));
             }
             Err(receiver) => receiver,
         };
@@ -154,7 +154,7 @@ impl Courier {
         loop {
             tokio::select! {
                 told = &mut receiver => match told {
-                    Ok(told) => return Ok(Way::Back(told)),
+                    Ok(told) => return Ok(Way::Back(Box::new(told))),
                     Err(_) => return Err(Fault::Machine("the courier lost count of a job: this is a defect".into())),
                 },
                 () = tokio::time::sleep(tick) => {}

@@ -93,18 +93,15 @@ impl Bench {
             found = self.worked(ask, &taken, job, workshop, message) => Some(found),
             _ = leaving.wait_for(|leaving| *leaving) => None,
         };
-        match worked {
-            Some(done) => {
-                if let Err(why) = self.tell(ask, done).await {
-                    tracing::warn!(job = ask.id.short(), "what came of it could not be told: {why}");
-                } else if let Err(why) = message.double_ack().await {
-                    tracing::warn!(job = ask.id.short(), "it is told, but still on the server: {why}");
-                }
+        if let Some(done) = worked {
+            if let Err(why) = self.tell(ask, done).await {
+                tracing::warn!(job = ask.id.short(), "what came of it could not be told: {why}");
+            } else if let Err(why) = message.double_ack().await {
+                tracing::warn!(job = ask.id.short(), "it is told, but still on the server: {why}");
             }
-            None => {
-                self.host.say_taken(ask, &Taken { returned: true, ..taken }).await;
-                let _ = message.ack_with(AckKind::Nak(None)).await;
-            }
+        } else {
+            self.host.say_taken(ask, &Taken { returned: true, ..taken }).await;
+            let _ = message.ack_with(AckKind::Nak(None)).await;
         }
         self.host.presence.ended(&self.name, &ask.id);
     }

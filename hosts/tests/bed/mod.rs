@@ -1,5 +1,11 @@
 //! A bed for tests: a real message server, worker processes on simulated devices, and orchestrators.
-#![allow(dead_code, clippy::allow_attributes, clippy::unwrap_used, reason = "each test uses the part that it needs")]
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "each test uses the part that it needs"
+)]
 
 use serde_json::{Value, json};
 use std::{
@@ -14,7 +20,7 @@ use std::{
 /// The variable that names the server's program.
 const SERVER: &str = "WARPSMITH_NATS";
 /// The longest that anything here may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// A job whose worker has said nothing for so long is given to another, in seconds.
 pub(crate) const ACK_S: f64 = 2.0;
 
@@ -138,7 +144,7 @@ impl Bed {
             for (round, does) in rounds.iter().enumerate() {
                 let round = round + 1;
                 let code = format!("```cpp\n// {name} {round}, simulate: {does}\nvoid silu_and_mul() {{}}\n```");
-                script += &format!("{}\n", json!({"role": "coder", "task": name, "round": round, "reply": code}));
+                script += &line(&json!({"role": "coder", "task": name, "round": round, "reply": code}));
                 let before = round.checked_sub(2).map_or("", |before| rounds[before]);
                 let verdict = if before.contains("wrong") {
                     json!({"critical_issue": "f", "why_it_matters": "w", "minimal_fix_hint": "h"})
@@ -146,7 +152,7 @@ impl Bed {
                     json!({"bottleneck": "w", "optimisation method": "m", "modification plan": "p"})
                 };
                 let verdict = verdict.to_string();
-                script += &format!("{}\n", json!({"role": "judge", "task": name, "round": round, "reply": verdict}));
+                script += &line(&json!({"role": "judge", "task": name, "round": round, "reply": verdict}));
             }
         }
         fs::write(self.path().join("script.jsonl"), script).unwrap();
@@ -230,6 +236,10 @@ pub(crate) fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
+fn line(value: &Value) -> String {
+    value.to_string() + "\n"
+}
+
 /// Looks until it is there.
 #[track_caller]
 pub(crate) fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
@@ -245,7 +255,7 @@ pub(crate) fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
 
 /// What a program said, after a look at how it ended.
 #[track_caller]
-pub(crate) fn ended(output: Output, code: i32) -> String {
+pub(crate) fn ended(output: &Output, code: i32) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
@@ -255,7 +265,7 @@ pub(crate) fn ended(output: Output, code: i32) -> String {
 /// Runs it to its end.
 #[track_caller]
 pub(crate) fn told(mut command: Command, code: i32) -> String {
-    ended(command.output().unwrap(), code)
+    ended(&command.output().unwrap(), code)
 }
 
 /// Starts it.

@@ -44,7 +44,7 @@ pub(super) fn script(arguments: &SlurmArgs, config: &Config) -> String {
     options.extend(arguments.gres.iter().map(|gres| format!("--gres={gres}")));
     options.extend(arguments.partition.iter().map(|partition| format!("--partition={partition}")));
     options.extend(arguments.sbatch.iter().cloned());
-    let options: String = options.iter().map(|option| format!("#SBATCH {option}\n")).collect();
+    let options = format!("#SBATCH {}\n", options.join("\n#SBATCH "));
     let credentials = match config.hosts.credentials.as_str() {
         "" => String::new(),
         file => format!(" --hosts-credentials {}", quoted(file)),

@@ -1,0 +1,68 @@
+//! What does carrying cost? Tasks on simulated devices of several worker processes, beside what their work takes at least.
+//!
+//! `WARPSMITH_NATS=.../nats-server cargo bench -p warpsmith-hosts --bench hosts -- [TASKS [WORKERS [DEVICES]]]`, 1,000 tasks
+//! on eight workers of eight devices where nothing is said.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench that cannot go on has failed, and prints")]
+
+#[path = "../tests/bed/mod.rs"]
+mod bed;
+
+use bed::{Bed, ended, started};
+use std::{fs, time::Instant};
+
+/// What a candidate takes to be built, and to be checked, timed and certified: each of the latter, in milliseconds.
+const BUILD_MS: usize = 200;
+const RUN_MS: usize = 400;
+/// The kernel's ticks a second, by which it tells what processors were used for.
+const TICKS: f64 = 100.0;
+
+fn main() {
+    let numbers: Vec<usize> = std::env::args().filter_map(|word| word.parse().ok()).collect();
+    let number = |at: usize, usual| numbers.get(at).copied().unwrap_or(usual);
+    let (tasks, workers, devices) = (number(0, 1000), number(1, 8), number(2, 8));
+    let Some(mut bed) = Bed::begin() else { return };
+    bed.tasks(tasks, &[&format!("us=50 build_ms={BUILD_MS} run_ms={RUN_MS}")]);
+    for worker in 0..workers {
+        bed.worker(&format!("w{worker}"), devices as u32);
+    }
+    let mut batch = bed.batch("run", 1, true);
+    batch.args(["--at-once", &(3 * workers * devices).to_string()]);
+    let began = Instant::now();
+    let batch = started(batch);
+    let process = format!("/proc/{}", batch.id());
+    let (cpu, memory) = watched(&process);
+    let said = ended(&batch.wait_with_output().unwrap(), 0);
+    let wall = began.elapsed().as_secs_f64();
+    let jobs: usize = bed.events("run", "spent").into_values().map(|events| events.len() + 1).sum();
+    // Each is checked, timed and certified alone on its device, where checks share it.
+    let alone = (2 * RUN_MS) as f64 / 1e3 * (tasks as f64 / (workers * devices) as f64).ceil();
+    println!("{}", said.lines().find(|line| line.contains("finished,")).unwrap_or_default());
+    println!(
+        "{tasks} tasks on {workers} workers of {devices} devices: {wall:.1} s; devices held alone {alone:.1} s each at least"
+    );
+    println!(
+        "{jobs} jobs, {:.0} a second; orchestrator: {cpu:.1} s of processor, {:.0} % of a core, {memory} MiB at most",
+        jobs as f64 / wall,
+        100.0 * cpu / wall
+    );
+    println!("{:.2} ms of the orchestrator's processor a job", 1e3 * cpu / jobs as f64);
+}
+
+/// What a process used of processors, in seconds, and of memory, in MiB, until it ended.
+fn watched(process: &str) -> (f64, u64) {
+    let (mut cpu, mut memory) = (0.0, 0);
+    while let Ok(stat) = fs::read_to_string(format!("{process}/stat")) {
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+        if fields.first() == Some(&"Z") {
+            break;
+        }
+        cpu = (ticks(11) + ticks(12)) / TICKS;
+        let status = fs::read_to_string(format!("{process}/status")).unwrap_or_default();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        memory =
+            peak.and_then(|kib| kib.trim().trim_end_matches(" kB").parse().ok()).map_or(memory, |kib: u64| kib >> 10);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    (cpu, memory)
+}
