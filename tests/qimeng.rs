@@ -138,6 +138,27 @@ fn a_naive_search_of_an_operator_from_elsewhere_asks_no_model_and_goes_on_after_
 }
 
 #[test]
+fn a_convolution_is_made_and_an_operator_in_avx512_is_generated_and_certified() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("conv").display().to_string();
+    let sentence = "conv2d of a 20x18 image, 3 channels, 4 filters of 3x3, stride 2, padding 1, on this CPU";
+    assert!(run(&["ask", sentence, "-o", &at]).ended(0).out.contains("agrees with itself"));
+    if !fs::read_to_string("/proc/cpuinfo").unwrap().contains("avx512f") {
+        return;
+    }
+    let script = include_str!("../kernelbench/tests/primitives/avx512.py");
+    let replies = [
+        entry("coder", "sketch", &format!("```cpp\n{SKETCH}```\n```toml\n{TABLE}```\n")),
+        entry("coder", "primitives", &format!("```python\n{script}```\n")),
+    ];
+    let bench = Bench::new(&replies);
+    let told = bench.run("qimeng-naive", &["--evaluations", "2"]).ended(0);
+    assert!(told.out.contains("certified:"), "{told:?}");
+    let best = fs::read_to_string(Path::new(&bench.at("R")).join("best.cpp")).unwrap();
+    assert!(best.contains("zmm0") && !best.contains("{{MR}}"), "what is kept is compiled as it stands");
+}
+
+#[test]
 fn what_cannot_be_is_told_in_a_sentence() {
     let bench = Bench::new(&[]);
     let (task, model) = (bench.at("task"), format!("scripted:{}", bench.at("script.jsonl")));
