@@ -142,7 +142,7 @@ pub fn cuda(config: &Config) -> Result<Cuda, Trouble> {
 ///
 /// # Errors
 ///
-/// As for [`cuda`].
+/// As for [`cuda()`].
 pub fn cuda_reading(config: &Config, metrics: Option<MetricSet>) -> Result<Cuda, Trouble> {
     let device = config.workshop.device.as_str();
     let ordinal = ordinal(config).ok_or_else(|| {
