@@ -10,7 +10,7 @@ use std::{
 use warpsmith_kernelbench::{
     Argument, ArgumentKind, Candidate, Case, Certificate, CertificateVerdict, Dtype, Failure, Fill, KernelContext,
     Language, Number, Outcome, Provenance, Returns, Size, Source, Space, Suite, Task, Timed, TimedCases, TimingPlan,
-    Tolerance, Transfer, Workshop, cpu,
+    Tolerance, Transfer, Verified, Workshop, cpu,
     native::{Native, NativeOptions},
 };
 
@@ -119,16 +119,18 @@ fn evaluate_for(task: &Task, source: &str) -> Outcome<Timed> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (workshop, suite) = (workshop(), suite(task));
     runtime.block_on(async {
-        let built = match workshop.build(task, &Candidate::new(source)).await? {
-            Ok(built) => built,
-            Err(failure) => return Ok(Err(failure)),
-        };
-        let verified = match workshop.check(task, built, &suite).await? {
-            Ok(verified) => verified,
-            Err(failure) => return Ok(Err(failure)),
-        };
-        workshop.time(task, &verified, &suite, &PLAN, 0.0).await
+        match check(&workshop, task, source).await? {
+            Ok(verified) => workshop.time(task, &verified, &suite, &PLAN, 0.0).await,
+            Err(failure) => Ok(Err(failure)),
+        }
     })
+}
+
+async fn check(workshop: &Native, task: &Task, source: &str) -> Outcome<Verified> {
+    match workshop.build(task, &Candidate::new(source)).await? {
+        Ok(built) => workshop.check(task, built, &suite(task)).await,
+        Err(failure) => Ok(Err(failure)),
+    }
 }
 
 /// How a candidate fails; and nothing is left running, and the next one is none the worse.
@@ -136,8 +138,9 @@ fn failure(source: &str) -> Failure {
     let _alone = alone();
     let failed = evaluate(source).unwrap().expect_err("it was to fail");
     assert_eq!(children(), Vec::<String>::new(), "left running after: {failed}");
-    let next = evaluate(&kernel(RIGHT)).unwrap();
-    assert!(next.is_ok(), "the next candidate suffered: {next:?}");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let next = runtime.block_on(check(&workshop(), &task(), &kernel(RIGHT))).unwrap();
+    assert!(next.is_ok(), "the next candidate suffered: {:?}", next.err());
     failed
 }
 
