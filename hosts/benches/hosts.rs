@@ -20,7 +20,7 @@ fn main() {
     let numbers: Vec<usize> = std::env::args().filter_map(|word| word.parse().ok()).collect();
     let number = |at: usize, usual| numbers.get(at).copied().unwrap_or(usual);
     let (tasks, workers, devices) = (number(0, 1000), number(1, 8), number(2, 8));
-    let Some(mut bed) = Bed::begin() else { return };
+    let mut bed = Bed::begin();
     bed.tasks(tasks, &[&format!("us=50 build_ms={BUILD_MS} run_ms={RUN_MS}")]);
     for worker in 0..workers {
         bed.worker(&format!("w{worker}"), devices as u32);

@@ -9,8 +9,9 @@ const QUICK: [&str; 4] = ["us=90 run_ms=5", "wrong", "us=60 build_ms=5", "us=40 
 const SLOW: [&str; 2] = ["us=90 run_ms=5", "us=60 build_ms=3000"];
 
 #[test]
+#[cfg_attr(not(has_nats), ignore = "needs a nats-server, which WARPSMITH_NATS names")]
 fn a_batch_comes_to_the_same_on_hosts_as_in_process() {
-    let Some(mut bed) = Bed::begin() else { return };
+    let mut bed = Bed::begin();
     bed.tasks(6, &QUICK);
     told(bed.batch("here", 4, false), 0);
     bed.worker("a", 2);
@@ -34,8 +35,9 @@ fn a_batch_comes_to_the_same_on_hosts_as_in_process() {
 }
 
 #[test]
+#[cfg_attr(not(has_nats), ignore = "needs a nats-server, which WARPSMITH_NATS names")]
 fn a_run_of_one_task_goes_to_hosts_too_and_keeps_its_device() {
-    let Some(mut bed) = Bed::begin() else { return };
+    let mut bed = Bed::begin();
     bed.tasks(1, &QUICK);
     bed.worker("a", 3);
     bed.worker("b", 3);
@@ -48,8 +50,9 @@ fn a_run_of_one_task_goes_to_hosts_too_and_keeps_its_device() {
 }
 
 #[test]
+#[cfg_attr(not(has_nats), ignore = "needs a nats-server, which WARPSMITH_NATS names")]
 fn a_worker_that_is_killed_in_the_middle_of_a_job_costs_time_and_nothing_else() {
-    let Some(mut bed) = Bed::begin() else { return };
+    let mut bed = Bed::begin();
     bed.tasks(1, &SLOW);
     told(bed.batch("here", 2, false), 0);
     bed.worker("a", 1);
@@ -65,8 +68,9 @@ fn a_worker_that_is_killed_in_the_middle_of_a_job_costs_time_and_nothing_else() 
 }
 
 #[test]
+#[cfg_attr(not(has_nats), ignore = "needs a nats-server, which WARPSMITH_NATS names")]
 fn a_worker_that_stops_answering_and_comes_back_is_not_counted_twice() {
-    let Some(mut bed) = Bed::begin() else { return };
+    let mut bed = Bed::begin();
     bed.tasks(1, &SLOW);
     told(bed.batch("here", 2, false), 0);
     bed.worker("a", 1);
@@ -82,8 +86,9 @@ fn a_worker_that_stops_answering_and_comes_back_is_not_counted_twice() {
 }
 
 #[test]
+#[cfg_attr(not(has_nats), ignore = "needs a nats-server, which WARPSMITH_NATS names")]
 fn a_job_that_no_worker_comes_back_from_ends_its_task_and_names_them_all() {
-    let Some(mut bed) = Bed::begin() else { return };
+    let mut bed = Bed::begin();
     bed.tasks(1, &["us=90 build_ms=60000"]);
     let mut killed = vec![];
     for name in ["a", "b", "c", "d"] {
@@ -103,8 +108,9 @@ fn a_job_that_no_worker_comes_back_from_ends_its_task_and_names_them_all() {
 }
 
 #[test]
+#[cfg_attr(not(has_nats), ignore = "needs a nats-server, which WARPSMITH_NATS names")]
 fn a_server_that_is_killed_and_comes_back_loses_no_job() {
-    let Some(mut bed) = Bed::begin() else { return };
+    let mut bed = Bed::begin();
     bed.tasks(4, &SLOW);
     told(bed.batch("here", 2, false), 0);
     bed.worker("a", 2);
@@ -119,8 +125,9 @@ fn a_server_that_is_killed_and_comes_back_loses_no_job() {
 }
 
 #[test]
+#[cfg_attr(not(has_nats), ignore = "needs a nats-server, which WARPSMITH_NATS names")]
 fn an_orchestrator_that_is_killed_goes_on_and_asks_no_model_twice() {
-    let Some(mut bed) = Bed::begin() else { return };
+    let mut bed = Bed::begin();
     bed.tasks(4, &SLOW);
     told(bed.batch("here", 2, false), 0);
     bed.worker("a", 2);
@@ -144,8 +151,9 @@ fn an_orchestrator_that_is_killed_goes_on_and_asks_no_model_twice() {
 }
 
 #[test]
+#[cfg_attr(not(has_nats), ignore = "needs a nats-server, which WARPSMITH_NATS names")]
 fn two_workers_cannot_have_one_name_until_one_is_gone() {
-    let Some(mut bed) = Bed::begin() else { return };
+    let mut bed = Bed::begin();
     bed.worker("a", 1);
     let arguments = ["worker", "--hosts", &bed.url(), "--name", "a", "--simulate", "1", "--identity"];
     let mut second = bed.program(&arguments);
@@ -157,8 +165,9 @@ fn two_workers_cannot_have_one_name_until_one_is_gone() {
 }
 
 #[test]
+#[cfg_attr(not(has_nats), ignore = "needs a nats-server, which WARPSMITH_NATS names")]
 fn a_worker_that_is_told_to_end_gives_back_what_it_is_at() {
-    let Some(mut bed) = Bed::begin() else { return };
+    let mut bed = Bed::begin();
     bed.tasks(1, &SLOW);
     told(bed.batch("here", 2, false), 0);
     bed.worker("a", 1);

