@@ -93,10 +93,10 @@ fn jit(call: &str, place: &str) -> Found {
         None => vec![],
     };
     let known = operator::all().into_iter().any(|one| one.level == Level::J && files.contains(&one.file));
-    let refused = operator::REFUSED.iter().find(|(file, _)| files.iter().any(|one| one == file));
+    let refused = operator::refused().iter().find(|refused| files.contains(&refused.file));
     let why_not = match refused {
         _ if known => None,
-        Some((_, why)) => Some((*why).to_owned()),
+        Some(refused) => Some(refused.why.clone()),
         None if call.contains("extra_dependencies") => {
             Some("it needs headers of other projects, and nobody has described its arguments".into())
         }
@@ -107,7 +107,8 @@ fn jit(call: &str, place: &str) -> Found {
     Found { level: "J", name, files, place: place.to_owned(), why_not }
 }
 
-const NOBODY: &str = "nobody has described its arguments and shapes yet";
+/// Why an operator cannot be taken out that nobody has looked at.
+pub const NOBODY: &str = "nobody has described its arguments and shapes yet";
 
 fn aot_operator(call: &str, place: &str) -> Option<Found> {
     let schema: String = strings(call).collect();
@@ -115,7 +116,8 @@ fn aot_operator(call: &str, place: &str) -> Option<Found> {
     let known = operator::all()
         .into_iter()
         .any(|one| one.level == Level::A && one.schema.split('(').next() == Some(name.as_str()));
-    let why_not = (!known).then(|| NOBODY.to_owned());
+    let refused = operator::refused().iter().find(|refused| refused.is(&name));
+    let why_not = (!known).then(|| refused.map_or_else(|| NOBODY.to_owned(), |refused| refused.why.clone()));
     (!name.is_empty()).then(|| Found { level: "A", name, files: vec![], place: place.to_owned(), why_not })
 }
 

@@ -13,6 +13,7 @@ pub mod inventory;
 pub mod operator;
 pub mod render;
 pub mod speedups;
+pub mod survey;
 pub mod tree;
 pub mod validate;
 

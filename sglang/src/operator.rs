@@ -2,7 +2,7 @@
 
 use kernelbench::{Dtype, Fill, Number, Transfer};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 /// An operator that can be taken out, as its file in `operators/` says.
 #[derive(Clone, Debug, Deserialize)]
@@ -180,15 +180,42 @@ const TEXTS: [&str; 9] = [
     include_str!("../operators/topk_sum.toml"),
 ];
 
-/// Files that were looked at, and why they cannot be taken out yet.
-pub const REFUSED: [(&str, &str); 3] = [
-    (
-        "elementwise/kvcache.cuh",
-        "the places that it stores to must differ from one another, and a task cannot draw such indices",
-    ),
-    ("gemm/per_token_quant_fp8.cuh", "its output is in fp8, which a task does not have"),
-    ("gemm/per_tensor_quant_fp8.cuh", "its output is in fp8, which a task does not have"),
-];
+/// An operator that was looked at, and cannot be taken out yet.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refused {
+    /// What SGLang, or its kernel, is called: the first is the one for people.
+    pub names: Vec<String>,
+    /// Its file, relative to the sources of its level, or the library that has it.
+    pub file: String,
+    /// The reason.
+    pub why: String,
+}
+
+impl Refused {
+    /// Whether it is called so.
+    #[must_use]
+    pub fn is(&self, name: &str) -> bool {
+        self.names.iter().any(|one| one == name)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Refusals {
+    refused: Vec<Refused>,
+}
+
+static REFUSED: LazyLock<Vec<Refused>> = LazyLock::new(|| {
+    let text = include_str!("../operators/refused.toml");
+    toml::from_str::<Refusals>(text).expect("a test reads the embedded refusals").refused
+});
+
+/// Operators that were looked at, and why they cannot be taken out yet.
+#[must_use]
+pub fn refused() -> &'static [Refused] {
+    &REFUSED
+}
 
 /// All that can be taken out, by name.
 ///
@@ -209,8 +236,7 @@ pub fn named(name: &str) -> Result<Operator, String> {
     if let Some(found) = all.iter().find(|operator| operator.name == name) {
         return Ok(found.clone());
     }
-    let stem = |file: &str| file.rsplit('/').next().and_then(|last| last.split('.').next()).map(str::to_owned);
-    if let Some((file, why)) = REFUSED.iter().find(|(file, _)| stem(file).as_deref() == Some(name)) {
+    if let Some(Refused { file, why, .. }) = refused().iter().find(|one| one.is(name)) {
         return Err(format!("{name:?} ({file}) cannot be taken out: {why}; `warpsmith sglang list` shows what can"));
     }
     let words = |name: &str| name.to_lowercase().split('_').map(str::to_owned).collect::<Vec<_>>();
