@@ -167,6 +167,22 @@ fn a_plug_in_is_found_and_serves_what_was_certified_and_nothing_else() {
 }
 
 #[test]
+fn the_guard_in_cpp_decides_as_the_one_in_python_for_everything_that_it_must_see() {
+    let story = Story::of(FASTER);
+    let (_, out) = story.export("plugin", &[]);
+    let script = format!("{}/tests/putback/guarded.py", env!("CARGO_MANIFEST_DIR"));
+    // Built once for all runs of the test.
+    let told = python(&out, &[&script], &[("WARPSMITH_SGLANG_CACHE", env!("CARGO_TARGET_TMPDIR"))]);
+    let lacking = told.err.contains("No module named 'torch'") || told.out.contains("passed over");
+    if lacking && std::env::var_os("WARPSMITH_GUARD").is_none() {
+        let why = "passed over: the guard needs torch, its headers and a C++ compiler; WARPSMITH_GUARD=1 insists\n";
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
+        return;
+    }
+    assert!(told.clone().ended(0).out.contains("as it says: guarded"), "{told:?}");
+}
+
+#[test]
 fn a_plug_in_can_be_switched_off_and_tells_how_often_it_was_used() {
     let story = Story::of(FASTER);
     let (_, out) = story.export("plugin", &[]);

@@ -46,7 +46,8 @@ def register():
 
 def use(ours):
     """Ours (as it begins) or the original, from now on in this process: for comparisons."""
-    from . import library
+    from . import compiled, library
 
     Switch.ours = ours
+    compiled.use_ours(ours)
     library.use_ours(ours)

@@ -7,10 +7,12 @@ use super::{
 use crate::Error;
 
 /// The package's modules, which are the same for every operator.
-const MODULES: [(&str, &str); 6] = [
+const MODULES: [(&str, &str); 8] = [
     ("__init__.py", include_str!("../../python/package/__init__.py")),
     ("__main__.py", include_str!("../../python/package/__main__.py")),
+    ("compiled.py", include_str!("../../python/package/compiled.py")),
     ("functions.py", include_str!("../../python/package/functions.py")),
+    ("guard.cpp", include_str!("../../python/package/guard.cpp")),
     ("guard.py", include_str!("../../python/package/guard.py")),
     ("library.py", include_str!("../../python/package/library.py")),
     ("swap.py", include_str!("../../python/package/swap.py")),
@@ -75,7 +77,7 @@ requires-python = ">=3.10"
 packages = ["{package}"]
 
 [tool.setuptools.package-data]
-{package} = ["swap.json", "sources/**/*"]
+{package} = ["swap.json", "guard.cpp", "sources/**/*"]
 "#,
         name = package.replace('_', "-"),
         about = about.join(", "),
@@ -107,7 +109,8 @@ fn readme(package: &str, kernels: &[Kernel]) -> String {
          * `WARPSMITH_SGLANG_SHAPES=constraints` lets a kernel serve every shape that the operator's constraints admit: for \
          tests, since nothing was certified for those.\n\
          * `WARPSMITH_SGLANG_COUNTERS=DIR` keeps how often each was used; `python3 -m {package} status` prints it.\n\
-         * `WARPSMITH_SGLANG_CACHE=DIR` is where libraries of operators are built that SGLang compiles ahead of time.\n",
+         * `WARPSMITH_SGLANG_CACHE=DIR` is where the guard is built, and libraries of operators that SGLang compiles ahead of time.\n\
+         * `WARPSMITH_SGLANG_GUARD=python` leaves the guard in Python, which takes longer; so does a machine without a C++ compiler.\n",
         lines.join("\n")
     )
 }
