@@ -71,7 +71,8 @@ fn the_list_says_what_can_be_taken_out_and_why_the_rest_cannot() {
     let operators = found["operators"].as_array().unwrap();
     let why = |name: &str| operators.iter().find(|one| one["name"] == name).unwrap()["why_not"].clone();
     assert_eq!((why("silu_and_mul"), why("merge_attn_states")), (Value::Null, Value::Null));
-    assert!(why("qknorm").as_str().unwrap().contains("elementwise/qknorm.cuh is not there"), "{found}");
+    assert_eq!((why("qknorm"), why("qknorm_rope")), (Value::Null, Value::Null));
+    assert!(why("topk_sum").as_str().unwrap().contains("moe/topk_sum.cuh is not there"), "{found}");
     let others = found["others"].as_array().unwrap();
     let other =
         |name: &str| others.iter().find(|one| one["name"] == name).unwrap()["why_not"].as_str().unwrap().to_owned();
@@ -201,6 +202,28 @@ fn check(folder: &Path, original: &Path, expected: &[&str]) -> Value {
         assert!(include.contains_key(*path), "{path}: {include:?}");
     }
     manifest
+}
+
+#[test]
+fn two_operators_become_one_task_whose_reference_is_the_frameworks_own_sequence() {
+    let without = copy(|at| fs::remove_file(at.join("python/sglang/kernels/jit/csrc/elementwise/rope.cuh")).unwrap());
+    if !has_nvcc() {
+        return;
+    }
+    let (lacking, _folder) = extract("qknorm_rope", "bf16", without.path());
+    assert!(lacking.ended(2).err.contains("keeps elementwise/rope.cuh elsewhere"));
+    let (told, folder) = extract("qknorm_rope", "bf16", Path::new(TREE));
+    told.ended(0);
+    let folder = folder.path().join("task");
+    let (needed, csrc) = (["elementwise/sizes.h", "sgl_kernel/half.cuh"], "python/sglang/kernels/jit/csrc");
+    let manifest = check(&folder, &folder.join("qknorm_rope.cuh"), &needed);
+    for part in ["elementwise/qknorm.cuh", "elementwise/rope.cuh"] {
+        let original = fs::read(Path::new(TREE).join(csrc).join(part)).unwrap();
+        assert_eq!(manifest["include"][part]["sha256"], Hash::of(&original).as_str(), "{part}");
+    }
+    assert_eq!(manifest["parts"], serde_json::json!(["qknorm", "rope"]));
+    assert_eq!(manifest["mutates"], serde_json::json!(["q", "k"]));
+    assert_eq!(manifest["call"]["then"][0]["function"], "apply_rope_inplace");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! How does an operator of SGLang become a task's folder?
 
 use super::{
+    chain,
     closure::{self, Header},
     inventory,
     operator::{Operator, Precision},
@@ -57,9 +58,12 @@ pub struct Extract {
 /// A sentence that says what is missing and what to do.
 pub fn gather(order: &Order<'_>) -> Result<Extract, String> {
     let Order { operator, precision, tree, .. } = *order;
-    let file = inventory::file(tree, operator)?;
-    let source = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let scratch = Scratch::new()?;
+    let mut file = inventory::file(tree, operator)?;
+    if !operator.parts.is_empty() {
+        file = chain::write(operator, &file, &scratch.0)?;
+    }
+    let source = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let binding = render::binding(operator, precision);
     let roots = closure::roots(tree, operator.level, order.headers, order.python, &scratch.0.join("stand-in"))?;
     let headers = closure::headers(order.nvcc, &file, &binding, &operator.flags, &roots, &scratch.0)?;
@@ -85,6 +89,7 @@ fn manifest(order: &Order<'_>, hash: &Hash, headers: &BTreeMap<String, Header>) 
     json!({
         "operator": operator.name,
         "level": operator.level.letter(),
+        "parts": operator.parts,
         "dtype": precision.name(),
         "origin": {
             "framework": "sglang",

@@ -37,7 +37,7 @@ pub fn operators(tree: &Tree) -> Vec<(Operator, Option<String>)> {
         .collect()
 }
 
-/// Where an operator's file is.
+/// Where an operator's file is; of a chain the folder in which all its parts' files are.
 ///
 /// # Errors
 /// A sentence that says where it was looked for and what to do.
@@ -48,6 +48,10 @@ pub fn file(tree: &Tree, operator: &Operator) -> Result<PathBuf, String> {
             "it is compiled ahead of time, and wheels do not have its source: give a source tree of the same version with --sglang",
         )?,
     };
+    if !operator.parts.is_empty() {
+        let parts = operator.parts.iter().map(|part| self::file(tree, &operator::named(part)?));
+        return parts.collect::<Result<Vec<_>, _>>().map(|_| sources.join("csrc"));
+    }
     let file = sources.join("csrc").join(&operator.file);
     if file.is_file() {
         return Ok(file);

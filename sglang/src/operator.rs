@@ -16,6 +16,9 @@ pub struct Operator {
     pub level: Level,
     /// Its file, as the framework names it: relative to the sources of its level.
     pub file: String,
+    /// Of a chain: the operators that the framework calls one after another. Its file is then made of theirs.
+    #[serde(default)]
+    pub parts: Vec<String>,
     /// The types that it can be taken out in.
     pub dtypes: Vec<Precision>,
     /// The binding's name in `bindings/`.
@@ -118,6 +121,9 @@ pub struct Call {
     /// Arguments that are always the same.
     #[serde(default)]
     pub keywords: BTreeMap<String, bool>,
+    /// Of a chain: what is called next.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub then: Vec<Call>,
 }
 
 /// An argument of the entry; without a shape it is a scalar.
@@ -168,12 +174,13 @@ pub struct Bounds {
     pub rtol: f64,
 }
 
-const TEXTS: [&str; 9] = [
+const TEXTS: [&str; 10] = [
     include_str!("../operators/fused_add_rmsnorm.toml"),
     include_str!("../operators/gelu_and_mul.toml"),
     include_str!("../operators/gelu_tanh_and_mul.toml"),
     include_str!("../operators/merge_attn_states.toml"),
     include_str!("../operators/qknorm.toml"),
+    include_str!("../operators/qknorm_rope.toml"),
     include_str!("../operators/rmsnorm.toml"),
     include_str!("../operators/rope.toml"),
     include_str!("../operators/silu_and_mul.toml"),
@@ -285,7 +292,10 @@ mod tests {
         for operator in all() {
             let name = &operator.name;
             let known = |one: &str| operator.argument.iter().any(|argument| argument.name == one);
-            assert!(operator.call.positional.iter().all(|one| known(one)), "{name}");
+            let calls = std::iter::once(&operator.call).chain(&operator.call.then);
+            assert!(calls.flat_map(|call| &call.positional).all(|one| known(one)), "{name}");
+            assert_eq!(operator.parts.is_empty(), operator.call.then.is_empty(), "{name}");
+            assert!(operator.parts.iter().all(|part| named(part).is_ok_and(|part| part.level == Level::J)), "{name}");
             assert!(operator.dtypes.iter().all(|dtype| operator.tolerance.contains_key(dtype)), "{name}");
             let scalars: Vec<&str> =
                 operator.argument.iter().filter(|a| a.shape.is_none()).map(|a| a.name.as_str()).collect();
