@@ -7,9 +7,10 @@ use super::{
 use crate::Error;
 
 /// The package's modules, which are the same for every operator.
-const MODULES: [(&str, &str); 8] = [
+const MODULES: [(&str, &str); 9] = [
     ("__init__.py", include_str!("../../python/package/__init__.py")),
     ("__main__.py", include_str!("../../python/package/__main__.py")),
+    ("chains.py", include_str!("../../python/package/chains.py")),
     ("compiled.py", include_str!("../../python/package/compiled.py")),
     ("functions.py", include_str!("../../python/package/functions.py")),
     ("guard.cpp", include_str!("../../python/package/guard.cpp")),

@@ -4,9 +4,10 @@
 //! puts out must be of the shape of something that the second takes. What is saved at most is that array, written and read.
 
 use super::{
-    known::Standing,
+    known::{Standing, plain},
     launches::{Launch, Tensor},
 };
+use crate::operator::{self, Operator};
 use metrics::gpu::Gpu;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -68,12 +69,18 @@ pub fn pairs(seen: &[Seen<'_>], steps: f64, total_us: f64, gpu: Option<&Gpu>) ->
                 share: met.us / total_us,
                 handed_over: bytes.map(|bytes| bytes / met.calls as f64),
                 saves_us: bytes.and_then(moved),
-                chain: None,
+                chain: chain(first, second),
             }
         })
         .collect();
     pairs.sort_by(|a, b| b.share.total_cmp(&a.share));
     pairs
+}
+
+/// The chain of these two.
+fn chain(first: &str, second: &str) -> Option<String> {
+    let is_it = |one: &Operator| one.parts.iter().map(String::as_str).eq([plain(first), plain(second)]);
+    operator::all().into_iter().find(is_it).map(|one| one.name)
 }
 
 /// What is known of two kernels each time that one followed the other.
@@ -94,4 +101,15 @@ fn shared(first: &Launch, second: &Launch) -> Option<f64> {
     let (first, second) = (of(first), of(second));
     let both = first.iter().filter(|one| one.shape.len() > 1 && second.contains(one));
     both.filter_map(Tensor::bytes).max_by(f64::total_cmp).map(|bytes| 2.0 * bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_that_is_a_chain_of_ours_is_called_so_in_its_order_alone() {
+        assert_eq!(chain("qknorm", "x::rope").as_deref(), Some("qknorm_rope"));
+        assert_eq!(chain("rope", "qknorm"), None);
+    }
 }
