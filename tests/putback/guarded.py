@@ -79,6 +79,10 @@ def decided():
     choose(input, out, "silu")
     use(True)
     assert log[-1] == "original" and inside.counts()["switched off"] == 1
+    other = compiled.watching(KERNEL, PASSED, watch())
+    other.set_ours(False)
+    assert (other.refuses(input, out, "silu"), inside.refuses(input, out, "silu")) == ("switched off", None)
+    compiled.counting.pop()
     told = guard.all_counters()["silu_and_mul"]["bf16"]
     assert told["hit"] == inside.counts()["hit"], told
 

@@ -19,7 +19,6 @@ namespace {
 enum { HIT, ARGUMENTS, ALIGNMENT, OVERLAP, SWITCHED_OFF, NOT_IN_PLACE };
 const char *const REASONS[] = {"hit", "arguments", "alignment", "overlap", "switched off", "not in place"};
 constexpr size_t MOST_WORDS = 96, MOST_ARRAYS = 16, MOST_KNOWN = 4096;
-bool ours_serves = true;
 
 struct Signature {
     std::array<int64_t, MOST_WORDS> words;
@@ -49,6 +48,8 @@ struct Guard {
     PyObject_HEAD
     PyObject *judge;
     uint64_t alignment;
+    // Whether the kernel may serve at all, for comparisons in one process.
+    bool ours;
     // Of each array, by its place among the parameters.
     std::vector<Py_ssize_t> *places;
     std::vector<PyObject *> *parameters;
@@ -79,7 +80,7 @@ int judged(Guard *guard, PyObject *const *arrays, size_t count) {
 
 // Why the original must serve a call with these arguments: HIT if it need not, -1 with an error of Python.
 int verdict(Guard *guard, PyObject *const *arguments) {
-    if (!ours_serves) return SWITCHED_OFF;
+    if (!guard->ours) return SWITCHED_OFF;
     const size_t count = guard->places->size();
     PyObject *arrays[MOST_ARRAYS];
     uint64_t starts[MOST_ARRAYS], ends[MOST_ARRAYS];
@@ -158,6 +159,7 @@ PyObject *guard_new(PyTypeObject *type, PyObject *args, PyObject *) {
     if (!guard) return nullptr;
     guard->judge = Py_NewRef(judge);
     guard->alignment = alignment;
+    guard->ours = true;
     guard->places = new std::vector<Py_ssize_t>(places);
     guard->parameters = new std::vector<PyObject *>;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parameters); ++i)
@@ -203,9 +205,17 @@ PyObject *guard_counts(PyObject *self, PyObject *) {
     return told;
 }
 
+PyObject *guard_set_ours(PyObject *self, PyObject *said) {
+    const int truth = PyObject_IsTrue(said);
+    if (truth < 0) return nullptr;
+    ((Guard *)self)->ours = truth;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef guard_methods[] = {
     {"refuses", (PyCFunction)(void (*)(void))guard_refuses, METH_FASTCALL | METH_KEYWORDS, nullptr},
     {"counts", guard_counts, METH_NOARGS, nullptr},
+    {"set_ours", guard_set_ours, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -359,15 +369,7 @@ void hook_free(PyObject *self) {
 
 PyTypeObject hook_type = {PyVarObject_HEAD_INIT(nullptr, 0) "warpsmith_guard.Hook"};
 
-PyObject *set_ours(PyObject *, PyObject *said) {
-    const int truth = PyObject_IsTrue(said);
-    if (truth < 0) return nullptr;
-    ours_serves = truth;
-    Py_RETURN_NONE;
-}
-
-PyMethodDef methods[] = {{"set_ours", set_ours, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "warpsmith_guard", nullptr, -1, methods};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "warpsmith_guard", nullptr, -1, nullptr};
 
 bool ready(PyTypeObject &type, size_t size, newfunc make, destructor gone, Py_ssize_t offset) {
     type.tp_basicsize = size;
