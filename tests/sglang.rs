@@ -346,6 +346,35 @@ fn a_dirty_tree_is_recorded() {
 }
 
 #[test]
+fn a_kernel_that_commits_changed_since_the_release_is_said() {
+    if !has_nvcc() {
+        return;
+    }
+    let kernel = "python/sglang/kernels/jit/csrc/elementwise/activation.cuh";
+    let noted = |tags: &[&str], change: bool| {
+        let tree = copy(|at| {
+            committed(at);
+            for tag in tags {
+                git(at, &["tag", tag]);
+            }
+            if change {
+                let text = fs::read_to_string(at.join(kernel)).unwrap();
+                fs::write(at.join(kernel), text + "// tuned\n").unwrap();
+                git(at, &["commit", "-qam", "y"]);
+            }
+        });
+        let (told, _folder) = extract("silu_and_mul", "bf16", tree.path());
+        let said: Value = serde_json::from_str(&told.ended(0).out).unwrap();
+        assert_eq!(said["manifest"]["origin"]["checkout"]["dirty"].as_array().unwrap().len(), 0, "{said}");
+        said["manifest"]["origin"]["since_release"].to_string()
+    };
+    assert_eq!(noted(&["v0.0.1"], false), "[]");
+    let changed = noted(&["v0.0.1"], true);
+    assert!(changed.contains(kernel) && changed.contains("commits of this tree changed it"), "{changed}");
+    assert!(noted(&[], true).contains("has no such tag"));
+}
+
+#[test]
 fn nothing_that_a_tree_names_is_started_while_it_is_looked_at() {
     let trace = tempfile::tempdir().unwrap();
     let trace = trace.path().join("trace");

@@ -50,6 +50,8 @@ pub struct Extract {
     pub readme: String,
     /// The file's name in the folder.
     pub name: String,
+    /// What a checkout's commits changed in the framework's files since the release that it calls itself.
+    pub since_release: Vec<String>,
 }
 
 /// Gathers all that makes the task, in memory.
@@ -60,6 +62,7 @@ pub fn gather(order: &Order<'_>) -> Result<Extract, String> {
     let Order { operator, precision, tree, .. } = *order;
     let scratch = Scratch::new()?;
     let mut file = inventory::file(tree, operator)?;
+    let since = since_release(tree, operator, &file)?;
     if !operator.parts.is_empty() {
         file = chain::write(operator, &file, &scratch.0)?;
     }
@@ -71,7 +74,8 @@ pub fn gather(order: &Order<'_>) -> Result<Extract, String> {
     Ok(Extract {
         task: render::task(operator, precision, &tree.version, hash.as_str()),
         readme: render::readme(operator, precision, &tree.version),
-        manifest: manifest(order, &hash, &headers),
+        manifest: manifest(order, &hash, &headers, &since),
+        since_release: since,
         name: operator.source().to_owned(),
         source,
         binding,
@@ -79,7 +83,16 @@ pub fn gather(order: &Order<'_>) -> Result<Extract, String> {
     })
 }
 
-fn manifest(order: &Order<'_>, hash: &Hash, headers: &BTreeMap<String, Header>) -> Value {
+/// What is to be said of the file, or of a chain's files.
+fn since_release(tree: &Tree, operator: &Operator, file: &Path) -> Result<Vec<String>, String> {
+    let files = match operator.parts.as_slice() {
+        [] => vec![file.to_owned()],
+        _ => chain::files(operator)?.iter().map(|part| file.join(part)).collect(),
+    };
+    Ok(files.iter().filter_map(|file| tree.since_release(file)).collect())
+}
+
+fn manifest(order: &Order<'_>, hash: &Hash, headers: &BTreeMap<String, Header>, since: &[String]) -> Value {
     let Order { operator, precision, tree, .. } = *order;
     let written =
         |one: &&super::operator::Argument| one.transfer.is_some_and(|transfer| transfer != kernelbench::Transfer::In);
@@ -96,6 +109,7 @@ fn manifest(order: &Order<'_>, hash: &Hash, headers: &BTreeMap<String, Header>) 
             "version": tree.version,
             "kernel_version": tree.aot_version,
             "checkout": tree.checkout,
+            "since_release": since,
             "file": operator.file,
             "sha256": hash,
         },

@@ -28,7 +28,7 @@ def ran(layer, *given, **more):
     layer.forward_prepare_native(*given, **more)
     new = [what for what, times in counted().items() if times != was.get(what, 0)]
     names = [str(name).rsplit("/", 1)[-1] for name, _ in jit.called[before:]]
-    return names, new
+    return names, sorted(new)
 
 
 BOTH, OURS = ["qknorm", "rope"], ["qknorm_rope.cuh"]
@@ -46,6 +46,7 @@ def served():
     assert ran(layer, q, Tensor((16, 8, 128), start=q.start), weights, table, places) == (BOTH, ["overlap"])
     assert ran(layer, *arrays(), is_neox=False) == (BOTH, ["order"])
     assert ran(layer, *arrays(), does="other arrays") == (BOTH, ["order"])
+    assert ran(layer, *arrays(), does="twice") == (["qknorm", *OURS], ["hit", "order"])
     package.use(False)
     assert ran(layer, *arrays()) == (BOTH, [])
     package.use(True)
@@ -53,7 +54,7 @@ def served():
     assert ran(Qwen3Attention(), *arrays()) == (BOTH, []), "each layer is watched"
     from sglang.kernels.ops.layernorm.norm import fused_inplace_qknorm
 
-    fused_inplace_qknorm(*arrays()[:2], *weights)
+    fused_inplace_qknorm(*arrays()[:2], *weights, eps=1e-6)
     assert jit.called[-1][0] == "qknorm", "outside of a layer nothing is put off"
 
 

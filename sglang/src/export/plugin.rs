@@ -39,6 +39,7 @@ pub fn plugin(kernels: &[Kernel]) -> Result<Layout, Error> {
         }
     }
     laid.file("pyproject.toml", project(&package, kernels));
+    laid.file("setup.py", include_str!("../../python/setup.py"));
     laid.file("README.md", readme(&package, kernels));
     laid.next = vec![
         "python3 -m pip install --no-deps --no-build-isolation .   # in this folder; SGLang finds it by itself".into(),
@@ -62,7 +63,7 @@ fn project(package: &str, kernels: &[Kernel]) -> String {
     let about: Vec<_> = kernels.iter().map(|kernel| format!("{} ({})", kernel.operator(), kernel.dtype())).collect();
     format!(
         r#"[build-system]
-requires = ["setuptools"]
+requires = ["setuptools>=61"]
 build-backend = "setuptools.build_meta"
 
 [project]

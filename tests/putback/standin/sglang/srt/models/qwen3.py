@@ -8,7 +8,8 @@ class Qwen3Attention:
     def forward_prepare_native(self, q, k, weights, table, places, does="both", eps=1e-6, is_neox=True):
         if does == "fails":
             raise KeyError("of the layer")
-        fused_inplace_qknorm(q, k, *weights, eps=eps)
+        for _ in range(2 if does == "twice" else 1):
+            fused_inplace_qknorm(q, k, *weights, eps=eps)
         if does == "norm alone":
             return q
         if does == "other arrays":
