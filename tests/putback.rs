@@ -5,6 +5,10 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
+#[path = "putback/chosen.rs"]
+mod chosen;
+#[path = "putback/lacking.rs"]
+mod lacking;
 mod program;
 
 use program::{Told, place, run};
@@ -182,22 +186,6 @@ fn a_plug_in_is_found_and_serves_what_was_certified_and_nothing_else() {
 }
 
 #[test]
-fn the_guard_in_cpp_decides_as_the_one_in_python_for_everything_that_it_must_see() {
-    let story = Story::of(FASTER);
-    let (_, out) = story.export("plugin", &[]);
-    let script = format!("{}/tests/putback/guarded.py", env!("CARGO_MANIFEST_DIR"));
-    // Built once for all runs of the test.
-    let told = python(&out, &[&script], &[("WARPSMITH_SGLANG_CACHE", env!("CARGO_TARGET_TMPDIR"))]);
-    let lacking = told.err.contains("No module named 'torch'") || told.out.contains("passed over");
-    if lacking && std::env::var_os("WARPSMITH_GUARD").is_none() {
-        let why = "passed over: the guard needs torch, its headers and a C++ compiler; WARPSMITH_GUARD=1 insists\n";
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), why.as_bytes());
-        return;
-    }
-    assert!(told.clone().ended(0).out.contains("as it says: guarded"), "{told:?}");
-}
-
-#[test]
 fn a_plug_in_can_be_switched_off_and_tells_how_often_it_was_used() {
     let story = Story::of(FASTER);
     let (_, out) = story.export("plugin", &[]);
@@ -214,28 +202,6 @@ fn a_plug_in_can_be_switched_off_and_tells_how_often_it_was_used() {
     {
         assert!(told.out.contains(said), "{said}: {told:?}");
     }
-}
-
-#[test]
-fn a_chain_stands_in_for_two_calls_at_layers_where_they_were_seen_to_follow_one_another() {
-    let story = Story::of_task(CHAIN, FASTER);
-    let (told, _) = story.export("patch", &[]);
-    assert!(told.ended(2).err.contains("only a plug-in can put it back"));
-    let (told, out) = story.export("plugin", &[]);
-    told.ended(0);
-    let site = story.site_of(&out, "warpsmith_sglang_qknorm_rope");
-    scripted("chained.py", &site, "served", &[]);
-    scripted("chained.py", &site, "not followed", &[]);
-    let part = site.join("sglang/kernels/jit/csrc").join(PARTS[1]);
-    fs::write(&part, "// newer\n").unwrap();
-    scripted("chained.py", &site, "header differs", &[]);
-    fs::remove_file(&part).unwrap();
-    scripted("chained.py", &site, "header differs", &[]);
-    fs::copy(Path::new(STANDIN).join("sglang/kernels/jit/csrc").join(PARTS[1]), &part).unwrap();
-    let kernel =
-        program::files(&site).into_iter().find(|path| path.ends_with("qknorm_rope_bf16/qknorm_rope.cuh")).unwrap();
-    fs::write(&kernel, "#error none\n").unwrap();
-    scripted("chained.py", &site, "not built", &[]);
 }
 
 #[test]
@@ -564,43 +530,6 @@ fn what_goes_to_flashinfer_bench_keeps_its_rules_and_says_what_it_loses() {
     let main = solution["sources"][0]["content"].as_str().unwrap();
     let check = python(&out, &["-c", "import ast, sys; ast.parse(sys.argv[1])", main], &[]);
     check.ended(0);
-}
-
-#[test]
-fn a_damaged_record_of_one_task_among_many_keeps_no_other_from_going_back() {
-    let story = Story::of_two();
-    let log = Path::new(&story.run()).join("tasks/merge_attn_states_fp16/events.jsonl");
-    let text = fs::read_to_string(&log).unwrap();
-    fs::write(&log, text.replacen("{", "", 2)).unwrap();
-    let (told, out) = story.export("plugin", &["--op", "silu_and_mul"]);
-    let told = told.ended(0);
-    assert!(
-        told.out.contains("note       merge_attn_states_fp16: its record cannot be read, and it is left out"),
-        "{told:?}"
-    );
-    assert!(out.join("warpsmith_sglang_silu_and_mul").is_dir());
-    let (told, _) = story.export("library", &["--op", "merge_attn_states"]);
-    assert!(told.clone().ended(2).err.contains("there is no kernel of it"), "{told:?}");
-}
-
-#[test]
-fn a_plug_in_says_what_this_pythons_packages_lack_to_install_it() {
-    let story = Story::of(FASTER);
-    let (_, out) = story.export("plugin", &[]);
-    let lib = story.folder.path().join("lib");
-    let setup = |version: &str| {
-        write(&lib.join("setuptools.py"), &format!("__version__ = '{version}'\nsetup = lambda: print('set up')\n"));
-        python(&lib, &["-S", &out.join("setup.py").display().to_string()], &[])
-    };
-    let old = setup("59.6.0");
-    assert!(
-        old.clone().ended(1).err.contains("59.6.0") && old.err.contains("does not read pyproject.toml: install 61"),
-        "{old:?}"
-    );
-    let without = setup("65.5.0");
-    assert!(without.clone().ended(1).err.contains("the package wheel, which is not installed"), "{without:?}");
-    write(&lib.join("wheel.py"), "");
-    assert!(setup("65.5.0").ended(0).out.contains("set up") && setup("80.9.0").ended(0).out.contains("set up"));
 }
 
 #[test]

@@ -103,4 +103,30 @@ mod tests {
         let known: Vec<String> = operator::all().into_iter().map(|one| one.name).collect();
         assert_eq!(names.operators.keys().cloned().collect::<Vec<_>>(), known);
     }
+
+    #[test]
+    fn a_kernel_is_of_the_kind_that_its_whole_name_says() {
+        let names = Names::of(None);
+        for (full, kind) in [
+            ("void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<1> > >(P)", Some("attention")),
+            ("void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<1> >(P)", Some("matrix product")),
+            ("void flashinfer::BatchDecodeWithPagedKVCacheKernel<1>(P)", Some("attention")),
+            ("void flashinfer::sampling::TopKTopPSamplingFromProbKernel<1>(float*)", None),
+            ("void flashinfer::norm::RMSNormKernel<8u, __half>(__half*)", None),
+            ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(P)", Some("communication")),
+            ("triton_poi_fused_mul_0", Some("triton")),
+        ] {
+            let launch = Launch {
+                kernel: super::super::launches::short(full),
+                full: full.to_owned(),
+                start: 0.0,
+                us: 1.0,
+                stream: String::new(),
+                operators: vec![],
+                in_graph: false,
+                step: None,
+            };
+            assert_eq!(names.standing(&launch).kind.as_deref(), kind, "{full}");
+        }
+    }
 }
