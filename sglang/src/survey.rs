@@ -3,6 +3,7 @@
 //! From traces of SGLang's engine: [`trace`] reads them, [`launches`] says which operator launched each kernel, [`known`]
 //! whether it can be taken out, [`work`] what it must do at least, [`pairs`] what could be one kernel, and [`table`] prints it.
 
+pub mod bench;
 pub mod engine;
 pub mod known;
 pub mod launches;

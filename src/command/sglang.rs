@@ -1,5 +1,6 @@
 //! `warpsmith sglang`: operators out of SGLang, and faster kernels back
 
+mod bench;
 pub(crate) mod export;
 mod extract;
 mod found;
@@ -33,6 +34,9 @@ pub enum Sglang {
     /// Install an export beside SGLang, and check and time it there against the original.
     #[command(after_help = validate::EXAMPLES)]
     Validate(validate::ValidateArgs),
+    /// Serve a whole model with random weights with a plug-in off and on, and compare tokens a second.
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(bench::BenchArgs),
 }
 
 /// What `--help` shows below the commands.
@@ -82,5 +86,6 @@ pub(super) fn sglang(what: &Sglang, layers: &Layers) -> Result<Exit, Trouble> {
         Sglang::Extract(arguments) => extract::extract(arguments, layers),
         Sglang::Export(arguments) => export::export(arguments),
         Sglang::Validate(arguments) => validate::validate(arguments, layers),
+        Sglang::Bench(arguments) => bench::bench(arguments, layers),
     }
 }

@@ -15,7 +15,8 @@ pub const MODELS: [(&str, &str, &str); 3] = [
     ("qwen3-30b-a3b", "mixture of experts, bf16: Qwen3 30B A3B", include_str!("../../models/qwen3-30b-a3b.json")),
 ];
 
-const SCRIPTS: [(&str, &str); 2] = [
+const SCRIPTS: [(&str, &str); 3] = [
+    ("bench.py", include_str!("../../python/engine/bench.py")),
     ("engine.py", include_str!("../../python/engine/engine.py")),
     ("survey.py", include_str!("../../python/engine/survey.py")),
 ];
@@ -70,11 +71,7 @@ pub fn configuration(model: &str) -> Result<String, Error> {
 /// # Errors
 /// What the machine lacks, or what the engine said when it failed.
 pub fn record(python: &str, model: &str, batches: &[u32], tokens: &[u32], out: &Path) -> Result<Vec<Recorded>, Error> {
-    let configuration = configuration(model)?;
-    if fs::read_dir(out).is_ok_and(|mut inside| inside.next().is_some()) {
-        return Err(Error::request(format!("{} is not empty: name another folder with -o", out.display())));
-    }
-    lay(out, &configuration).map_err(|e| Error::files(format!("cannot write {}: {e}", out.display())))?;
+    prepare(model, out)?;
     let comma = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let (scripts, model) = (out.join("scripts"), out.join("model"));
     let mut command = Command::new(python);
@@ -87,6 +84,15 @@ pub fn record(python: &str, model: &str, batches: &[u32], tokens: &[u32], out: &
     serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))
 }
 
+/// The folder in which the engine finds the configuration and the scripts.
+pub(super) fn prepare(model: &str, out: &Path) -> Result<(), Error> {
+    let configuration = configuration(model)?;
+    if fs::read_dir(out).is_ok_and(|mut inside| inside.next().is_some()) {
+        return Err(Error::request(format!("{} is not empty: name another folder with -o", out.display())));
+    }
+    lay(out, &configuration).map_err(|e| Error::files(format!("cannot write {}: {e}", out.display())))
+}
+
 fn lay(out: &Path, configuration: &str) -> std::io::Result<()> {
     fs::create_dir_all(out.join("scripts"))?;
     fs::create_dir_all(out.join("model"))?;
@@ -95,7 +101,7 @@ fn lay(out: &Path, configuration: &str) -> std::io::Result<()> {
 }
 
 /// Runs a script to its end; what it prints of its progress goes where the program's own goes.
-fn run(mut command: Command, python: &str) -> Result<(), Error> {
+pub(super) fn run(mut command: Command, python: &str) -> Result<(), Error> {
     let told =
         command.env("PYTHONDONTWRITEBYTECODE", "1").stdout(std::process::Stdio::null()).output().map_err(|e| {
             Error::machine(format!("{python} cannot be started: {e}: name the Python that has SGLang with --python"))
