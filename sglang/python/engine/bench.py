@@ -48,7 +48,9 @@ def installed(plugin, site):
     done = subprocess.run([*pip, "--target", str(site), str(plugin)], capture_output=True, text=True)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["it said nothing"]
-        stop(next((line.strip() for line in lines if line.strip().startswith("warpsmith: ")), lines[-1]))
+        # Our own setup.py says what is lacking; else pip's first error says more than its last line.
+        told = [line.strip() for mark in ("warpsmith: ", "error", "ERROR") for line in lines if line.strip().startswith(mark)]
+        stop(f"{plugin} cannot be installed by pip: {(told or lines[-1:])[0]}")
 
 
 def arm(name, out, arguments):

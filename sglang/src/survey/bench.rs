@@ -68,7 +68,7 @@ fn said(text: &str) -> Result<Vec<String>, String> {
     let arm = |name: &str| found.samples.get(name).cloned().unwrap_or_default();
     let speedup = |what: fn(&Sample) -> f64| {
         let timing = |name: &str| speedups::timing(arm(name).iter().map(what));
-        Speedup::over(&[(&timing("on"), &timing("off"))], speedups::STATISTIC).ok_or("it has no samples".to_owned())
+        Speedup::over(&[(&timing("off"), &timing("on"))], speedups::STATISTIC).ok_or("it has no samples".to_owned())
     };
     let (first, later) = (speedup(|one| one.first_us)?, speedup(|one| one.token_us)?);
     let mut lines = vec![

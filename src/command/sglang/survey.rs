@@ -63,7 +63,7 @@ pub(super) fn survey(arguments: &SurveyArgs, layers: &Layers) -> Result<Exit, Tr
             for one in engine::record(&python, model, &arguments.batch, &arguments.tokens, out)? {
                 let told = Options { steps: Some(one.steps), ..options };
                 let named = |stage: Stage| Stage {
-                    stage: format!("{}, {} requests of {} tokens", one.stage, one.batch, one.tokens),
+                    stage: format!("{}, {} requests of {} tokens", stage.stage, one.batch, one.tokens),
                     ..stage
                 };
                 stages.extend(of(&one.file, told)?.into_iter().map(named));
