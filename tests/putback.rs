@@ -5,6 +5,10 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
+#[path = "putback/chosen.rs"]
+mod chosen;
+#[path = "putback/lacking.rs"]
+mod lacking;
 mod program;
 
 use program::{Told, place, run};
@@ -21,6 +25,10 @@ const TASK: &str = include_str!("putback/task.toml");
 const AHEAD: &str = include_str!("putback/merge.toml");
 /// Each header that the task came with; the stand-in has the one that is SGLang's own.
 const HEADER: &str = include_str!("putback/standin/sglang/kernels/jit/include/sgl_kernel/own.cuh");
+/// A chain, and its parts.
+const CHAIN: &str = include_str!("putback/chain.toml");
+const PARTS: [&str; 2] = ["elementwise/qknorm.cuh", "elementwise/rope.cuh"];
+const STANDIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/putback/standin");
 /// What the scripted model writes.
 const FASTER: &str = "// faster, simulate: us=50";
 
@@ -55,11 +63,15 @@ impl Story {
     fn task(&self, name: &str, text: &str) -> PathBuf {
         let task = self.folder.path().join(name);
         write(&task.join("activation.cuh"), ORIGINAL);
-        let entries =
-            ["silu_and_mul_bf16", "merge_attn_states_fp16"].map(|entry| format!("extern \"C\" void {entry}() {{}}\n"));
+        let entries = ["silu_and_mul_bf16", "merge_attn_states_fp16", "qknorm_rope_bf16"]
+            .map(|entry| format!("extern \"C\" void {entry}() {{}}\n"));
         fs::write(task.join("binding.cu"), entries.concat()).unwrap();
         for header in ["ATen/Tensor.h", "own.h", "sgl_kernel/own.cuh", "tvm/ffi/any.h"] {
             write(&task.join("include").join(header), HEADER);
+        }
+        for part in PARTS {
+            let text = fs::read_to_string(Path::new(STANDIN).join("sglang/kernels/jit/csrc").join(part)).unwrap();
+            write(&task.join("include").join(part), &text);
         }
         let sha256 = kernelbench::Hash::of(ORIGINAL.as_bytes());
         write(&task.join("task.toml"), &text.replace("SHA256", sha256.as_str()));
@@ -111,9 +123,12 @@ impl Story {
 
     /// The stand-in with the plug-in installed beside it.
     fn site(&self, out: &Path) -> PathBuf {
+        self.site_of(out, "warpsmith_sglang_silu_and_mul")
+    }
+
+    fn site_of(&self, out: &Path, package: &str) -> PathBuf {
         let site = self.folder.path().join("site");
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/putback/standin"), &site);
-        let package = "warpsmith_sglang_silu_and_mul";
+        copy(Path::new(STANDIN), &site);
         copy(&out.join(package), &site.join(package));
         let project: toml::Table = fs::read_to_string(out.join("pyproject.toml")).unwrap().parse().unwrap();
         let entry = project["project"]["entry-points"]["sglang.srt.plugins"][package].as_str().unwrap();
@@ -149,7 +164,11 @@ fn python(site: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Told
 }
 
 fn hooked(site: &Path, case: &str, environment: &[(&str, &str)]) {
-    let script = format!("{}/tests/putback/hooked.py", env!("CARGO_MANIFEST_DIR"));
+    scripted("hooked.py", site, case, environment);
+}
+
+fn scripted(script: &str, site: &Path, case: &str, environment: &[(&str, &str)]) {
+    let script = format!("{}/tests/putback/{script}", env!("CARGO_MANIFEST_DIR"));
     let told = python(site, &[&script, case], environment).ended(0);
     assert!(told.out.contains(&format!("as it says: {case}")), "{told:?}");
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 const TREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sglang");
@@ -70,10 +71,14 @@ fn the_list_says_what_can_be_taken_out_and_why_the_rest_cannot() {
     let operators = found["operators"].as_array().unwrap();
     let why = |name: &str| operators.iter().find(|one| one["name"] == name).unwrap()["why_not"].clone();
     assert_eq!((why("silu_and_mul"), why("merge_attn_states")), (Value::Null, Value::Null));
-    assert!(why("qknorm").as_str().unwrap().contains("elementwise/qknorm.cuh is not there"), "{found}");
+    assert_eq!((why("qknorm"), why("qknorm_rope")), (Value::Null, Value::Null));
+    assert!(why("topk_sum").as_str().unwrap().contains("moe/topk_sum.cuh is not there"), "{found}");
     let others = found["others"].as_array().unwrap();
     let other =
         |name: &str| others.iter().find(|one| one["name"] == name).unwrap()["why_not"].as_str().unwrap().to_owned();
+    let short = told(&["sglang", "list", "--sglang", TREE]).ended(0).out;
+    assert!(short.lines().count() < 20 && short.contains("(--all says why)"), "{short}");
+    assert!(told(&["sglang", "list", "--sglang", TREE, "--all"]).ended(0).out.contains("nobody has described"));
     assert!(other("other").contains("nobody has described") && other("moe_sum").contains("nobody has described"));
     assert!(other("gemm").contains("headers of other projects"), "{found}");
     assert!(!others.iter().any(|one| one["name"] == "gates" || one["name"] == "merge_state_v2"), "{found}");
@@ -83,6 +88,8 @@ fn the_list_says_what_can_be_taken_out_and_why_the_rest_cannot() {
 fn what_cannot_be_is_said_in_a_sentence_with_what_to_do() {
     let (near, _folder) = extract("silu_mul", "bf16", Path::new(TREE));
     assert!(near.ended(2).err.contains("the nearest are silu_and_mul"));
+    let (refused, _folder) = extract("moe_align_block_size", "bf16", Path::new(TREE));
+    assert!(refused.ended(2).err.contains("moe/moe_align_kernel.cu) cannot be taken out: within an expert its tokens"));
     let (dtype, _folder) = extract("silu_and_mul", "fp64", Path::new(TREE));
     assert!(dtype.ended(2).err.contains("expected --dtype bf16 or fp16"));
     let (nowhere, _folder) = extract("silu_and_mul", "bf16", Path::new("/nowhere"));
@@ -102,6 +109,82 @@ fn what_cannot_be_is_said_in_a_sentence_with_what_to_do() {
     assert!(!folder.path().join("task").exists());
 }
 
+const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sglang/traces/hand-made.json");
+
+#[test]
+fn a_survey_says_where_a_step_spends_its_time_and_what_of_that_can_be_taken_out() {
+    let stages: Value =
+        serde_json::from_str(&told(&["sglang", "survey", "--trace", TRACE, "--json"]).ended(0).out).unwrap();
+    assert_eq!((&stages[0]["stage"], &stages[1]["stage"]), (&Value::from("prefill"), &Value::from("decode")));
+    let row = |operator: &str| {
+        let rows = stages[0]["kernels"].as_array().unwrap();
+        rows.iter().find(|row| row["operator"] == operator).unwrap().clone()
+    };
+    let (act, norm) = (row("sgl_kernel::silu_and_mul"), row("sgl_kernel::fused_add_rmsnorm"));
+    assert_eq!((&act["operators"][0], &act["calls"], &act["us"]), (&"silu_and_mul".into(), &2.0.into(), &4.0.into()));
+    assert!((act["bytes"].as_f64().unwrap() - 2.0 * 2.0 * 3.0 * 128.0 * 14336.0).abs() < 1.0, "{act}");
+    // 4 arrays of 128 rows and the weights, at 4.8 TB/s, in 3 us.
+    let floor = 2.0 * (4.0 * 128.0 * 4096.0 + 4096.0) / 4.8e6;
+    assert!((norm["of_roofline"].as_f64().unwrap() - floor / 3.0).abs() < 1e-9, "{norm}");
+    // The product's work is that of both its kernels, and so is its time.
+    let (moved, both) = (2.0 * (128.0 * 4096.0 + 4096.0 * 6144.0 + 128.0 * 6144.0) / 4.8e6, 16.0);
+    assert!((row("aten::mm")["of_roofline"].as_f64().unwrap() - moved / both).abs() < 1e-9);
+    assert!(row("flashinfer::batch_decode")["of_roofline"].is_null());
+    assert!(row("flashinfer::batch_decode")["unknown"].as_str().unwrap().contains("do not say its work"));
+    assert!(row("sgl_kernel::moe_align_block_size")["why_not"].as_str().unwrap().contains("atomic additions"));
+    let pairs = stages[0]["pairs"].as_array().unwrap();
+    let second = "sgl_kernel::sgl_per_token_quant_fp8";
+    let firsts: Vec<&Value> =
+        pairs.iter().inspect(|pair| assert_eq!(pair["second"], second)).map(|p| &p["first"]).collect();
+    assert_eq!(firsts, ["fused_add_rmsnorm", "silu_and_mul"]);
+    assert_eq!(pairs[1]["handed_over"], 2.0 * 2.0 * 128.0 * 14336.0);
+}
+
+#[test]
+fn a_trace_that_is_none_is_a_sentence_and_a_packed_one_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(TRACE).unwrap();
+    let survey = |name: &str, more: &[&str]| {
+        let file = folder.path().join(name).display().to_string();
+        told(&[&["sglang", "survey", "--trace", &file], more].concat())
+    };
+    fs::write(folder.path().join("eager-DECODE.json"), text.replace("user_annotation", "other")).unwrap();
+    assert!(Command::new("gzip").arg(folder.path().join("eager-DECODE.json")).status().unwrap().success());
+    let packed = survey("eager-DECODE.json.gz", &["--steps", "2"]).ended(0).out;
+    assert!(packed.contains("eager-DECODE.json.gz: decode (NVIDIA H200): 118.0 us of kernels a step"), "{packed}");
+    let whole = fs::read(folder.path().join("eager-DECODE.json.gz")).unwrap();
+    fs::write(folder.path().join("cut.gz"), &whole[..whole.len() / 2]).unwrap();
+    assert!(survey("cut.gz", &[]).ended(2).err.contains("damaged, or not whole"));
+    fs::write(
+        folder.path().join("cpu"),
+        text.replace("\"cat\":\"kernel\"", "\"cat\":\"none\"").replace("gpu_memcpy", "none"),
+    )
+    .unwrap();
+    assert!(survey("cpu", &[]).ended(2).err.contains("no kernel of a GPU is in it: record it with the activities"));
+    fs::write(folder.path().join("other"), "[1]").unwrap();
+    assert!(survey("other", &[]).ended(2).err.contains("this is no trace of PyTorch's profiler"));
+    let graph = text.replace("cudaLaunchKernel", "cudaGraphLaunch").replace("\"cpu_op\"", "\"none\"");
+    fs::write(folder.path().join("graph"), graph.replace("NVIDIA H200", "NVIDIA Unheard")).unwrap();
+    let graph = survey("graph", &["--all"]).ended(0).out;
+    assert!(
+        graph.contains("NVIDIA Unheard is not in the table of GPUs") && !graph.contains("need not be moved"),
+        "{graph}"
+    );
+}
+
+#[test]
+fn a_survey_of_a_model_says_what_the_machine_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("torch.py"), "class cuda:\n    is_available = staticmethod(lambda: False)\n").unwrap();
+    let out = folder.path().join("out").display().to_string();
+    let mut survey =
+        program::warpsmith(&["sglang", "survey", "--model", "llama-3.1-8b", "-o", &out, "--python", "python3"]);
+    let lacking = survey.env("PYTHONPATH", folder.path()).output().map(Told::of).unwrap();
+    assert!(lacking.err.contains("torch sees no GPU here") && lacking.code != Some(0), "{lacking:?}");
+    let again = told(&["sglang", "survey", "--model", "llama-3.1-8b", "-o", &out, "--python", "python3"]).ended(2);
+    assert!(again.err.contains("is not empty: name another folder with -o"), "{again:?}");
+}
+
 /// A task's folder, checked: the source as it was, the manifest's hashes those of the files, a task that loads.
 fn check(folder: &Path, original: &Path, expected: &[&str]) -> Value {
     let task = load::task(folder).unwrap_or_else(|error| panic!("{error}"));
@@ -119,6 +202,28 @@ fn check(folder: &Path, original: &Path, expected: &[&str]) -> Value {
         assert!(include.contains_key(*path), "{path}: {include:?}");
     }
     manifest
+}
+
+#[test]
+fn two_operators_become_one_task_whose_reference_is_the_frameworks_own_sequence() {
+    let without = copy(|at| fs::remove_file(at.join("python/sglang/kernels/jit/csrc/elementwise/rope.cuh")).unwrap());
+    if !has_nvcc() {
+        return;
+    }
+    let (lacking, _folder) = extract("qknorm_rope", "bf16", without.path());
+    assert!(lacking.ended(2).err.contains("keeps elementwise/rope.cuh elsewhere"));
+    let (told, folder) = extract("qknorm_rope", "bf16", Path::new(TREE));
+    told.ended(0);
+    let folder = folder.path().join("task");
+    let (needed, csrc) = (["elementwise/sizes.h", "sgl_kernel/half.cuh"], "python/sglang/kernels/jit/csrc");
+    let manifest = check(&folder, &folder.join("qknorm_rope.cuh"), &needed);
+    for part in ["elementwise/qknorm.cuh", "elementwise/rope.cuh"] {
+        let original = fs::read(Path::new(TREE).join(csrc).join(part)).unwrap();
+        assert_eq!(manifest["include"][part]["sha256"], Hash::of(&original).as_str(), "{part}");
+    }
+    assert_eq!(manifest["parts"], serde_json::json!(["qknorm", "rope"]));
+    assert_eq!(manifest["mutates"], serde_json::json!(["q", "k"]));
+    assert_eq!(manifest["call"]["then"][0]["function"], "apply_rope_inplace");
 }
 
 #[test]
@@ -238,6 +343,35 @@ fn a_dirty_tree_is_recorded() {
     let said: Value = serde_json::from_str(&told.ended(0).out).unwrap();
     let dirty = said["manifest"]["origin"]["checkout"]["dirty"].as_array().unwrap();
     assert!(dirty.len() == 1 && dirty[0].as_str().unwrap().contains("version.py"), "{said}");
+}
+
+#[test]
+fn a_kernel_that_commits_changed_since_the_release_is_said() {
+    if !has_nvcc() {
+        return;
+    }
+    let kernel = "python/sglang/kernels/jit/csrc/elementwise/activation.cuh";
+    let noted = |tags: &[&str], change: bool| {
+        let tree = copy(|at| {
+            committed(at);
+            for tag in tags {
+                git(at, &["tag", tag]);
+            }
+            if change {
+                let text = fs::read_to_string(at.join(kernel)).unwrap();
+                fs::write(at.join(kernel), text + "// tuned\n").unwrap();
+                git(at, &["commit", "-qam", "y"]);
+            }
+        });
+        let (told, _folder) = extract("silu_and_mul", "bf16", tree.path());
+        let said: Value = serde_json::from_str(&told.ended(0).out).unwrap();
+        assert_eq!(said["manifest"]["origin"]["checkout"]["dirty"].as_array().unwrap().len(), 0, "{said}");
+        said["manifest"]["origin"]["since_release"].to_string()
+    };
+    assert_eq!(noted(&["v0.0.1"], false), "[]");
+    let changed = noted(&["v0.0.1"], true);
+    assert!(changed.contains(kernel) && changed.contains("commits of this tree changed it"), "{changed}");
+    assert!(noted(&[], true).contains("has no such tag"));
 }
 
 #[test]

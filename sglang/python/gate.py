@@ -41,7 +41,12 @@ def without_notebooks():
 
 
 def framework(call):
-    """The framework's function, and the module that has it."""
+    """The framework's functions in the order in which it calls them, each with its call, and the module of the first."""
+    function, module = resolved(call)
+    return [(function, call), *((resolved(one)[0], one) for one in call.get("then", []))], module
+
+
+def resolved(call):
     without_notebooks()
     tried = []
     for name in call["modules"]:
@@ -110,7 +115,8 @@ def arrays(torch, spec, case, generator):
 
 def by_framework(function, spec, scalars, values):
     take = lambda name: values[name] if name in values else scalars[name]
-    function(*[take(name) for name in spec["call"]["positional"]], **spec["call"].get("keywords", {}))
+    for step, call in function:
+        step(*[take(name) for name in call["positional"]], **call.get("keywords", {}))
 
 
 def by_extract(torch, entry, spec, scalars, values):

@@ -1,6 +1,7 @@
 //! How does an operator of SGLang become a task's folder?
 
 use super::{
+    chain,
     closure::{self, Header},
     inventory,
     operator::{Operator, Precision},
@@ -49,6 +50,8 @@ pub struct Extract {
     pub readme: String,
     /// The file's name in the folder.
     pub name: String,
+    /// What a checkout's commits changed in the framework's files since the release that it calls itself.
+    pub since_release: Vec<String>,
 }
 
 /// Gathers all that makes the task, in memory.
@@ -57,9 +60,13 @@ pub struct Extract {
 /// A sentence that says what is missing and what to do.
 pub fn gather(order: &Order<'_>) -> Result<Extract, String> {
     let Order { operator, precision, tree, .. } = *order;
-    let file = inventory::file(tree, operator)?;
-    let source = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let scratch = Scratch::new()?;
+    let mut file = inventory::file(tree, operator)?;
+    let since = since_release(tree, operator, &file)?;
+    if !operator.parts.is_empty() {
+        file = chain::write(operator, &file, &scratch.0)?;
+    }
+    let source = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let binding = render::binding(operator, precision);
     let roots = closure::roots(tree, operator.level, order.headers, order.python, &scratch.0.join("stand-in"))?;
     let headers = closure::headers(order.nvcc, &file, &binding, &operator.flags, &roots, &scratch.0)?;
@@ -67,7 +74,8 @@ pub fn gather(order: &Order<'_>) -> Result<Extract, String> {
     Ok(Extract {
         task: render::task(operator, precision, &tree.version, hash.as_str()),
         readme: render::readme(operator, precision, &tree.version),
-        manifest: manifest(order, &hash, &headers),
+        manifest: manifest(order, &hash, &headers, &since),
+        since_release: since,
         name: operator.source().to_owned(),
         source,
         binding,
@@ -75,7 +83,16 @@ pub fn gather(order: &Order<'_>) -> Result<Extract, String> {
     })
 }
 
-fn manifest(order: &Order<'_>, hash: &Hash, headers: &BTreeMap<String, Header>) -> Value {
+/// What is to be said of the file, or of a chain's files.
+fn since_release(tree: &Tree, operator: &Operator, file: &Path) -> Result<Vec<String>, String> {
+    let files = match operator.parts.as_slice() {
+        [] => vec![file.to_owned()],
+        _ => chain::files(operator)?.iter().map(|part| file.join(part)).collect(),
+    };
+    Ok(files.iter().filter_map(|file| tree.since_release(file)).collect())
+}
+
+fn manifest(order: &Order<'_>, hash: &Hash, headers: &BTreeMap<String, Header>, since: &[String]) -> Value {
     let Order { operator, precision, tree, .. } = *order;
     let written =
         |one: &&super::operator::Argument| one.transfer.is_some_and(|transfer| transfer != kernelbench::Transfer::In);
@@ -85,12 +102,14 @@ fn manifest(order: &Order<'_>, hash: &Hash, headers: &BTreeMap<String, Header>) 
     json!({
         "operator": operator.name,
         "level": operator.level.letter(),
+        "parts": operator.parts,
         "dtype": precision.name(),
         "origin": {
             "framework": "sglang",
             "version": tree.version,
             "kernel_version": tree.aot_version,
             "checkout": tree.checkout,
+            "since_release": since,
             "file": operator.file,
             "sha256": hash,
         },

@@ -37,7 +37,7 @@ pub fn operators(tree: &Tree) -> Vec<(Operator, Option<String>)> {
         .collect()
 }
 
-/// Where an operator's file is.
+/// Where an operator's file is; of a chain the folder in which all its parts' files are.
 ///
 /// # Errors
 /// A sentence that says where it was looked for and what to do.
@@ -48,6 +48,10 @@ pub fn file(tree: &Tree, operator: &Operator) -> Result<PathBuf, String> {
             "it is compiled ahead of time, and wheels do not have its source: give a source tree of the same version with --sglang",
         )?,
     };
+    if !operator.parts.is_empty() {
+        let parts = operator.parts.iter().map(|part| self::file(tree, &operator::named(part)?));
+        return parts.collect::<Result<Vec<_>, _>>().map(|_| sources.join("csrc"));
+    }
     let file = sources.join("csrc").join(&operator.file);
     if file.is_file() {
         return Ok(file);
@@ -93,10 +97,10 @@ fn jit(call: &str, place: &str) -> Found {
         None => vec![],
     };
     let known = operator::all().into_iter().any(|one| one.level == Level::J && files.contains(&one.file));
-    let refused = operator::REFUSED.iter().find(|(file, _)| files.iter().any(|one| one == file));
+    let refused = operator::refused().iter().find(|refused| files.contains(&refused.file));
     let why_not = match refused {
         _ if known => None,
-        Some((_, why)) => Some((*why).to_owned()),
+        Some(refused) => Some(refused.why.clone()),
         None if call.contains("extra_dependencies") => {
             Some("it needs headers of other projects, and nobody has described its arguments".into())
         }
@@ -107,7 +111,8 @@ fn jit(call: &str, place: &str) -> Found {
     Found { level: "J", name, files, place: place.to_owned(), why_not }
 }
 
-const NOBODY: &str = "nobody has described its arguments and shapes yet";
+/// Why an operator cannot be taken out that nobody has looked at.
+pub const NOBODY: &str = "nobody has described its arguments and shapes yet";
 
 fn aot_operator(call: &str, place: &str) -> Option<Found> {
     let schema: String = strings(call).collect();
@@ -115,7 +120,8 @@ fn aot_operator(call: &str, place: &str) -> Option<Found> {
     let known = operator::all()
         .into_iter()
         .any(|one| one.level == Level::A && one.schema.split('(').next() == Some(name.as_str()));
-    let why_not = (!known).then(|| NOBODY.to_owned());
+    let refused = operator::refused().iter().find(|refused| refused.is(&name));
+    let why_not = (!known).then(|| refused.map_or_else(|| NOBODY.to_owned(), |refused| refused.why.clone()));
     (!name.is_empty()).then(|| Found { level: "A", name, files: vec![], place: place.to_owned(), why_not })
 }
 

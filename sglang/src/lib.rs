@@ -4,6 +4,7 @@
 //! gives it a C entry, and the headers that it needs lie beside it. The gate says whether that is still the framework's
 //! operator. Nothing here knows of models, actors or how a run is recorded.
 
+pub mod chain;
 pub mod closure;
 pub mod error;
 pub mod export;
@@ -13,6 +14,7 @@ pub mod inventory;
 pub mod operator;
 pub mod render;
 pub mod speedups;
+pub mod survey;
 pub mod tree;
 pub mod validate;
 

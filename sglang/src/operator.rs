@@ -2,7 +2,7 @@
 
 use kernelbench::{Dtype, Fill, Number, Transfer};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 /// An operator that can be taken out, as its file in `operators/` says.
 #[derive(Clone, Debug, Deserialize)]
@@ -16,6 +16,9 @@ pub struct Operator {
     pub level: Level,
     /// Its file, as the framework names it: relative to the sources of its level.
     pub file: String,
+    /// Of a chain: the operators that the framework calls one after another. Its file is then made of theirs.
+    #[serde(default)]
+    pub parts: Vec<String>,
     /// The types that it can be taken out in.
     pub dtypes: Vec<Precision>,
     /// The binding's name in `bindings/`.
@@ -118,6 +121,9 @@ pub struct Call {
     /// Arguments that are always the same.
     #[serde(default)]
     pub keywords: BTreeMap<String, bool>,
+    /// Of a chain: what is called next.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub then: Vec<Call>,
 }
 
 /// An argument of the entry; without a shape it is a scalar.
@@ -168,27 +174,55 @@ pub struct Bounds {
     pub rtol: f64,
 }
 
-const TEXTS: [&str; 9] = [
+const TEXTS: [&str; 10] = [
     include_str!("../operators/fused_add_rmsnorm.toml"),
     include_str!("../operators/gelu_and_mul.toml"),
     include_str!("../operators/gelu_tanh_and_mul.toml"),
     include_str!("../operators/merge_attn_states.toml"),
     include_str!("../operators/qknorm.toml"),
+    include_str!("../operators/qknorm_rope.toml"),
     include_str!("../operators/rmsnorm.toml"),
     include_str!("../operators/rope.toml"),
     include_str!("../operators/silu_and_mul.toml"),
     include_str!("../operators/topk_sum.toml"),
 ];
 
-/// Files that were looked at, and why they cannot be taken out yet.
-pub const REFUSED: [(&str, &str); 3] = [
-    (
-        "elementwise/kvcache.cuh",
-        "the places that it stores to must differ from one another, and a task cannot draw such indices",
-    ),
-    ("gemm/per_token_quant_fp8.cuh", "its output is in fp8, which a task does not have"),
-    ("gemm/per_tensor_quant_fp8.cuh", "its output is in fp8, which a task does not have"),
-];
+/// An operator that was looked at, and cannot be taken out yet.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refused {
+    /// What SGLang, or its kernel, is called: the first is the one for people.
+    pub names: Vec<String>,
+    /// Its file, relative to the sources of its level, or the library that has it.
+    pub file: String,
+    /// The reason.
+    pub why: String,
+}
+
+impl Refused {
+    /// Whether it is called so.
+    #[must_use]
+    pub fn is(&self, name: &str) -> bool {
+        self.names.iter().any(|one| one == name)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Refusals {
+    refused: Vec<Refused>,
+}
+
+static REFUSED: LazyLock<Vec<Refused>> = LazyLock::new(|| {
+    let text = include_str!("../operators/refused.toml");
+    toml::from_str::<Refusals>(text).expect("a test reads the embedded refusals").refused
+});
+
+/// Operators that were looked at, and why they cannot be taken out yet.
+#[must_use]
+pub fn refused() -> &'static [Refused] {
+    &REFUSED
+}
 
 /// All that can be taken out, by name.
 ///
@@ -209,8 +243,7 @@ pub fn named(name: &str) -> Result<Operator, String> {
     if let Some(found) = all.iter().find(|operator| operator.name == name) {
         return Ok(found.clone());
     }
-    let stem = |file: &str| file.rsplit('/').next().and_then(|last| last.split('.').next()).map(str::to_owned);
-    if let Some((file, why)) = REFUSED.iter().find(|(file, _)| stem(file).as_deref() == Some(name)) {
+    if let Some(Refused { file, why, .. }) = refused().iter().find(|one| one.is(name)) {
         return Err(format!("{name:?} ({file}) cannot be taken out: {why}; `warpsmith sglang list` shows what can"));
     }
     let words = |name: &str| name.to_lowercase().split('_').map(str::to_owned).collect::<Vec<_>>();
@@ -259,7 +292,10 @@ mod tests {
         for operator in all() {
             let name = &operator.name;
             let known = |one: &str| operator.argument.iter().any(|argument| argument.name == one);
-            assert!(operator.call.positional.iter().all(|one| known(one)), "{name}");
+            let calls = std::iter::once(&operator.call).chain(&operator.call.then);
+            assert!(calls.flat_map(|call| &call.positional).all(|one| known(one)), "{name}");
+            assert_eq!(operator.parts.is_empty(), operator.call.then.is_empty(), "{name}");
+            assert!(operator.parts.iter().all(|part| named(part).is_ok_and(|part| part.level == Level::J)), "{name}");
             assert!(operator.dtypes.iter().all(|dtype| operator.tolerance.contains_key(dtype)), "{name}");
             let scalars: Vec<&str> =
                 operator.argument.iter().filter(|a| a.shape.is_none()).map(|a| a.name.as_str()).collect();

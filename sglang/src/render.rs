@@ -5,11 +5,12 @@ use kernelbench::{Fill, Gate, Number, Transfer};
 use minijinja::{Environment, context};
 use std::{collections::BTreeMap, fmt::Write};
 
-const BINDINGS: [(&str, &str); 7] = [
+const BINDINGS: [(&str, &str); 8] = [
     ("fused_add_rmsnorm", include_str!("../bindings/fused_add_rmsnorm.cu")),
     ("gated", include_str!("../bindings/gated.cu")),
     ("merge_attn_states", include_str!("../bindings/merge_attn_states.cu")),
     ("qknorm", include_str!("../bindings/qknorm.cu")),
+    ("qknorm_rope", include_str!("../bindings/qknorm_rope.cu")),
     ("rmsnorm", include_str!("../bindings/rmsnorm.cu")),
     ("rope", include_str!("../bindings/rope.cu")),
     ("topk_sum", include_str!("../bindings/topk_sum.cu")),
@@ -171,16 +172,23 @@ fn number(value: Number) -> String {
 pub fn readme(operator: &Operator, precision: Precision, version: &str) -> String {
     let notes: Vec<String> = operator.notes.iter().map(|note| format!("* Note: {note}.\n")).collect();
     let notes = notes.concat();
+    let what = if operator.parts.is_empty() {
+        format!("is SGLang's file `{}`, byte for byte", operator.file)
+    } else {
+        let parts = operator.parts.join("` and `");
+        format!(
+            "is ours, and calls SGLang's own `{parts}` one after another; their files lie in `include`, byte for byte"
+        )
+    };
     format!(
         "# {} of SGLang {version}, in {}\n\n\
-         `{}` is SGLang's file `{}`, byte for byte; the headers in `include` are those that it needs. They keep their authors' \
+         `{}` {what}; the headers in `include` are those that it needs. They keep their authors' \
          licences. `binding.cu`, in the same translation unit behind the file, gives it the entry `{}`. `manifest.json` lists all files with \
          their hashes, the compiler's flags, and how the framework calls the operator; `gate.json`, where it is, what the comparison with \
          the framework's own operator found.\n\n{notes}\n```\nwarpsmith run . --policy astra\n```\n",
         operator.name,
         precision.name(),
         operator.source(),
-        operator.file,
         operator.entry(),
     )
 }

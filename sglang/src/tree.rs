@@ -71,6 +71,26 @@ impl Tree {
         })
     }
 
+    /// What is to be said of a file of a checkout whose version names a release: that it was changed since, by commits that
+    /// its version does not tell, or that nobody knows. Nothing where it is the release's own, or this is no checkout.
+    #[must_use]
+    pub fn since_release(&self, file: &Path) -> Option<String> {
+        self.checkout.as_ref()?;
+        let release = self.version.starts_with(|c: char| c.is_ascii_digit()).then(|| format!("v{}", self.version))?;
+        let inside = file.strip_prefix(&self.root).ok()?.display();
+        let blob = |of: &str| git(&self.root, &["rev-parse", "-q", "--verify", &format!("{of}:{inside}")], &[]);
+        let known = git(&self.root, &["rev-parse", "-q", "--verify", &format!("refs/tags/{release}^{{commit}}")], &[]);
+        match (known, blob(&format!("refs/tags/{release}")), blob("HEAD")) {
+            (Some(_), then, now) if then == now => None,
+            (Some(_), ..) => Some(format!(
+                "{inside} is another than {release}'s: commits of this tree changed it, and a plug-in with its kernel fits this tree alone, not a release"
+            )),
+            (None, ..) => Some(format!(
+                "this tree calls itself {release} and has no such tag, so whether {inside} is that release's is not known: fetch its tags (git fetch --tags), and take it out again"
+            )),
+        }
+    }
+
     /// The folder of site packages in which it lies, or what stands in for one.
     #[must_use]
     pub fn site(&self) -> &Path {

@@ -1,9 +1,11 @@
 //! `warpsmith sglang`: operators out of SGLang, and faster kernels back
 
+mod bench;
 pub(crate) mod export;
 mod extract;
 mod found;
 mod list;
+mod survey;
 pub(crate) mod validate;
 
 use crate::{
@@ -20,6 +22,9 @@ pub enum Sglang {
     /// List the operators that can be taken out of an SGLang, and why others cannot.
     #[command(after_help = list::EXAMPLES)]
     List(list::ListArgs),
+    /// Say where a model's step spends its time, how far each kernel is from its roofline, and which can be taken out.
+    #[command(after_help = survey::EXAMPLES)]
+    Survey(survey::SurveyArgs),
     /// Take an operator out of SGLang: a task's folder, compared with the framework's own operator.
     #[command(after_help = extract::EXAMPLES)]
     Extract(extract::ExtractArgs),
@@ -29,6 +34,9 @@ pub enum Sglang {
     /// Install an export beside SGLang, and check and time it there against the original.
     #[command(after_help = validate::EXAMPLES)]
     Validate(validate::ValidateArgs),
+    /// Serve a whole model with random weights with a plug-in off and on, and compare tokens a second.
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(bench::BenchArgs),
 }
 
 /// What `--help` shows below the commands.
@@ -74,8 +82,10 @@ fn python(named: Option<&str>, layers: &Layers) -> String {
 pub(super) fn sglang(what: &Sglang, layers: &Layers) -> Result<Exit, Trouble> {
     match what {
         Sglang::List(arguments) => list::list(arguments, layers),
+        Sglang::Survey(arguments) => survey::survey(arguments, layers),
         Sglang::Extract(arguments) => extract::extract(arguments, layers),
         Sglang::Export(arguments) => export::export(arguments),
         Sglang::Validate(arguments) => validate::validate(arguments, layers),
+        Sglang::Bench(arguments) => bench::bench(arguments, layers),
     }
 }

@@ -15,21 +15,15 @@ logger = logging.getLogger(__name__)
 
 def register():
     """The entry point: hooks what is switched on."""
-    import importlib
-
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    from . import functions, library, swap
+    from . import chains, functions, library, swap
 
     kernels = [kernel for kernel in guard.SWAP["kernels"] if guard.switched_on(kernel["operator"])]
     if any(kernel["level"] == "J" for kernel in kernels):
-        for path in ("sglang.kernels.jit.utils", "sglang.jit_kernel.utils"):
-            try:
-                load_jit = importlib.import_module(path).load_jit
-            except (ImportError, AttributeError):
-                continue
+        load_jit = swap.loader()
+        if load_jit:
             HookRegistry.register(f"{load_jit.__module__}.load_jit", swap.around, HookType.AROUND)
-            break
         else:
             logger.warning(
                 "warpsmith: the installed sglang has no load_jit where it is looked for; nothing is swapped"
@@ -39,6 +33,9 @@ def register():
         by_path.setdefault(hook["path"], []).append((kernel, hook))
     for path, hooked in by_path.items():
         HookRegistry.register(path, functions.around(hooked), HookType.AROUND)
+    for path, hooks in chains.targets().items():
+        for hook in hooks:
+            HookRegistry.register(path, hook, HookType.AROUND)
     for kernel in kernels:
         if kernel["level"] == "A":
             library.load(kernel)
@@ -46,7 +43,8 @@ def register():
 
 def use(ours):
     """Ours (as it begins) or the original, from now on in this process: for comparisons."""
-    from . import library
+    from . import compiled, library
 
     Switch.ours = ours
+    compiled.use_ours(ours)
     library.use_ours(ours)

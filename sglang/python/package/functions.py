@@ -1,8 +1,9 @@
 """How does a kernel get to be called where the framework calls another library's function for the same operator?"""
 
+import functools
 import importlib
 
-from . import guard, swap
+from . import compiled, guard, swap
 
 
 def around(hooked):
@@ -17,9 +18,18 @@ def around(hooked):
         for kernel, hook in hooked
     ]
 
-    def call(original, *args, **keywords):
-        import torch
+    import torch
 
+    finding = [(*parts, functools.partial(function, parts[2]["through"])) for parts in watched]
+    faster = compiled.hook(finding, swap.absent)
+
+    def chosen(original, *args, **keywords):
+        # What traces a model must not meet what it cannot read.
+        if torch.compiler.is_compiling():
+            return original(*args, **keywords)
+        return faster(original, *args, **keywords)
+
+    def call(original, *args, **keywords):
         if torch.compiler.is_compiling():
             return original(*args, **keywords)
         refused = None
@@ -36,7 +46,7 @@ def around(hooked):
         guard.count(*refused)
         return original(*args, **keywords)
 
-    return call
+    return chosen if faster else call
 
 
 def function(paths):

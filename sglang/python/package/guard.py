@@ -64,8 +64,9 @@ def capability_of(device):
 class Guard:
     """Says of a call's arguments, by name, why the original must serve it; None where the kernel may."""
 
-    def __init__(self, kernel, capability=capability_of, constrained=None):
+    def __init__(self, kernel, capability=capability_of, constrained=None, device="cuda"):
         self.kernel = kernel
+        self.device = device
         self.capability = capability
         self.constrained = as_constrained() if constrained is None else constrained
         self.tensors = kernel["arguments"]
@@ -94,7 +95,7 @@ class Guard:
         first = arguments[next(iter(self.tensors))].device
         if (
             len(devices) > 1
-            or first.type != "cuda"
+            or first.type != self.device
             or self.capability(first) != tuple(self.kernel["capability"])
         ):
             return "device"
@@ -164,19 +165,19 @@ def value_of(expression, axes):
 
 def keep_counters():
     """At the end of the process, in the folder WARPSMITH_SGLANG_COUNTERS, if it is set."""
-    from . import library
+    from . import compiled, library
 
     folder = os.environ.get("WARPSMITH_SGLANG_COUNTERS")
-    if folder and (counted or library.loaded):
+    if folder and (counted or library.loaded or any(one.counts() for _, one in compiled.counting)):
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         (pathlib.Path(folder) / f"{HERE.name}-{os.getpid()}.json").write_text(json.dumps(all_counters()))
 
 
 def all_counters():
-    """Those of the libraries too."""
-    from . import library
+    """Those of the libraries and of the guards in C++ too."""
+    from . import compiled, library
 
-    return library.added_to(counters())
+    return compiled.added_to(library.added_to(counters()))
 
 
 atexit.register(keep_counters)

@@ -54,6 +54,11 @@ def other_version():
     return None if here == wanted[1] else f"sglang-kernel {here}"
 
 
+def cache():
+    """Where what is built lies."""
+    return pathlib.Path(os.environ.get("WARPSMITH_SGLANG_CACHE", "~/.cache/warpsmith-sglang")).expanduser()
+
+
 def built(kernel):
     """The library's file, from a folder that its sources, torch and the GPU's kind name."""
     import torch
@@ -62,8 +67,7 @@ def built(kernel):
     seen = hashlib.sha256(f"{torch.__version__} {kernel['capability']} {kernel['flags']}".encode())
     for file in sorted(path for path in sources.parent.rglob("*") if path.is_file()):
         seen.update(file.read_bytes())
-    root = pathlib.Path(os.environ.get("WARPSMITH_SGLANG_CACHE", "~/.cache/warpsmith-sglang")).expanduser()
-    out = root / seen.hexdigest()[:24] / f"{kernel['namespace']}.so"
+    out = cache() / seen.hexdigest()[:24] / f"{kernel['namespace']}.so"
     if not out.is_file():
         out.parent.mkdir(parents=True, exist_ok=True)
         part = out.with_suffix(f".{os.getpid()}.part")

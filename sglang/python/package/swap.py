@@ -1,12 +1,13 @@
 """How does a kernel get into the place of the framework's, where the framework compiles its file at run time?"""
 
 import hashlib
+import importlib
 import importlib.util
 import logging
 import pathlib
 import sys
 
-from . import guard
+from . import compiled, guard
 
 logger = logging.getLogger(__name__)
 # Kernels that were to be put in place and were not, by operator and type.
@@ -25,18 +26,29 @@ def same(one, other):
     return plain(one) == plain(other)
 
 
+def loader():
+    """The framework's load_jit, where this version has it; None where it has none."""
+    for path in ("sglang.kernels.jit.utils", "sglang.jit_kernel.utils"):
+        try:
+            return importlib.import_module(path).load_jit
+        except (ImportError, AttributeError):
+            continue
+    return None
+
+
 def differs(kernel, load_jit):
     """What the installed framework has otherwise than when the kernel was taken out, and the file: nothing if nothing."""
     root = getattr(sys.modules.get(load_jit.__module__), "KERNEL_PATH", None)
     if root is None:
         return "file differs", kernel["file"]
     root = pathlib.Path(root)
-    if sha256(root / "csrc" / kernel["file"]) != kernel["sha256"]:
+    # A chain's own text is ours; its parts are among the headers.
+    if "chain" not in kernel and sha256(root / "csrc" / kernel["file"]) != kernel["sha256"]:
         return "file differs", kernel["file"]
     folders = [root / "include", root / "csrc", (root / "csrc" / kernel["file"]).parent, *tvm_ffi()]
     for header, recorded in kernel.get("headers", {}).items():
         found = next((folder / header for folder in folders if (folder / header).is_file()), None)
-        if found is None and not header.startswith(OWN):
+        if found is None and not header.startswith(OWN) and header not in kernel.get("parts", []):
             logger.info("warpsmith: %s is in no folder that is known here, so it is not compared", header)
         elif found is None or sha256(found) != recorded:
             return "header differs", header
@@ -120,6 +132,9 @@ def guarded(kernel, ours, original):
     """The function that chooses, call by call."""
     watch, passed, count = guard.Guard(kernel), kernel["passed"], guard.count
     fixed = [(place, said[1:-1]) for place, said in enumerate(passed) if said.startswith("'")]
+    faster = compiled.chooser(kernel, passed, fixed, watch, ours, original)
+    if faster:
+        return faster
 
     def call(*args):
         if len(args) != len(passed):

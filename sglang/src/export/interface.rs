@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Operators by name, as `operators` describes them.
-const OPERATORS: [(&str, &str); 9] = [
+const OPERATORS: [(&str, &str); 10] = [
     ("fused_add_rmsnorm", include_str!("../../operators/fused_add_rmsnorm.toml")),
     ("gelu_and_mul", include_str!("../../operators/gelu_and_mul.toml")),
     ("gelu_tanh_and_mul", include_str!("../../operators/gelu_tanh_and_mul.toml")),
     ("merge_attn_states", include_str!("../../operators/merge_attn_states.toml")),
     ("qknorm", include_str!("../../operators/qknorm.toml")),
+    ("qknorm_rope", include_str!("../../operators/qknorm_rope.toml")),
     ("rmsnorm", include_str!("../../operators/rmsnorm.toml")),
     ("rope", include_str!("../../operators/rope.toml")),
     ("silu_and_mul", include_str!("../../operators/silu_and_mul.toml")),
@@ -69,6 +70,9 @@ pub struct Entry {
     /// The shapes that validation alone uses.
     #[serde(default)]
     pub validation: Vec<Value>,
+    /// Of a chain: the layers in which its steps follow one another, and the steps.
+    #[serde(default)]
+    pub chain: Option<Value>,
     /// How to say it in PyTorch, for FlashInfer-Bench.
     #[serde(default)]
     pub reference: String,

@@ -7,10 +7,13 @@ use super::{
 use crate::Error;
 
 /// The package's modules, which are the same for every operator.
-const MODULES: [(&str, &str); 6] = [
+const MODULES: [(&str, &str); 9] = [
     ("__init__.py", include_str!("../../python/package/__init__.py")),
     ("__main__.py", include_str!("../../python/package/__main__.py")),
+    ("chains.py", include_str!("../../python/package/chains.py")),
+    ("compiled.py", include_str!("../../python/package/compiled.py")),
     ("functions.py", include_str!("../../python/package/functions.py")),
+    ("guard.cpp", include_str!("../../python/package/guard.cpp")),
     ("guard.py", include_str!("../../python/package/guard.py")),
     ("library.py", include_str!("../../python/package/library.py")),
     ("swap.py", include_str!("../../python/package/swap.py")),
@@ -36,6 +39,7 @@ pub fn plugin(kernels: &[Kernel]) -> Result<Layout, Error> {
         }
     }
     laid.file("pyproject.toml", project(&package, kernels));
+    laid.file("setup.py", include_str!("../../python/setup.py"));
     laid.file("README.md", readme(&package, kernels));
     laid.next = vec![
         "python3 -m pip install --no-deps --no-build-isolation .   # in this folder; SGLang finds it by itself".into(),
@@ -59,7 +63,7 @@ fn project(package: &str, kernels: &[Kernel]) -> String {
     let about: Vec<_> = kernels.iter().map(|kernel| format!("{} ({})", kernel.operator(), kernel.dtype())).collect();
     format!(
         r#"[build-system]
-requires = ["setuptools"]
+requires = ["setuptools>=61"]
 build-backend = "setuptools.build_meta"
 
 [project]
@@ -75,7 +79,7 @@ requires-python = ">=3.10"
 packages = ["{package}"]
 
 [tool.setuptools.package-data]
-{package} = ["swap.json", "sources/**/*"]
+{package} = ["swap.json", "guard.cpp", "sources/**/*"]
 "#,
         name = package.replace('_', "-"),
         about = about.join(", "),
@@ -107,7 +111,8 @@ fn readme(package: &str, kernels: &[Kernel]) -> String {
          * `WARPSMITH_SGLANG_SHAPES=constraints` lets a kernel serve every shape that the operator's constraints admit: for \
          tests, since nothing was certified for those.\n\
          * `WARPSMITH_SGLANG_COUNTERS=DIR` keeps how often each was used; `python3 -m {package} status` prints it.\n\
-         * `WARPSMITH_SGLANG_CACHE=DIR` is where libraries of operators are built that SGLang compiles ahead of time.\n",
+         * `WARPSMITH_SGLANG_CACHE=DIR` is where the guard is built, and libraries of operators that SGLang compiles ahead of time.\n\
+         * `WARPSMITH_SGLANG_GUARD=python` leaves the guard in Python, which takes longer; so does a machine without a C++ compiler.\n",
         lines.join("\n")
     )
 }

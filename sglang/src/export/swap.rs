@@ -4,7 +4,7 @@ use super::{
     found::Found,
     interface::{Argument, Interface},
 };
-use crate::Error;
+use crate::{Error, chain, operator};
 use kernelbench::{Case, CertificateVerdict, Hash, Language, Number};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,6 +87,10 @@ impl Kernel {
             "certificate": self.certificate(),
             "gate": { "verdict": origin.gate, "summary": self.found.gate() },
         });
+        if let Some(chain) = &self.interface.entry.chain {
+            kernel["chain"] = chain.clone();
+            kernel["parts"] = self.parts().into();
+        }
         if self.is_run_time() {
             kernel["headers"] = self.headers().into();
             kernel["exported"] = self.exported().into();
@@ -103,6 +107,17 @@ impl Kernel {
     fn headers(&self) -> Map<String, Value> {
         let hashed = |(path, text): (&String, &String)| (path.clone(), Hash::of(text.as_bytes()).as_str().into());
         self.found.context().include.iter().map(hashed).collect()
+    }
+
+    /// Of a chain, the framework's files.
+    fn parts(&self) -> Vec<String> {
+        operator::named(self.operator()).and_then(|one| chain::files(&one)).unwrap_or_default()
+    }
+
+    /// Whether it does the work of several operators.
+    #[must_use]
+    pub fn is_chain(&self) -> bool {
+        self.interface.entry.chain.is_some()
     }
 
     fn exported(&self) -> String {

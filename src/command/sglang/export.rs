@@ -65,6 +65,12 @@ pub(super) fn export(arguments: &ExportArgs) -> Result<Exit, Trouble> {
     }
     let kernels = chosen(kernels, &arguments.operators)?;
     swap::together(&kernels)?;
+    if let Some(chain) = kernels.iter().find(|kernel| kernel.is_chain() && arguments.form != Form::Plugin) {
+        let name = chain.operator();
+        return Err(Trouble::usage(format!(
+            "{name} is a chain of operators, and only a plug-in can put it back: its hook stands at the layer that calls them; name --as plugin"
+        )));
+    }
     let laid = match arguments.form {
         Form::Plugin => plugin::plugin(&kernels)?,
         Form::Patch => patch::patch(&kernels, arguments.tree.as_deref())?,

@@ -12,7 +12,7 @@ use kernelbench::{Gate, cuda, load};
 use metrics::Arch;
 use serde_json::{Value, json};
 use sglang::{
-    extract::{self, Order},
+    extract::{self, Extract, Order},
     gate, operator,
     tree::Tree,
 };
@@ -80,7 +80,7 @@ pub(super) fn extract(arguments: &ExtractArgs, layers: &Layers) -> Result<Exit, 
     if arguments.json {
         say(&json(&json!({"folder": arguments.out, "manifest": made.manifest, "gate": verdict})));
     } else {
-        tell(&operator.name, &tree, made.headers.len(), &arguments.out, &verdict);
+        tell(&operator.name, &tree, &made, &arguments.out, &verdict);
     }
     Ok(exit)
 }
@@ -137,7 +137,8 @@ fn judge(order: &Order<'_>, library: &Path, arguments: &ExtractArgs) -> Result<(
     Ok((verdict, exit))
 }
 
-fn tell(name: &str, tree: &Tree, headers: usize, folder: &Path, verdict: &Value) {
+fn tell(name: &str, tree: &Tree, made: &Extract, folder: &Path, verdict: &Value) {
+    let headers = made.headers.len();
     say(&format!("{name} of SGLang {}: {} with {headers} headers, built for sm_90a", tree.version, folder.display()));
     if let Some(checkout) = tree.checkout.as_ref().filter(|checkout| !checkout.dirty.is_empty()) {
         say(&format!(
@@ -145,6 +146,9 @@ fn tell(name: &str, tree: &Tree, headers: usize, folder: &Path, verdict: &Value)
             checkout.commit,
             checkout.dirty.len()
         ));
+    }
+    for changed in &made.since_release {
+        say(&format!("note: {changed}"));
     }
     match (verdict["ran"].as_bool(), verdict["refusal"].as_str()) {
         (Some(true), None) => {

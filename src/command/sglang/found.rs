@@ -1,6 +1,6 @@
 //! Which kernel of a run goes back into SGLang?
 
-use crate::{exit::Trouble, progress::plain, store::RunFolder};
+use crate::{command::say, exit::Trouble, progress::plain, store::RunFolder};
 use agents::trajectory::{Round, Trajectory};
 use kernelbench::{CandidateId, Evaluation, Hash, Task};
 use sglang::export::found::{Extracted, Found};
@@ -9,14 +9,28 @@ use std::path::Path;
 /// The certified kernels of this run, or the candidate that is named, certified or not.
 pub(super) fn of(run: &Path, named: Option<&str>) -> Result<Vec<Found>, Trouble> {
     let folder = RunFolder::open(run)?;
-    let (mut found, mut left_out) = (vec![], vec![]);
+    let (mut found, mut left_out, mut damaged) = (vec![], vec![], vec![]);
     for name in folder.tasks()? {
-        let record = folder.record(&name)?;
+        let record = match folder.record(&name) {
+            Ok(record) => record,
+            // One of many does not keep the others from going back.
+            Err(why) => {
+                damaged.push(format!("{}: its record cannot be read, and it is left out: {why}", plain(&name)));
+                continue;
+            }
+        };
         let story: Trajectory = record.events().collect();
         let fetch = |hash: &Hash| record.blobs.fetch(hash).ok();
         match in_story(&story, named, &fetch) {
             Ok(one) => found.push(one),
             Err(why) => left_out.push(format!("\n  {}: {why}", plain(&name))),
+        }
+    }
+    if found.is_empty() {
+        left_out.extend(damaged.iter().map(|why| format!("\n  {why}")));
+    } else {
+        for why in &damaged {
+            say(&format!("note       {why}"));
         }
     }
     if found.is_empty() {

@@ -8,7 +8,10 @@ use crate::{
 };
 use clap::Args;
 use serde_json::json;
-use sglang::inventory;
+use sglang::{
+    inventory::{self, Found},
+    operator::{self, Operator},
+};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +24,10 @@ Examples:
 pub struct ListArgs {
     #[command(flatten)]
     pub framework: FrameworkArgs,
-    /// As JSON.
+    /// Every kernel that cannot be taken out, with its reason.
+    #[arg(long)]
+    pub all: bool,
+    /// As JSON, with every reason.
     #[arg(long)]
     pub json: bool,
 }
@@ -32,7 +38,7 @@ pub(super) fn list(arguments: &ListArgs, layers: &Layers) -> Result<Exit, Troubl
     let operators = inventory::operators(&tree);
     let others: Vec<_> = inventory::all(&tree).into_iter().filter(|one| one.why_not.is_some()).collect();
     if arguments.json {
-        let one = |(operator, why): &(sglang::operator::Operator, Option<String>)| {
+        let one = |(operator, why): &(Operator, Option<String>)| {
             let dtypes: Vec<_> = operator.dtypes.iter().map(|dtype| dtype.name()).collect();
             json!({"name": operator.name, "level": operator.level, "file": operator.file, "dtypes": dtypes, "notes": operator.notes, "why_not": why})
         };
@@ -46,6 +52,21 @@ pub(super) fn list(arguments: &ListArgs, layers: &Layers) -> Result<Exit, Troubl
         let dtypes = operator.dtypes.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ");
         say(&format!("  {:<18} {}  {}  ({dtypes})", operator.name, operator.level.letter(), operator.file));
     }
+    if arguments.all {
+        cannot(&operators, others);
+    } else {
+        let known = operator::refused().iter().map(|refused| refused.names[0].as_str()).collect::<Vec<_>>().join(", ");
+        let lacking = operators.iter().filter(|(_, why)| why.is_some()).count();
+        say(&format!(
+            "cannot: {} (--all says why): {lacking} that this version lacks, the others nobody has described or were refused: {known}",
+            others.len() + lacking
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+/// What cannot be taken out, each with its reason.
+fn cannot(operators: &[(Operator, Option<String>)], others: Vec<Found>) {
     say("cannot:");
     for (operator, why) in operators.iter().filter_map(|(operator, why)| Some((operator, why.as_ref()?))) {
         say(&format!("  {:<18} {}  {why}", operator.name, operator.level.letter()));
@@ -54,5 +75,4 @@ pub(super) fn list(arguments: &ListArgs, layers: &Layers) -> Result<Exit, Troubl
         let what = if other.files.is_empty() { other.name } else { other.files.join(", ") };
         say(&format!("  {what}  {}  {}: {}", other.level, other.place, other.why_not.unwrap_or_default()));
     }
-    Ok(Exit::Done)
 }

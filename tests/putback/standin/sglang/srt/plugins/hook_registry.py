@@ -26,14 +26,17 @@ class HookRegistry:
             try:
                 module = importlib.import_module(path)
             except ImportError:
-                continue
+                # A method: the class is in the module.
+                path, of = path.rsplit(".", 1)
+                module = getattr(importlib.import_module(path), of)
             original = getattr(module, name)
 
             @functools.wraps(original)
             def wrapped(*args, _original=original, _hook=hook, **keywords):
                 return _hook(_original, *args, **keywords)
 
+            setattr(module, name, wrapped)
             for other in list(sys.modules.values()):
-                for key, value in list(vars(other).items()) if other else []:
+                for key, value in list(vars(other).items()) if other and isinstance(other, type(sys)) else []:
                     if value is original:
                         setattr(other, key, wrapped)

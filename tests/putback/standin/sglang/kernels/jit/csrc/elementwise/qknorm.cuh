@@ -1,0 +1,4 @@
+// A part of a chain, of the stand-in.
+namespace {
+struct qknorm {};
+}

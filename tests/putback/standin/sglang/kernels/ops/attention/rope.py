@@ -1,0 +1,7 @@
+"""The second step of a chain."""
+
+from sglang.kernels.jit.utils.compile import called
+
+
+def apply_rope_inplace(q, k, cos_sin, positions, is_neox=True):
+    called.append(("rope", q))
