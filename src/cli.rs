@@ -350,14 +350,16 @@ pub struct VerifyArgs {
 /// `show`
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// The run's folder.
+    /// The run's folder; RUN@NAME for one of its candidates or checkpoints.
+    #[arg(value_name = "RUN[@NAME]")]
     pub run: PathBuf,
     /// One round, in full.
     pub round: Option<u32>,
     /// Of a run of many tasks, this one's.
     #[arg(long, value_name = "NAME")]
     pub task: Option<String>,
-    /// The difference between two candidates, each named by its round, by the first digits of its hash, or `reference`.
+    /// The difference between two candidates, each named by its round, its checkpoint, the first digits of its id, `best` or
+    /// `reference`.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "round")]
     pub diff: Option<Vec<String>>,
     /// The source of a candidate as it is compiled, named in the same way, or the best one's.
@@ -425,10 +427,13 @@ pub struct ManArgs {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct EvaluateArgs {
-    /// The task: a folder that holds a task.toml, or a problem in KernelBench's format (a Python file).
+    /// The task: a folder that holds a task.toml, or a problem in KernelBench's format (a Python file); or a candidate of a
+    /// run as RUN@NAME, with the run's task.
+    #[arg(value_name = "TASK|RUN@NAME")]
     pub task: PathBuf,
-    /// The candidates: source files, evaluated one after another; `-` is standard input.
-    #[arg(required = true, value_name = "CANDIDATE")]
+    /// The candidates: source files, evaluated one after another; `-` is standard input, RUN@NAME a candidate of a run: a
+    /// checkpoint, a round's number, `best`, `reference`, or the first digits of an id.
+    #[arg(value_name = "CANDIDATE")]
     pub candidates: Vec<PathBuf>,
     /// A value for one of the task's tuning parameters, which the candidate names as {{NAME}}; can be repeated. What is left
     /// open is searched.
@@ -580,6 +585,7 @@ Examples:
   warpsmith show RUN 3
   warpsmith show RUN --diff 2 3 | patch mine.cpp                          # mine.cpp holds the candidate of round 2
   warpsmith show RUN --source > best.cpp
+  warpsmith show W@c7                                                     # a checkpoint, a round, `best`: all of it
   warpsmith show BATCH                                                    # its tasks; then --task NAME
   warpsmith show RUN --format astra";
 
@@ -595,4 +601,6 @@ Ends with 0 if the candidate is correct, with 1 if it is not.
 Examples:
   warpsmith evaluate examples/silu_and_mul mine.cpp
   warpsmith evaluate KernelBench/level1/29_Softplus.py mine.py --profile
-  warpsmith evaluate examples/silu_and_mul mine.cpp --certify --json";
+  warpsmith evaluate examples/silu_and_mul mine.cpp --certify --json
+  warpsmith evaluate RUN@best --profile                                   # on the run's own task
+  warpsmith evaluate examples/matmul W@c7 W@pipelined mine.cpp";

@@ -205,6 +205,7 @@ fn steps_by_hand_are_named_branched_and_restored() {
     assert!(ordered.contains("keep the order") && ordered.contains("TB-Tiling"), "{ordered}");
     run(&["restore", &format!("{out}@main")]).ended(0);
     assert_eq!((tree(&out)["head"].as_str(), tree(&out)["branch"].as_str()), (Some("c1"), Some("main")));
+    a_checkpoint_stands_wherever_a_candidate_may(&bench, &out);
     for (arguments, why) in [
         (vec!["checkpoint", &out, "named"], "the name \"named\" is taken"),
         (vec!["checkpoint", &out, "c9"], "\"c9\" cannot be a name"),
@@ -221,6 +222,51 @@ fn steps_by_hand_are_named_branched_and_restored() {
             vec!["transform", &format!("{out}@c2"), "TB-Tiling"],
             "the context has the tuning parameter `TILE_K_SIZE` already",
         ),
+    ] {
+        let told = run(&arguments).ended(2);
+        assert!(told.err.contains(why), "{told:?}");
+    }
+}
+
+/// Shown, evaluated, compared, and the beginning of another workflow.
+fn a_checkpoint_stands_wherever_a_candidate_may(bench: &Bench, out: &str) {
+    let at = |name: &str| format!("{out}@{name}");
+    let shown = run(&["show", &at("c2")]).ended(0).out;
+    for part in ["checkpoint c2", "bindings   BLOCK_X=16", "// region: device", "copy_tile<TILE_M, TILE_K>"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    run(&["show", out, "--source", "named"]).ended(0);
+    let quick = ["--warmup", "1", "--repetitions", "3"];
+    let told = run(&[&["evaluate", &at("c2"), &at("named")], &quick[..]].concat()).ended(0).out;
+    assert!(told.contains("W@c2") && told.contains("W@named"), "{told}");
+    let told: Value = serde_json::from_str(&run(&["compare", &at("named"), &at("c2"), "--json"]).ended(0).out).unwrap();
+    let regions: Vec<&str> = told["regions"].as_array().unwrap().iter().map(|pair| pair[0].as_str().unwrap()).collect();
+    assert_eq!(regions, ["macros", "device", "host", "imports"], "{told}");
+    let tile = told["bindings"].as_array().unwrap().iter().find(|differing| differing["name"] == "TILE_K_SIZE");
+    assert_eq!(tile.unwrap()["values"][0], Value::Null, "{told}");
+    assert!(told["times"]["passed"]["speedup"]["ratio"].as_f64().unwrap() > 0.0, "{told}");
+    let same = run(&["compare", &at("named"), &at("1"), "--recorded"]).ended(0).out;
+    assert!(same.contains("no region differs") && same.contains("no binding differs"), "{same}");
+    let other = bench.at("other");
+    let from = ["--from", &at("named"), "--out", &other];
+    bench.transform(&bench.at("task"), "Refactor", &[&from[..], &quick].concat()).ended(0);
+    let (own, seed) = (tree(&other), run(&["show", &format!("{other}@c0"), "--json"]).ended(0).out);
+    assert_eq!(own["head"], "c1");
+    assert!(seed.contains("static void element"), "the seed's text and not the reference's: {seed}");
+    for (arguments, why) in [
+        (
+            vec!["show", &at("naned")],
+            "no candidate, round or checkpoint is called \"naned\"; the nearest names are named",
+        ),
+        (vec!["evaluate", "nowhere@c1"], "nowhere@c1: nowhere is not the folder of a run"),
+        (vec!["evaluate", &at("c1"), "--bind", "BLOCK_X=8"], "W@c1 has its bindings already"),
+        (vec!["compare", &at("c1"), out], "write each as RUN@NAME"),
+        (vec!["transform", out, "Unroll", "--from", &at("c1")], "--from seeds a workflow that begins"),
+        (
+            vec!["transform", "examples/silu_and_mul", "Refactor", "--from", &at("c1")],
+            "whose entry or arguments are not",
+        ),
+        (vec!["evaluate", out], "which candidate?"),
     ] {
         let told = run(&arguments).ended(2);
         assert!(told.err.contains(why), "{told:?}");

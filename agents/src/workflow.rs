@@ -139,15 +139,21 @@ impl Workflow {
         (!done && tries < order.tries).then_some((order, tries))
     }
 
+    /// The checkpoint of this very name: the name given, a branch, `head`, or `c7`.
+    #[must_use]
+    pub fn called(&self, name: &str) -> Option<&Checkpoint> {
+        let own = self.names.get(name).or_else(|| self.branches.get(name)).and_then(|id| self.checkpoint(id));
+        let head = || self.head().filter(|_| name == "head");
+        let made = || self.checkpoints.iter().find(|checkpoint| checkpoint.name == name);
+        own.or_else(head).or_else(made)
+    }
+
     /// The checkpoint that a person names: by the name given, a branch, `c7`, `head`, or the first digits of its id.
     ///
     /// # Errors
     /// In words: nothing is called so, or several are.
     pub fn named(&self, name: &str) -> Result<&Checkpoint, String> {
-        let own = self.names.get(name).or_else(|| self.branches.get(name)).and_then(|id| self.checkpoint(id));
-        let head = || self.head().filter(|_| name == "head");
-        let made = || self.checkpoints.iter().find(|checkpoint| checkpoint.name == name);
-        if let Some(found) = own.or_else(head).or_else(made) {
+        if let Some(found) = self.called(name) {
             return Ok(found);
         }
         let digits = name.len() >= 4 && name.chars().all(|c| c.is_ascii_hexdigit());
@@ -168,9 +174,12 @@ impl Workflow {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         let own =
             name.strip_prefix('c').is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_digit()));
-        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) || own || name == "head" || name == "best" {
+        let number = name.chars().all(|c| c.is_ascii_digit());
+        let kept = ["head", "best", "reference"].contains(&name);
+        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) || own || number || kept {
             return Err(format!(
-                "{name:?} cannot be a name: expected letters, digits, `_`, `-` and `.`, and not `head`, `best` or c7"
+                "{name:?} cannot be a name: expected letters, digits, `_`, `-` and `.`, and not a number, `head`, `best`, \
+                 `reference` or c7"
             ));
         }
         if self.names.contains_key(name) || self.branches.contains_key(name) {
@@ -179,10 +188,14 @@ impl Workflow {
         Ok(())
     }
 
-    fn known(&self) -> String {
+    /// What checkpoints are called here: in the order in which they were made, then what people called them, then branches.
+    pub fn names_in_use(&self) -> impl Iterator<Item = &str> {
         let made = self.checkpoints.iter().map(|checkpoint| checkpoint.name.as_str());
-        let given = self.names.keys().chain(self.branches.keys()).map(String::as_str);
-        let all: Vec<&str> = made.chain(given).collect();
+        made.chain(self.names.keys().chain(self.branches.keys()).map(String::as_str))
+    }
+
+    fn known(&self) -> String {
+        let all: Vec<&str> = self.names_in_use().collect();
         if all.is_empty() { "none yet".to_owned() } else { all.join(", ") }
     }
 

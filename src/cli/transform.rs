@@ -20,6 +20,9 @@ pub struct TransformArgs {
     /// Of the list, those for this backend: cuda, hip, hlsl or cpu.
     #[arg(long, value_name = "NAME", requires = "list")]
     pub backend: Option<String>,
+    /// For a task: the initial context is this candidate of a run, such as RUN@best, and not the task's reference.
+    #[arg(long, value_name = "RUN@NAME", conflicts_with = "list")]
+    pub from: Option<String>,
     /// What the model is told beside the transformation.
     #[arg(long, value_name = "TEXT")]
     pub say: Option<String>,
@@ -82,6 +85,7 @@ Ends with 0 if it made one, with 1 if every try failed. docs/PEAK.md is a page a
 Examples:
   warpsmith transform --list --backend cpu
   warpsmith transform examples/matmul Refactor --model openai:NAME --out W
+  warpsmith transform examples/matmul Refactor --from RUN@best --model openai:NAME
   warpsmith transform W TB-Tiling --model openai:NAME
   warpsmith transform W@c1 TB-Tiling --say \"keep the loop over K outermost\" --tries 1
   warpsmith run examples/matmul --policy peak-x1-85 --model openai:NAME";

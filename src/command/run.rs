@@ -1,6 +1,6 @@
 //! `warpsmith run`: a new run.
 
-use super::{examples, on_threads};
+use super::{examples, on_threads, transform::Begun};
 use crate::{
     cli::RunArgs,
     config::{Config, Layers, Spec},
@@ -35,16 +35,16 @@ pub(super) fn transform(
     arguments: &RunArgs,
     layers: Layers,
     environment: &Environment,
-    request: Request,
+    begun: Begun,
 ) -> Result<Exit, Trouble> {
-    start(arguments, layers, environment, Some(request))
+    start(arguments, layers, environment, Some(begun))
 }
 
 fn start(
     arguments: &RunArgs,
     mut layers: Layers,
     environment: &Environment,
-    request: Option<Request>,
+    begun: Option<Begun>,
 ) -> Result<Exit, Trouble> {
     let Some(task) = &arguments.task else { return Err(examples::none_named()) };
     let RunArgs { model, problem, limits, way, timing, .. } = arguments;
@@ -58,6 +58,10 @@ fn start(
         hosts::behind(environment)?;
     }
     let mut plan = Plan::make(task, &layers.config)?;
+    if let Some(seed) = begun.as_ref().and_then(|begun| begun.seed.as_ref()) {
+        plan.task = plan::seeded(plan.task, seed)?;
+    }
+    let request = begun.map(|begun| begun.request);
     if plan.task.problem().is_some() {
         plan.policy.shapes = Shapes::Task;
     }

@@ -2,8 +2,9 @@
 
 use super::say;
 use crate::{
+    at::At,
     cli::{ResumeArgs, RunArgs, TransformArgs, WayArgs},
-    command::workflow::{self, At},
+    command::workflow,
     config::{Config, Layers},
     exit::{Exit, Trouble},
     hosts::HostsArgs,
@@ -22,6 +23,14 @@ const USUAL_FOLDER: &str = "transformations";
 /// The policy of a run that a transformation begins.
 const BY_HAND: &str = "peak";
 
+/// What a workflow begins with.
+pub(super) struct Begun {
+    /// The first transformation.
+    pub(super) request: Request,
+    /// The candidate in the place of the task's reference, where one was named.
+    pub(super) seed: Option<At>,
+}
+
 /// Lists the transformations, or applies one.
 pub(super) fn transform(
     arguments: TransformArgs,
@@ -32,8 +41,12 @@ pub(super) fn transform(
     catalogue(&layers.config)?.named(name).map_err(Trouble::usage)?;
     let request =
         Request { transformation: name.clone(), from: None, say: arguments.say.clone(), tries: arguments.tries };
-    if let Some(at) = At::find(what)? {
-        let from = at.checkpoint()?.map(|checkpoint| checkpoint.id);
+    if let Some(at) = At::find(what, &layers.config.run.folder)? {
+        if arguments.from.is_some() {
+            let why = "--from seeds a workflow that begins: name a task before it, or the checkpoint as RUN@NAME without --from";
+            return Err(Trouble::usage(format!("{what}: {why}")));
+        }
+        let from = workflow::named(&at)?.map(|checkpoint| checkpoint.id);
         let TransformArgs { model, limits, json, .. } = arguments;
         let resumed = ResumeArgs { run: at.folder.path().to_owned(), model, limits, json, ..ResumeArgs::default() };
         return super::resume::transform(&resumed, &layers, environment, Request { from, ..request });
@@ -43,11 +56,18 @@ pub(super) fn transform(
     }
     layers.flag("run.policy", Some(BY_HAND.to_owned()), |config, policy| config.run.policy = policy);
     let task = Some(what.into());
+    let seed = arguments.from.as_deref().map(|words| seed(words, &layers.config)).transpose()?;
     let TransformArgs { model, limits, timing, out, simulate, json, .. } = arguments;
     let problem = crate::cli::ProblemArgs::default();
     let way = WayArgs::default();
     let run = RunArgs { task, model, problem, limits, out, way, timing, hosts: HostsArgs::default(), simulate, json };
-    super::run::transform(&run, layers, environment, request)
+    super::run::transform(&run, layers, environment, Begun { request, seed })
+}
+
+/// The candidate that a workflow begins with.
+fn seed(words: &str, config: &Config) -> Result<At, Trouble> {
+    let expected = || Trouble::usage(format!("--from {words}: expected a candidate of a run, such as RUN@best"));
+    At::candidate_named(words, &config.run.folder)?.ok_or_else(expected)
 }
 
 /// A line for each, or each as JSON.
