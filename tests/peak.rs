@@ -248,8 +248,18 @@ fn a_checkpoint_stands_wherever_a_candidate_may(bench: &Bench, out: &str) {
     let same = run(&["compare", &at("named"), &at("1"), "--recorded"]).ended(0).out;
     assert!(same.contains("no region differs") && same.contains("no binding differs"), "{same}");
     let other = bench.at("other");
-    let from = ["--from", &at("named"), "--out", &other];
-    bench.transform(&bench.at("task"), "Refactor", &[&from[..], &quick].concat()).ended(0);
+    let model = bench.model();
+    let begin =
+        ["transform", &bench.at("task"), "Refactor", "--model", &model, "--from", &at("named"), "--out", &other];
+    let told = warpsmith(&[&begin[..], &quick, &["--edit"]].concat())
+        .env("EDITOR", "sed -i s/sum/total/g")
+        .env_remove("VISUAL")
+        .output();
+    Told::of(told.unwrap()).ended(0);
+    let edited = run(&["show", &format!("{other}@c1")]).ended(0).out;
+    assert!(edited.contains("float total = 0.0f;"), "what the person left is what was checked and kept: {edited}");
+    let lines = events(&other);
+    assert!(of(&lines, "answered").iter().any(|one| one["model"].as_str().unwrap().ends_with("finished by hand")));
     let (own, seed) = (tree(&other), run(&["show", &format!("{other}@c0"), "--json"]).ended(0).out);
     assert_eq!(own["head"], "c1");
     assert!(seed.contains("static void element"), "the seed's text and not the reference's: {seed}");
@@ -267,6 +277,7 @@ fn a_checkpoint_stands_wherever_a_candidate_may(bench: &Bench, out: &str) {
             "whose entry or arguments are not",
         ),
         (vec!["evaluate", out], "which candidate?"),
+        (vec!["transform", out, "Unroll", "--pause"], "--pause asks at a terminal, and there is none here"),
     ] {
         let told = run(&arguments).ended(2);
         assert!(told.err.contains(why), "{told:?}");

@@ -391,6 +391,15 @@ pub enum Event {
         /// The checkpoint.
         checkpoint: Hash,
     },
+    /// Before one of its calls a person had a transformation said otherwise, which orders it anew, or left it out. Ends the
+    /// round.
+    Steered {
+        /// Which.
+        transformation: String,
+        /// What is to be said beside it; none where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        say: Option<String>,
+    },
     /// The Tester examined the candidate. Ends the round.
     Evaluated {
         /// Which.

@@ -6,6 +6,7 @@ mod remember;
 mod round;
 mod same_code;
 mod search;
+mod steered;
 mod talk;
 mod weigh;
 mod workflow;

@@ -328,7 +328,7 @@ fn next_transformation(so_far: &Trajectory, sequence: &[String]) -> ControlFlow<
     if let Some((order, _)) = workflow.open_order(&so_far.rounds) {
         return step(workflow.checkpoint(&order.from).unwrap_or(head), &order.transformation);
     }
-    let Some(next) = next_of(sequence, &workflow.path(head)) else { return ControlFlow::Break(End::SequenceEnds) };
+    let Some(next) = next_of(sequence, &workflow.behind(head)) else { return ControlFlow::Break(End::SequenceEnds) };
     let failed = |last: &&Ordered| !last.done && last.order.from == head.id && last.order.transformation == next;
     match workflow.orders.last().filter(failed) {
         Some(_) => ControlFlow::Break(End::Stuck),

@@ -283,6 +283,14 @@ impl Trajectory {
             }
             Event::Evaluated { evaluation, .. } => self.in_round(|round| round.evaluation = Some(evaluation)),
             Event::NotTimed { why, .. } => self.in_round(|round| round.not_timed = Some(why)),
+            Event::Steered { say, .. } => {
+                let why =
+                    say.as_ref().map_or("left out by hand".to_owned(), |say| format!("said otherwise by hand: {say}"));
+                self.in_round(|round| round.unreadable = Some((Role::Coder, why)));
+                if say.is_none() {
+                    self.workflow.left_out();
+                }
+            }
             Event::Unreadable { role, why } => self.in_round(|round| round.unreadable = Some((role, why))),
         }
     }

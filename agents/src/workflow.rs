@@ -86,6 +86,8 @@ pub struct Ordered {
     pub rounds_before: usize,
     /// Whether a checkpoint came of it.
     pub done: bool,
+    /// Whether a person left it out.
+    pub left_out: bool,
 }
 
 /// What has become of a workflow.
@@ -131,12 +133,31 @@ impl Workflow {
         names
     }
 
+    /// The transformations of a sequence that are behind a checkpoint: those that led to it, and those that a person left out
+    /// on the way.
+    #[must_use]
+    pub fn behind(&self, to: &Checkpoint) -> Vec<&str> {
+        let back = std::iter::successors(self.checkpoint(&to.id), |at| self.checkpoint(at.parent.as_ref()?));
+        let steps = |at: &'_ Checkpoint| {
+            let id = at.id.clone();
+            let left = self.orders.iter().filter(move |ordered| ordered.left_out && ordered.order.from == id);
+            left.map(|ordered| ordered.order.transformation.as_str()).collect::<Vec<_>>()
+        };
+        let mut names: Vec<&str> = vec![];
+        for at in back {
+            names.extend(steps(at).into_iter().rev());
+            names.extend(at.transformation.as_deref());
+        }
+        names.reverse();
+        names
+    }
+
     /// The last order, with how many of its tries were made, where neither a checkpoint came of it nor every try failed.
     #[must_use]
     pub fn open_order<'a>(&'a self, rounds: &'a [Round]) -> Option<(&'a Order, u32)> {
-        let Ordered { order, rounds_before, done } = self.orders.last()?;
+        let Ordered { order, rounds_before, done, left_out } = self.orders.last()?;
         let tries = rounds.iter().skip(*rounds_before).filter(|round| round.finished()).count() as u32;
-        (!done && tries < order.tries).then_some((order, tries))
+        (!done && !left_out && tries < order.tries).then_some((order, tries))
     }
 
     /// The checkpoint of this very name: the name given, a branch, `head`, or `c7`.
@@ -209,7 +230,13 @@ impl Workflow {
     }
 
     pub(crate) fn ordered(&mut self, order: Order, rounds_before: usize) {
-        self.orders.push(Ordered { order, rounds_before, done: false });
+        self.orders.push(Ordered { order, rounds_before, done: false, left_out: false });
+    }
+
+    pub(crate) fn left_out(&mut self) {
+        if let Some(last) = self.orders.last_mut() {
+            last.left_out = true;
+        }
     }
 
     pub(crate) fn moved(&mut self, branch: String, checkpoint: Hash) {

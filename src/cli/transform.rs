@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 /// `transform`
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct TransformArgs {
     /// What to transform: a task (a folder that holds a task.toml with regions in its reference), which begins a run, or a
     /// run's head, or one of its checkpoints as RUN@NAME.
@@ -26,6 +27,12 @@ pub struct TransformArgs {
     /// What the model is told beside the transformation.
     #[arg(long, value_name = "TEXT")]
     pub say: Option<String>,
+    /// Finish each reply in $EDITOR: the region that was asked for, and no other. What is left there is checked like a reply.
+    #[arg(long, conflicts_with = "list")]
+    pub edit: bool,
+    /// Ask at the terminal before each call: yes, edit the reply, rephrase, skip the transformation.
+    #[arg(long, conflicts_with_all = ["list", "json"])]
+    pub pause: bool,
     /// How often it is tried before the context stays what it was [default: as the transformation says, three].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
     pub tries: Option<u32>,
@@ -88,6 +95,7 @@ Examples:
   warpsmith transform examples/matmul Refactor --from RUN@best --model openai:NAME
   warpsmith transform W TB-Tiling --model openai:NAME
   warpsmith transform W@c1 TB-Tiling --say \"keep the loop over K outermost\" --tries 1
+  warpsmith transform W@c1 TB-Tiling --model openai:NAME --say \"two stages only\" --edit
   warpsmith run examples/matmul --policy peak-x1-85 --model openai:NAME";
 
 pub(super) const TREE_EXAMPLES: &str = "Examples:\n  warpsmith tree W\n  warpsmith tree W --json";

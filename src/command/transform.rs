@@ -9,6 +9,7 @@ use crate::{
     exit::{Exit, Trouble},
     hosts::HostsArgs,
     key::Environment,
+    wiring::Hand,
 };
 use agents::{planner::Request, policy::Policy};
 use kernelbench::Task;
@@ -23,12 +24,14 @@ const USUAL_FOLDER: &str = "transformations";
 /// The policy of a run that a transformation begins.
 const BY_HAND: &str = "peak";
 
-/// What a workflow begins with.
+/// What a workflow begins with, or goes on with.
 pub(super) struct Begun {
-    /// The first transformation.
+    /// The transformation.
     pub(super) request: Request,
     /// The candidate in the place of the task's reference, where one was named.
     pub(super) seed: Option<At>,
+    /// Where a person takes part.
+    pub(super) hand: Hand,
 }
 
 /// Lists the transformations, or applies one.
@@ -39,6 +42,8 @@ pub(super) fn transform(
 ) -> Result<Exit, Trouble> {
     let (Some(what), Some(name)) = (&arguments.what, &arguments.name) else { return list(&arguments, &layers.config) };
     catalogue(&layers.config)?.named(name).map_err(Trouble::usage)?;
+    let hand = Hand { edits: arguments.edit, pauses: arguments.pause };
+    hand.check()?;
     let request =
         Request { transformation: name.clone(), from: None, say: arguments.say.clone(), tries: arguments.tries };
     if let Some(at) = At::find(what, &layers.config.run.folder)? {
@@ -49,7 +54,12 @@ pub(super) fn transform(
         let from = workflow::named(&at)?.map(|checkpoint| checkpoint.id);
         let TransformArgs { model, limits, json, .. } = arguments;
         let resumed = ResumeArgs { run: at.folder.path().to_owned(), model, limits, json, ..ResumeArgs::default() };
-        return super::resume::transform(&resumed, &layers, environment, Request { from, ..request });
+        return super::resume::transform(
+            &resumed,
+            &layers,
+            environment,
+            Begun { request: Request { from, ..request }, seed: None, hand },
+        );
     }
     if !Path::new(what).exists() {
         return Err(Trouble::usage(format!("{what}: expected a task's folder, the folder of a run, or RUN@NAME")));
@@ -61,7 +71,7 @@ pub(super) fn transform(
     let problem = crate::cli::ProblemArgs::default();
     let way = WayArgs::default();
     let run = RunArgs { task, model, problem, limits, out, way, timing, hosts: HostsArgs::default(), simulate, json };
-    super::run::transform(&run, layers, environment, Begun { request, seed })
+    super::run::transform(&run, layers, environment, Begun { request, seed, hand })
 }
 
 /// The candidate that a workflow begins with.

@@ -7,7 +7,7 @@ use super::{BrokeOff, Loop};
 use crate::coder::Rewrite;
 use crate::event::{Event, Step};
 use crate::lease::Work;
-use crate::llm::{Purpose, Role};
+use crate::llm::{AskError, Purpose, Role};
 use crate::log::LogError;
 use crate::tester::{Check, Examine};
 use crate::workflow::{Checkpoint, MAIN, Order, canonical};
@@ -70,7 +70,7 @@ impl Loop {
     }
 
     /// Notes that a transformation is to be applied, unless that was noted already. Its text goes into the record.
-    fn order(&mut self, name: &str, from: Hash, request: Option<Request>) -> Result<(), BrokeOff> {
+    pub(super) fn order(&mut self, name: &str, from: Hash, request: Option<Request>) -> Result<(), BrokeOff> {
         let listed = self.crew.prompts.transformations().named(name).map_err(BrokeOff::Refused)?.clone();
         let (transformation, backend) = (&listed.transformation, backend(&self.task));
         let checkpoint = self.checkpoint(&from)?;
@@ -116,9 +116,13 @@ impl Loop {
         let kept = from.kept.clone();
         let context = match self.opened(|round| round.candidate.clone()) {
             Some(known) => self.book.candidate(&known)?,
-            None => match self.rewrite_all(round, &order, &transformation, &from, &tuning).await? {
-                Some(context) => context,
-                None => return Ok(()),
+            None => match self.rewrite_all(round, &order, &transformation, &from, &tuning).await {
+                Ok(Some(context)) => context,
+                Ok(None) => return Ok(()),
+                Err(BrokeOff::Model(wish @ (AskError::Rephrased(_) | AskError::Skipped))) => {
+                    return self.steered(&order, wish);
+                }
+                Err(other) => return Err(other),
             },
         };
         self.prove(Attempt { context, tuning, kept }).await
@@ -363,7 +367,7 @@ impl Loop {
 }
 
 impl Request {
-    fn of(name: &str) -> Self {
+    pub(super) fn of(name: &str) -> Self {
         Self { transformation: name.to_owned(), from: None, say: None, tries: None }
     }
 }
