@@ -15,7 +15,7 @@ pub use self::metrics::{HandedOver, Metrics, MetricsArgs, MetricsSampleArgs, Met
 pub use self::prompts::{PromptsArgs, PromptsCommand, RenderArgs, RenderRole};
 
 pub use self::tensor::{AskArgs, HardwareArgs};
-pub use self::transform::{NewNameArgs, RestoreArgs, TransformArgs, TreeArgs};
+pub use self::transform::{NewNameArgs, RestoreArgs, TransformArgs, TreeArgs, TuneArgs};
 
 use crate::{
     command::{
@@ -108,6 +108,9 @@ pub enum Command {
     /// Apply a transformation to a kernel context: a small written change, checked, tuned and kept as a checkpoint.
     #[command(after_help = transform::TRANSFORM_EXAMPLES)]
     Transform(Box<TransformArgs>),
+    /// Search the configurations of a checkpoint again, and keep the fastest as a checkpoint: no model is asked.
+    #[command(after_help = transform::TUNE_EXAMPLES)]
+    Tune(TuneArgs),
     /// Print the checkpoints of a run, the tries that failed, and where it goes on.
     #[command(after_help = transform::TREE_EXAMPLES)]
     Tree(TreeArgs),

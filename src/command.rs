@@ -69,6 +69,7 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
         Command::Resume(arguments) => resume::resume(&arguments, &layers, environment),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Transform(arguments) => transform::transform(*arguments, layers, environment),
+        Command::Tune(arguments) => transform::tune(arguments, &layers, environment),
         Command::Tree(arguments) => workflow::print_tree(&arguments, &layers.config),
         Command::Checkpoint(arguments) => workflow::checkpoint(&arguments, &layers.config),
         Command::Branch(arguments) => workflow::branch(&arguments, &layers.config),

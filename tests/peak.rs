@@ -203,6 +203,11 @@ fn steps_by_hand_are_named_branched_and_restored() {
     assert!(told.out.contains("c2") && told.out.contains("[other, head]"), "{told:?}");
     let ordered = of(&events(&out), "ordered").last().unwrap().to_string();
     assert!(ordered.contains("keep the order") && ordered.contains("TB-Tiling"), "{ordered}");
+    let tuned = ["tune", &format!("{out}@c2"), "--tuner", "tpe", "--tests", "3", "--keep", "2"];
+    let told = warpsmith(&tuned).output().map(Told::of).unwrap().ended(0);
+    assert!(told.out.contains("3 timed, 2 kept") && told.out.contains("tune"), "{told:?}");
+    let ordered = of(&events(&out), "ordered").last().unwrap()["tuning"].clone();
+    assert_eq!(ordered, json!({"tuner": "tpe", "tests": 3, "keep": 2}));
     run(&["restore", &format!("{out}@main")]).ended(0);
     assert_eq!((tree(&out)["head"].as_str(), tree(&out)["branch"].as_str()), (Some("c1"), Some("main")));
     a_checkpoint_stands_wherever_a_candidate_may(&bench, &out);
@@ -211,7 +216,7 @@ fn steps_by_hand_are_named_branched_and_restored() {
         (vec!["checkpoint", &out, "c9"], "\"c9\" cannot be a name"),
         (
             vec!["restore", &format!("{out}@nowhere")],
-            "there is no checkpoint \"nowhere\"; there are c0, c1, c2, named, main, other",
+            "there is no checkpoint \"nowhere\"; there are c0, c1, c2, c3, named, main, other",
         ),
         (vec!["restore", &out], "to which checkpoint or branch?"),
         (vec!["tree", &task], "expected the folder of a run"),
@@ -277,6 +282,7 @@ fn a_checkpoint_stands_wherever_a_candidate_may(bench: &Bench, out: &str) {
             "whose entry or arguments are not",
         ),
         (vec!["evaluate", out], "which candidate?"),
+        (vec!["tune", out, "--tuner", "tpee"], "there is no tuner \"tpee\"; there are exhaustive, sampled, tpe"),
         (vec!["transform", out, "Unroll", "--pause"], "--pause asks at a terminal, and there is none here"),
     ] {
         let told = run(&arguments).ended(2);

@@ -318,6 +318,11 @@ pub enum Event {
         /// Which, and what came of it.
         tried: Tried,
     },
+    /// One of the best configurations by brief timings was timed again in full, in pairs with the reference.
+    Retimed {
+        /// Which, and what came of it.
+        tried: Tried,
+    },
     /// The Coder wrote an operator, or one was given: its sketch, its parameters and its primitives.
     Generated {
         /// It as JSON, by hash.

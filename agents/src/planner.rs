@@ -8,6 +8,7 @@ mod same_code;
 mod search;
 mod steered;
 mod talk;
+mod tuning;
 mod weigh;
 mod workflow;
 

@@ -4,12 +4,37 @@
 //! named by its content and never goes away. What is ordered is tried a few times; where every try fails, the head stays.
 
 use crate::trajectory::Round;
-use kernelbench::{Bindings, Candidate, CandidateId, Hash, Part, Space};
+use kernelbench::{Bindings, Candidate, CandidateId, Hash, Part, Space, Tuner};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The branch that a workflow begins with.
 pub const MAIN: &str = "main";
+
+/// What is ordered where nothing is rewritten, and a checkpoint's whole space is searched again.
+pub const TUNE: &str = "tune";
+
+/// How configurations are searched, where a person says otherwise than the policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TuningPlan {
+    /// How they are chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuner: Option<Tuner>,
+    /// How many are tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<usize>,
+    /// How many of the fastest are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<usize>,
+}
+
+impl TuningPlan {
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// A kernel context that passed its checks and was tuned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,6 +100,9 @@ pub struct Order {
     /// Whether a person asked for it, and not the policy's sequence.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_hand: bool,
+    /// How its configurations are searched.
+    #[serde(default, skip_serializing_if = "TuningPlan::is_empty")]
+    pub tuning: TuningPlan,
 }
 
 /// An order, and which rounds came of it.

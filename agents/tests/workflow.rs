@@ -3,7 +3,7 @@
 
 mod story;
 
-use kernelbench::{Found, Hash, Simulated, Source, Task, load, region};
+use kernelbench::{Found, Hash, Simulated, Source, Task, Tuner, load, region};
 use prompts::{Catalogue, Prompts};
 use std::{collections::HashMap, sync::Arc};
 use warpsmith_agents::crew::Crew;
@@ -16,6 +16,7 @@ use warpsmith_agents::log::{Log, MemoryLog};
 use warpsmith_agents::planner::{BrokeOff, Job, Request, no_limit, transform, work};
 use warpsmith_agents::policy::Policy;
 use warpsmith_agents::trajectory::Trajectory;
+use warpsmith_agents::workflow::TuningPlan;
 
 const INITIAL: &str = "// region: macros\n// region: device\n// simulate: us=100\nstatic void part() {}\n// region: host\n\
                        extern \"C\" void twice(float *out, const float *x, int64_t n) {}\n";
@@ -96,7 +97,7 @@ async fn unbroken() -> (Trajectory, MemoryLog) {
 }
 
 fn request(name: &str) -> Request {
-    Request { transformation: name.into(), from: None, say: None, tries: None }
+    Request { transformation: name.into(), from: None, say: None, tries: None, tuning: TuningPlan::default() }
 }
 
 #[tokio::test]
@@ -285,6 +286,25 @@ async fn killed_after_any_event_a_workflow_goes_on_to_the_same_end_and_repeats_n
         assert_eq!(essence(&log), essence(&whole), "killed after {kept}");
         assert_eq!(asked_before + model.calls(), script().len(), "killed after {kept}");
     }
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_tuned_again_over_its_whole_space_as_the_person_says_and_the_best_are_timed_again() {
+    let (_, log) = unbroken().await;
+    let tuning = TuningPlan { tuner: Some(Tuner::Tpe), tests: Some(5), keep: Some(3) };
+    let crew = Crew::spawn(Arc::new(Simulated::new()), Arc::new(Scripted::new([])), Arc::new(prompts())).await;
+    let so_far: Trajectory = log.events().into_iter().collect();
+    let from = Some(so_far.workflow.named("c4").unwrap().id.clone());
+    let policy = Policy { retime: Some(2), ..policy(&[]) };
+    let job = Job { task: task(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() };
+    let story = transform(job, Request::tune(from, tuning), &crew).await.unwrap();
+    crew.stop().await;
+    let (head, last) = (story.workflow.head().unwrap(), story.rounds.last().unwrap());
+    assert_eq!((head.name.as_str(), head.transformation.as_deref(), head.kept.len()), ("c5", Some("tune"), 3));
+    assert_eq!((last.tried.len(), last.retimed.len()), (5, 2), "five of four tiles times two stages");
+    assert!(last.retimed.iter().any(|tried| tried.bindings == head.kept[0]));
+    let tiles: std::collections::BTreeSet<_> = last.tried.iter().map(|tried| tried.bindings["TILE"].clone()).collect();
+    assert!(tiles.len() > 2, "not those alone that were kept: {tiles:?}");
 }
 
 /// A person who says the first transformation otherwise, finishes its reply by hand, and leaves the second out.

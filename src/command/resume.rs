@@ -20,10 +20,11 @@ use crate::{
 };
 use agents::{
     event::{Event, Step},
-    llm::remembering::Remembering,
+    llm::{Llm, remembering::Remembering, scripted::Scripted},
     log::Log,
     policy::{Guidance, Policy, Profiling},
     trajectory::{Round, Trajectory},
+    workflow::TUNE,
 };
 use kernelbench::{Hash, Task};
 use std::{collections::HashMap, path::Path, sync::Arc};
@@ -165,8 +166,11 @@ fn go_on(
     if start.so_far.end.is_some() && extended.is_none() && request.is_none() {
         return Ending { folder, screen: &screen, voice }.tell(&start.so_far);
     }
+    let tunes = request.as_ref().is_some_and(|request| request.transformation == TUNE);
     let spec = plan::spec(&config.model.spec)?;
-    batch::priced(config, &spec)?;
+    if !tunes {
+        batch::priced(config, &spec)?;
+    }
     if let Some(event) = extended {
         start.extend(event, &mut log)?;
     }
@@ -187,7 +191,8 @@ fn go_on(
         run,
         folder: folder.path(),
     };
-    let port = hand.beside(answering.port(&spec)?);
+    // Where nothing is rewritten nobody is asked, and no key is needed.
+    let port: Arc<dyn Llm> = if tunes { Arc::new(Scripted::new([])) } else { hand.beside(answering.port(&spec)?) };
     let llm = Arc::new(Remembering::new(port, start.known));
     llm.learn_where_the_prompt_is_the_same(recall::known_of(&mended.aside, &folder.blobs()));
     if voice == Voice::Words {

@@ -3,7 +3,7 @@
 use super::say;
 use crate::{
     at::At,
-    cli::{ResumeArgs, RunArgs, TransformArgs, WayArgs},
+    cli::{ResumeArgs, RunArgs, TransformArgs, TuneArgs, WayArgs},
     command::workflow,
     config::{Config, Layers},
     exit::{Exit, Trouble},
@@ -44,8 +44,13 @@ pub(super) fn transform(
     catalogue(&layers.config)?.named(name).map_err(Trouble::usage)?;
     let hand = Hand { edits: arguments.edit, pauses: arguments.pause };
     hand.check()?;
-    let request =
-        Request { transformation: name.clone(), from: None, say: arguments.say.clone(), tries: arguments.tries };
+    let request = Request {
+        transformation: name.clone(),
+        from: None,
+        say: arguments.say.clone(),
+        tries: arguments.tries,
+        tuning: arguments.tuning.into(),
+    };
     if let Some(at) = At::find(what, &layers.config.run.folder)? {
         if arguments.from.is_some() {
             let why = "--from seeds a workflow that begins: name a task before it, or the checkpoint as RUN@NAME without --from";
@@ -72,6 +77,17 @@ pub(super) fn transform(
     let way = WayArgs::default();
     let run = RunArgs { task, model, problem, limits, out, way, timing, hosts: HostsArgs::default(), simulate, json };
     super::run::transform(&run, layers, environment, Begun { request, seed, hand })
+}
+
+/// Searches the configurations of a checkpoint again.
+pub(super) fn tune(arguments: TuneArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    let TuneArgs { at, tuning, limits, json } = arguments;
+    let expected = || Trouble::usage(format!("{at}: expected the folder of a run, or RUN@NAME"));
+    let at = At::find(&at, &layers.config.run.folder)?.ok_or_else(expected)?;
+    let from = workflow::named(&at)?.map(|checkpoint| checkpoint.id);
+    let request = Request::tune(from, tuning.into());
+    let resumed = ResumeArgs { run: at.folder.path().to_owned(), limits, json, ..ResumeArgs::default() };
+    super::resume::transform(&resumed, layers, environment, Begun { request, seed: None, hand: Hand::default() })
 }
 
 /// The candidate that a workflow begins with.

@@ -63,6 +63,7 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         | Event::Answered { .. }
         | Event::Spent { .. }
         | Event::Tried { .. }
+        | Event::Retimed { .. }
         | Event::Certified { .. } => vec![],
     }
 }
