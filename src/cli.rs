@@ -123,6 +123,9 @@ pub enum Command {
     /// Let a run go on from one of its checkpoints or on one of its branches.
     #[command(after_help = transform::RESTORE_EXAMPLES)]
     Restore(RestoreArgs),
+    /// Serve the workflow's commands to agents, as tools of the Model Context Protocol.
+    #[command(disable_help_flag = true)]
+    Mcp(HandedOver),
     /// Say whether a run's numbers follow from the samples and texts that it holds, or where it was changed.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),

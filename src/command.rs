@@ -74,6 +74,7 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
         Command::Checkpoint(arguments) => workflow::checkpoint(&arguments, &layers.config),
         Command::Branch(arguments) => workflow::branch(&arguments, &layers.config),
         Command::Restore(arguments) => workflow::restore(&arguments, &layers.config),
+        Command::Mcp(what) => Err(crate::handover::Companion::mcp()?.serve(&what.arguments, environment)),
         Command::Verify(arguments) => verify::verify(&arguments),
         Command::Show(arguments) => show::show(&arguments, &layers.config.run.folder),
         Command::Scores(arguments) => scores::scores(&arguments),

@@ -28,7 +28,11 @@ impl Program {
     /// The one that is named, else beside this program, else in PATH.
     pub(crate) fn find(named: Option<PathBuf>) -> Result<Self, String> {
         if let Some(path) = named {
-            return if path.is_file() { Ok(Self { path }) } else { Err(format!("--program: {} is no file", path.display())) };
+            return if path.is_file() {
+                Ok(Self { path })
+            } else {
+                Err(format!("--program: {} is no file", path.display()))
+            };
         }
         let beside = env::current_exe().ok().and_then(|own| own.parent().map(Path::to_owned));
         let path = env::var_os("PATH").unwrap_or_default();

@@ -68,7 +68,9 @@ impl Tools {
         self.say(said.words()).await
     }
 
-    #[tool(description = "Apply a transformation to a task (which begins a run), to a run's head or to RUN@NAME. A job.")]
+    #[tool(
+        description = "Apply a transformation to a task (which begins a run), to a run's head or to RUN@NAME. A job."
+    )]
     async fn transform(&self, Parameters(said): Parameters<Transforming>) -> Told {
         self.begin(said.words())
     }

@@ -158,9 +158,13 @@ impl Transforming {
     pub(crate) fn words(self) -> Words {
         let Self { tuner, tests, keep, .. } = self;
         let line = Line::of("transform").names([("at", self.at), ("name", self.name)]);
-        let line = line.with("model", self.model).with("from", self.from).with("say", self.say).with("tries", self.tries);
+        let line =
+            line.with("model", self.model).with("from", self.from).with("say", self.say).with("tries", self.tries);
         let line = line.with("out", self.out).with("warmup", self.warmup).with("repetitions", self.repetitions);
-        line.on("simulate", self.simulate.unwrap_or(false)).searching(Searching { tuner, tests, keep }).on("json", true).done()
+        line.on("simulate", self.simulate.unwrap_or(false))
+            .searching(Searching { tuner, tests, keep })
+            .on("json", true)
+            .done()
     }
 }
 
