@@ -8,7 +8,7 @@ use crate::{
     },
 };
 use rmcp::{
-    ErrorData, ServerHandler,
+    ServerHandler,
     handler::server::{router::tool::ToolRouter, wrapper::Parameters},
     model::{CallToolResult, ContentBlock, ServerCapabilities, ServerConfig},
     tool, tool_handler, tool_router,
@@ -21,8 +21,8 @@ a run; RUN@NAME is a checkpoint of it, or another candidate. What takes long (tr
 back a job at once: ask `status` with its id until its state is done; `exit` 0 is success, 1 means that nothing correct came \
 of it. Jobs are worked on one after another, because timing must be alone.";
 
-/// What a tool gives back: an answer or a complaint for the model, or an error of the protocol.
-type Told = Result<CallToolResult, ErrorData>;
+/// What a tool gives back: an answer, or a complaint that the model can do something about.
+type Told = CallToolResult;
 
 /// The server of one client, or of all: the jobs are shared.
 #[derive(Clone)]
@@ -39,25 +39,27 @@ impl Tools {
 
     /// Has the program say something at once.
     async fn say(&self, words: Words) -> Told {
-        let words = words.map_err(wrong)?;
-        let said = self.program.say(&words).await.and_then(crate::program::Said::answer);
-        Ok(match said {
+        let words = match words {
+            Ok(words) => words,
+            Err(why) => return wrong(why),
+        };
+        match self.program.say(&words).await.and_then(crate::program::Said::answer) {
             Ok(text) => CallToolResult::success(vec![ContentBlock::text(text.trim_end())]),
-            Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),
-        })
+            Err(why) => wrong(why),
+        }
     }
 
     /// Begins a job.
     fn begin(&self, words: Words) -> Told {
-        words.map(|words| told(&self.jobs.begin(words))).map_err(wrong)
+        words.map_or_else(wrong, |words| told(&self.jobs.begin(words)))
     }
 }
 
-fn wrong(why: String) -> ErrorData {
-    ErrorData::invalid_params(why, None)
+fn wrong(why: String) -> Told {
+    CallToolResult::error(vec![ContentBlock::text(why)])
 }
 
-fn told(job: &Job) -> CallToolResult {
+fn told(job: &Job) -> Told {
     CallToolResult::success(vec![ContentBlock::text(serde_json::to_string(job).unwrap_or_default())])
 }
 
@@ -123,17 +125,17 @@ impl Tools {
     #[tool(description = "How far a job has come and what came of it, or how far a run has.")]
     async fn status(&self, Parameters(said): Parameters<Asking>) -> Told {
         match (said.job, said.run) {
-            (Some(id), None) => self.jobs.of(&id).map(|job| told(&job)).map_err(wrong),
+            (Some(id), None) => self.jobs.of(&id).map_or_else(wrong, |job| told(&job)),
             (None, Some(run)) => self.say(Asking::of_run(run)).await,
-            _ => Err(wrong("expected either `job`, an id that a tool gave, or `run`, a run's folder".to_owned())),
+            _ => wrong("expected either `job`, an id that a tool gave, or `run`, a run's folder".to_owned()),
         }
     }
 
     #[tool(description = "End a job; what it has recorded stays, and `resume` goes on with its run.")]
     async fn cancel(&self, Parameters(said): Parameters<Asking>) -> Told {
         match (said.job, said.run) {
-            (Some(id), None) => self.jobs.cancel(&id).map(|job| told(&job)).map_err(wrong),
-            _ => Err(wrong("expected `job`, an id that a tool gave".to_owned())),
+            (Some(id), None) => self.jobs.cancel(&id).map_or_else(wrong, |job| told(&job)),
+            _ => wrong("expected `job`, an id that a tool gave".to_owned()),
         }
     }
 }
