@@ -15,7 +15,7 @@ pub use self::metrics::{HandedOver, Metrics, MetricsArgs, MetricsSampleArgs, Met
 pub use self::prompts::{PromptsArgs, PromptsCommand, RenderArgs, RenderRole};
 
 pub use self::tensor::{AskArgs, HardwareArgs};
-pub use self::transform::{NewNameArgs, RestoreArgs, TransformArgs, TreeArgs};
+pub use self::transform::{NewNameArgs, RestoreArgs, TransformArgs, TreeArgs, TuneArgs};
 
 use crate::{
     command::{
@@ -108,6 +108,9 @@ pub enum Command {
     /// Apply a transformation to a kernel context: a small written change, checked, tuned and kept as a checkpoint.
     #[command(after_help = transform::TRANSFORM_EXAMPLES)]
     Transform(Box<TransformArgs>),
+    /// Search the configurations of a checkpoint again, and keep the fastest as a checkpoint: no model is asked.
+    #[command(after_help = transform::TUNE_EXAMPLES)]
+    Tune(TuneArgs),
     /// Print the checkpoints of a run, the tries that failed, and where it goes on.
     #[command(after_help = transform::TREE_EXAMPLES)]
     Tree(TreeArgs),
@@ -120,6 +123,9 @@ pub enum Command {
     /// Let a run go on from one of its checkpoints or on one of its branches.
     #[command(after_help = transform::RESTORE_EXAMPLES)]
     Restore(RestoreArgs),
+    /// Serve the workflow's commands to agents, as tools of the Model Context Protocol.
+    #[command(disable_help_flag = true)]
+    Mcp(HandedOver),
     /// Say whether a run's numbers follow from the samples and texts that it holds, or where it was changed.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
@@ -350,14 +356,16 @@ pub struct VerifyArgs {
 /// `show`
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// The run's folder.
+    /// The run's folder; RUN@NAME for one of its candidates or checkpoints.
+    #[arg(value_name = "RUN[@NAME]")]
     pub run: PathBuf,
     /// One round, in full.
     pub round: Option<u32>,
     /// Of a run of many tasks, this one's.
     #[arg(long, value_name = "NAME")]
     pub task: Option<String>,
-    /// The difference between two candidates, each named by its round, by the first digits of its hash, or `reference`.
+    /// The difference between two candidates, each named by its round, its checkpoint, the first digits of its id, `best` or
+    /// `reference`.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "round")]
     pub diff: Option<Vec<String>>,
     /// The source of a candidate as it is compiled, named in the same way, or the best one's.
@@ -425,10 +433,13 @@ pub struct ManArgs {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct EvaluateArgs {
-    /// The task: a folder that holds a task.toml, or a problem in KernelBench's format (a Python file).
+    /// The task: a folder that holds a task.toml, or a problem in KernelBench's format (a Python file); or a candidate of a
+    /// run as RUN@NAME, with the run's task.
+    #[arg(value_name = "TASK|RUN@NAME")]
     pub task: PathBuf,
-    /// The candidates: source files, evaluated one after another; `-` is standard input.
-    #[arg(required = true, value_name = "CANDIDATE")]
+    /// The candidates: source files, evaluated one after another; `-` is standard input, RUN@NAME a candidate of a run: a
+    /// checkpoint, a round's number, `best`, `reference`, or the first digits of an id.
+    #[arg(value_name = "CANDIDATE")]
     pub candidates: Vec<PathBuf>,
     /// A value for one of the task's tuning parameters, which the candidate names as {{NAME}}; can be repeated. What is left
     /// open is searched.
@@ -580,6 +591,7 @@ Examples:
   warpsmith show RUN 3
   warpsmith show RUN --diff 2 3 | patch mine.cpp                          # mine.cpp holds the candidate of round 2
   warpsmith show RUN --source > best.cpp
+  warpsmith show W@c7                                                     # a checkpoint, a round, `best`: all of it
   warpsmith show BATCH                                                    # its tasks; then --task NAME
   warpsmith show RUN --format astra";
 
@@ -595,4 +607,6 @@ Ends with 0 if the candidate is correct, with 1 if it is not.
 Examples:
   warpsmith evaluate examples/silu_and_mul mine.cpp
   warpsmith evaluate KernelBench/level1/29_Softplus.py mine.py --profile
-  warpsmith evaluate examples/silu_and_mul mine.cpp --certify --json";
+  warpsmith evaluate examples/silu_and_mul mine.cpp --certify --json
+  warpsmith evaluate RUN@best --profile                                   # on the run's own task
+  warpsmith evaluate examples/matmul W@c7 W@pipelined mine.cpp";

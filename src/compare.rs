@@ -3,6 +3,7 @@
 //! Tasks are paired by name and content. What differs between the machines, the programs or the tasks of two runs is said
 //! first, for then their numbers differ for other reasons too.
 
+pub mod pair;
 mod text;
 
 use crate::{

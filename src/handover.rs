@@ -1,7 +1,7 @@
 //! Where are the programs beside this one, and how is work handed over to them?
 //!
-//! `warpsmith-metrics` reads and writes tables of profiles, `warpsmith-hosts` speaks to other hosts. Each is a program of its
-//! own for the sake of what it is built with, polars and NATS, which working on a kernel on one machine never needs.
+//! `warpsmith-metrics` reads and writes tables of profiles, `warpsmith-hosts` speaks to other hosts, `warpsmith-mcp` to agents.
+//! Each is a program of its own for the sake of what it is built with, which working on a kernel on one machine never needs.
 
 use crate::{
     exit::{Exit, Trouble},
@@ -27,6 +27,7 @@ struct Program {
 
 const METRICS: Program =
     Program { name: "warpsmith-metrics", package: "warpsmith-selection", folder: "metrics/selection" };
+const MCP: Program = Program { name: "warpsmith-mcp", package: "warpsmith-mcp", folder: "mcp" };
 const HOSTS: Program = Program { name: "warpsmith-hosts", package: "warpsmith-hosts", folder: "hosts" };
 
 /// A program that was found.
@@ -57,6 +58,27 @@ impl Companion {
     /// Where it is nowhere: how to get it.
     pub fn hosts() -> Result<Self, Trouble> {
         HOSTS.at_hand().map(|path| Self { path }).ok_or_else(|| HOSTS.missing(""))
+    }
+
+    /// `warpsmith-mcp`: beside this program, or in PATH.
+    ///
+    /// # Errors
+    ///
+    /// Where it is nowhere: how to get it.
+    pub fn mcp() -> Result<Self, Trouble> {
+        MCP.at_hand().map(|path| Self { path }).ok_or_else(|| MCP.missing(""))
+    }
+
+    /// Becomes this program, which is to start the one that this is, with the key that it took out of its environment. Comes
+    /// back only where that fails.
+    #[must_use]
+    pub fn serve(&self, arguments: &[OsString], environment: &Environment) -> Trouble {
+        let mut command = Command::new(&self.path);
+        if let Ok(own) = env::current_exe() {
+            command.arg("--program").arg(own);
+        }
+        environment.give_back(command.args(arguments));
+        self.trouble(&command.exec())
     }
 
     /// Becomes this program, with all the words that this one was started with, and the key that it took out of its

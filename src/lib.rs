@@ -4,6 +4,7 @@
 
 pub mod ablation;
 pub mod ask;
+pub mod at;
 pub mod batch;
 pub mod best;
 pub mod cli;

@@ -1,8 +1,10 @@
 //! What is to be done, after settings, task and recorded run have been looked at together?
 
 mod overruled;
+mod seeded;
 
 pub use overruled::{known, overruled};
+pub use seeded::seeded;
 
 use crate::{
     config::{Config, Spec},

@@ -125,6 +125,7 @@ pub fn findings(events: impl IntoIterator<Item = Event>) -> Option<(Machine, Fin
                 findings.evaluations.push((tried.candidate.clone(), Ok(tried.evaluation())));
                 timed.insert(tried.candidate);
             }
+            Event::Retimed { tried } => findings.evaluations.push((tried.candidate.clone(), Ok(tried.evaluation()))),
             // Those of a workflow stand in the record one by one already.
             Event::Tuned { tried, .. } => {
                 let others = tried.into_iter().filter(|tried| !timed.contains(&tried.candidate));

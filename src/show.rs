@@ -5,12 +5,12 @@ pub mod search;
 
 pub use profile::{kernel_heading, profile, reading_name};
 
-use crate::{best, diff, progress, quantity, report};
+use crate::{at::candidate_id, best, diff, progress, quantity, report};
 use agents::{
     event::Step,
     trajectory::{Round, Trajectory},
 };
-use kernelbench::{CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Hash, Task, Timed};
+use kernelbench::{CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Hash, Task, Timed};
 use std::fmt::Write;
 
 /// The text that was kept under a name; `None` where the record lacks it.
@@ -52,27 +52,24 @@ pub fn round(story: &Trajectory, fetch: Fetch, number: u32) -> Result<String, St
     Ok(plain(&text))
 }
 
-/// What changed between two candidates, each named by its round's number, the first digits of its hash, or `reference`.
+/// What changed between two candidates, each named as [`crate::at`] says.
 ///
 /// # Errors
 ///
 /// If a name fits none or several, or the record lacks a source.
 pub fn difference(story: &Trajectory, fetch: Fetch, old: &str, new: &str) -> Result<String, String> {
-    let (old, new) = (named(story, fetch, old)?, named(story, fetch, new)?);
+    let (old, new) = (candidate_id(story, fetch, old)?, candidate_id(story, fetch, new)?);
     let source = |id| source(story, fetch, id).ok_or_else(|| format!("the record holds no source of {id}"));
     Ok(diff::unified(&source(&old)?, &source(&new)?, old.as_str(), new.as_str()))
 }
 
-/// The source of a candidate as it is compiled: the best one's, or that which is named as for [`difference`].
+/// The source of a candidate as it is compiled, named as [`crate::at`] says.
 ///
 /// # Errors
 ///
 /// If nothing is right yet, a name fits none or several, or the record lacks the source.
 pub fn whole_source(story: &Trajectory, fetch: Fetch, name: &str) -> Result<String, String> {
-    let id = match name {
-        "best" => best::of(story).ok_or("no candidate of this run is right: name one by its round")?,
-        name => named(story, fetch, name)?,
-    };
+    let id = candidate_id(story, fetch, name)?;
     source(story, fetch, &id).ok_or_else(|| format!("the record holds no source of {id}"))
 }
 
@@ -203,7 +200,8 @@ fn reference_source(story: &Trajectory, fetch: Fetch) -> Option<String> {
     Some(task.reference().to_owned())
 }
 
-fn reference(story: &Trajectory, fetch: Fetch) -> Option<Hash> {
+/// The reference's name.
+pub(crate) fn reference(story: &Trajectory, fetch: Fetch) -> Option<Hash> {
     reference_source(story, fetch).map(|source| Hash::of(source.as_bytes()))
 }
 
@@ -214,27 +212,6 @@ fn numbered(story: &Trajectory, number: u32) -> Result<&Round, String> {
         };
         format!("there is no round {number}: the run has rounds {} to {}", first.number, last.number)
     })
-}
-
-/// A round's number wins over a hash that begins with the same digits.
-fn named(story: &Trajectory, fetch: Fetch, name: &str) -> Result<CandidateId, String> {
-    if name == "reference" {
-        return reference(story, fetch).ok_or_else(|| "the record does not hold the reference".into());
-    }
-    if let Some(round) = name.parse().ok().and_then(|number| numbered(story, number).ok()) {
-        return round.candidate.clone().ok_or_else(|| format!("round {name} has no candidate"));
-    }
-    let mut fitting: Vec<CandidateId> = story.rounds.iter().filter_map(|round| round.candidate.clone()).collect();
-    fitting.retain(|id| !name.is_empty() && id.as_str().starts_with(&name.to_lowercase()));
-    fitting.sort();
-    fitting.dedup();
-    match fitting.as_slice() {
-        [one] => Ok(one.clone()),
-        [] => {
-            Err(format!("no round and no candidate is called {name}: give a round's number or a hash's first digits"))
-        }
-        several => Err(format!("{} candidates begin with {name}: give more digits", several.len())),
-    }
 }
 
 /// Rows with their columns under each other, one line a row; the last column runs free.
@@ -305,7 +282,7 @@ mod tests {
         assert!(diff("1", "2").unwrap().contains("\n+        acc"));
         assert!(diff("reference", "1").unwrap().contains("\n+        acc"));
         assert_eq!(diff("5", "1").unwrap_err(), "round 5 has no candidate");
-        assert!(diff("1", "zzz").unwrap_err().contains("no round and no candidate is called zzz"));
+        assert!(diff("1", "zzz").unwrap_err().contains("no candidate, round or checkpoint is called \"zzz\""));
         let by_hash = told(&sample::certified(), |story, fetch| {
             let id = story.rounds[0].candidate.clone().unwrap();
             difference(story, fetch, &id.as_str()[..10], "2")

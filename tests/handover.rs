@@ -25,6 +25,8 @@ fn where_it_is_missing_one_sentence_says_how_to_get_it() {
         assert!(told.err.contains("cargo install --locked --path metrics/selection"), "{told:?}");
         assert_eq!(told.err.lines().count(), 1, "{told:?}");
     }
+    let told = alone(folder.path(), &["mcp", "--http", "127.0.0.1:8931"]).ended(3);
+    assert!(told.err.contains("cargo install --locked --path mcp"), "{told:?}");
     let told = alone(folder.path(), &["metrics", "--build", "select", "p.parquet"]).ended(2);
     assert!(told.err.contains("lies in a checkout"), "{told:?}");
 }

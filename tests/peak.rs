@@ -203,14 +203,20 @@ fn steps_by_hand_are_named_branched_and_restored() {
     assert!(told.out.contains("c2") && told.out.contains("[other, head]"), "{told:?}");
     let ordered = of(&events(&out), "ordered").last().unwrap().to_string();
     assert!(ordered.contains("keep the order") && ordered.contains("TB-Tiling"), "{ordered}");
+    let tuned = ["tune", &format!("{out}@c2"), "--tuner", "tpe", "--tests", "3", "--keep", "2"];
+    let told = warpsmith(&tuned).output().map(Told::of).unwrap().ended(0);
+    assert!(told.out.contains("3 timed, 2 kept") && told.out.contains("tune"), "{told:?}");
+    let ordered = of(&events(&out), "ordered").last().unwrap()["tuning"].clone();
+    assert_eq!(ordered, json!({"tuner": "tpe", "tests": 3, "keep": 2}));
     run(&["restore", &format!("{out}@main")]).ended(0);
     assert_eq!((tree(&out)["head"].as_str(), tree(&out)["branch"].as_str()), (Some("c1"), Some("main")));
+    a_checkpoint_stands_wherever_a_candidate_may(&bench, &out);
     for (arguments, why) in [
         (vec!["checkpoint", &out, "named"], "the name \"named\" is taken"),
         (vec!["checkpoint", &out, "c9"], "\"c9\" cannot be a name"),
         (
             vec!["restore", &format!("{out}@nowhere")],
-            "there is no checkpoint \"nowhere\"; there are c0, c1, c2, named, main, other",
+            "there is no checkpoint \"nowhere\"; there are c0, c1, c2, c3, named, main, other",
         ),
         (vec!["restore", &out], "to which checkpoint or branch?"),
         (vec!["tree", &task], "expected the folder of a run"),
@@ -221,6 +227,63 @@ fn steps_by_hand_are_named_branched_and_restored() {
             vec!["transform", &format!("{out}@c2"), "TB-Tiling"],
             "the context has the tuning parameter `TILE_K_SIZE` already",
         ),
+    ] {
+        let told = run(&arguments).ended(2);
+        assert!(told.err.contains(why), "{told:?}");
+    }
+}
+
+/// Shown, evaluated, compared, and the beginning of another workflow.
+fn a_checkpoint_stands_wherever_a_candidate_may(bench: &Bench, out: &str) {
+    let at = |name: &str| format!("{out}@{name}");
+    let shown = run(&["show", &at("c2")]).ended(0).out;
+    for part in ["checkpoint c2", "bindings   BLOCK_X=16", "// region: device", "copy_tile<TILE_M, TILE_K>"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    run(&["show", out, "--source", "named"]).ended(0);
+    let quick = ["--warmup", "1", "--repetitions", "3"];
+    let told = run(&[&["evaluate", &at("c2"), &at("named")], &quick[..]].concat()).ended(0).out;
+    assert!(told.contains("W@c2") && told.contains("W@named"), "{told}");
+    let told: Value = serde_json::from_str(&run(&["compare", &at("named"), &at("c2"), "--json"]).ended(0).out).unwrap();
+    let regions: Vec<&str> = told["regions"].as_array().unwrap().iter().map(|pair| pair[0].as_str().unwrap()).collect();
+    assert_eq!(regions, ["macros", "device", "host", "imports"], "{told}");
+    let tile = told["bindings"].as_array().unwrap().iter().find(|differing| differing["name"] == "TILE_K_SIZE");
+    assert_eq!(tile.unwrap()["values"][0], Value::Null, "{told}");
+    assert!(told["times"]["passed"]["speedup"]["ratio"].as_f64().unwrap() > 0.0, "{told}");
+    let same = run(&["compare", &at("named"), &at("1"), "--recorded"]).ended(0).out;
+    assert!(same.contains("no region differs") && same.contains("no binding differs"), "{same}");
+    let other = bench.at("other");
+    let model = bench.model();
+    let begin =
+        ["transform", &bench.at("task"), "Refactor", "--model", &model, "--from", &at("named"), "--out", &other];
+    let told = warpsmith(&[&begin[..], &quick, &["--edit"]].concat())
+        .env("EDITOR", "sed -i s/sum/total/g")
+        .env_remove("VISUAL")
+        .output();
+    Told::of(told.unwrap()).ended(0);
+    let edited = run(&["show", &format!("{other}@c1")]).ended(0).out;
+    assert!(edited.contains("float total = 0.0f;"), "what the person left is what was checked and kept: {edited}");
+    let lines = events(&other);
+    assert!(of(&lines, "answered").iter().any(|one| one["model"].as_str().unwrap().ends_with("finished by hand")));
+    let (own, seed) = (tree(&other), run(&["show", &format!("{other}@c0"), "--json"]).ended(0).out);
+    assert_eq!(own["head"], "c1");
+    assert!(seed.contains("static void element"), "the seed's text and not the reference's: {seed}");
+    for (arguments, why) in [
+        (
+            vec!["show", &at("naned")],
+            "no candidate, round or checkpoint is called \"naned\"; the nearest names are named",
+        ),
+        (vec!["evaluate", "nowhere@c1"], "nowhere@c1: nowhere is not the folder of a run"),
+        (vec!["evaluate", &at("c1"), "--bind", "BLOCK_X=8"], "W@c1 has its bindings already"),
+        (vec!["compare", &at("c1"), out], "write each as RUN@NAME"),
+        (vec!["transform", out, "Unroll", "--from", &at("c1")], "--from seeds a workflow that begins"),
+        (
+            vec!["transform", "examples/silu_and_mul", "Refactor", "--from", &at("c1")],
+            "whose entry or arguments are not",
+        ),
+        (vec!["evaluate", out], "which candidate?"),
+        (vec!["tune", out, "--tuner", "tpee"], "there is no tuner \"tpee\"; there are exhaustive, sampled, tpe"),
+        (vec!["transform", out, "Unroll", "--pause"], "--pause asks at a terminal, and there is none here"),
     ] {
         let told = run(&arguments).ended(2);
         assert!(told.err.contains(why), "{told:?}");

@@ -7,7 +7,9 @@ use crate::judge::{Consider, Judge};
 use crate::lease::{Clock, Worked};
 use crate::llm::{AskError, Llm};
 use crate::profiler::{Profiler, TakeProfile};
-use crate::tester::{Certify, Check, Examine, FreezeSuite, Prepare, Print, ProposeShapes, Searched, Tester, Tune};
+use crate::tester::{
+    BuildAhead, Certify, Check, Examine, FreezeSuite, Prepare, Print, ProposeShapes, Searched, Tester, Tune,
+};
 use kameo::{actor::ReplyRecipient, prelude::*, supervision::RestartPolicy};
 use kernelbench::{Baseline, Candidate, Case, Certificate, Evaluation, Failure, Fault, Suite, Workshop};
 use metrics::{Machine, MachineKind, Profile};
@@ -53,6 +55,8 @@ pub struct Testing {
     pub prepare: ReplyRecipient<Prepare, Worked<Baseline>, Fault>,
     /// Examine a candidate.
     pub examine: ReplyRecipient<Examine, Worked<Evaluation>, Fault>,
+    /// Build some candidates side by side.
+    pub build_ahead: ReplyRecipient<BuildAhead, Worked<usize>, Fault>,
     /// Check one configuration.
     pub check: ReplyRecipient<Check, Worked<Option<Failure>>, Fault>,
     /// Run a script that prints primitives.
@@ -134,6 +138,7 @@ impl Crew {
                 suite: tester.clone().reply_recipient(),
                 prepare: tester.clone().reply_recipient(),
                 examine: tester.clone().reply_recipient(),
+                build_ahead: tester.clone().reply_recipient(),
                 check: tester.clone().reply_recipient(),
                 print: tester.clone().reply_recipient(),
                 tune: tester.clone().reply_recipient(),

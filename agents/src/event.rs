@@ -318,6 +318,11 @@ pub enum Event {
         /// Which, and what came of it.
         tried: Tried,
     },
+    /// One of the best configurations by brief timings was timed again in full, in pairs with the reference.
+    Retimed {
+        /// Which, and what came of it.
+        tried: Tried,
+    },
     /// The Coder wrote an operator, or one was given: its sketch, its parameters and its primitives.
     Generated {
         /// It as JSON, by hash.
@@ -390,6 +395,15 @@ pub enum Event {
         name: String,
         /// The checkpoint.
         checkpoint: Hash,
+    },
+    /// Before one of its calls a person had a transformation said otherwise, which orders it anew, or left it out. Ends the
+    /// round.
+    Steered {
+        /// Which.
+        transformation: String,
+        /// What is to be said beside it; none where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        say: Option<String>,
     },
     /// The Tester examined the candidate. Ends the round.
     Evaluated {

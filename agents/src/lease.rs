@@ -86,6 +86,8 @@ pub struct Leased<T> {
 pub enum Work {
     /// The reference was built, checked and timed.
     Prepare,
+    /// Configurations were built side by side, to be checked and timed one by one.
+    Build,
     /// A candidate was built, checked and timed.
     Examine,
     /// A configuration was built and checked, and not timed.

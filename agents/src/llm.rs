@@ -1,5 +1,6 @@
 //! Who answers? The language model, as a port.
 
+pub mod by_hand;
 pub mod chat;
 pub mod mailbox;
 pub mod openai;
@@ -208,6 +209,12 @@ pub enum AskError {
     /// The record's prompt differs and strict mode was asked for.
     #[error("{0}")]
     Differs(String),
+    /// A person wants the transformation said otherwise, before its call was made.
+    #[error("to be said otherwise: {0}")]
+    Rephrased(String),
+    /// A person wants the transformation left out, before its call was made.
+    #[error("to be left out")]
+    Skipped,
 }
 
 /// A reply to come.

@@ -6,7 +6,9 @@ mod remember;
 mod round;
 mod same_code;
 mod search;
+mod steered;
 mod talk;
+mod tuning;
 mod weigh;
 mod workflow;
 

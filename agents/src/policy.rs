@@ -7,7 +7,7 @@ use crate::head;
 use crate::search::Search;
 use crate::trajectory::{Round, Trajectory};
 use crate::workflow::{Checkpoint, Ordered, next_of};
-use kernelbench::{CandidateId, Evaluation, TimedCases, TimingPlan};
+use kernelbench::{CandidateId, Evaluation, TimedCases, TimingPlan, Tuner};
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 
@@ -64,6 +64,13 @@ pub struct Policy {
     /// How many configurations of a candidate that leaves tuning parameters open are tried, at most; 32 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configurations: Option<usize>,
+    /// How the configurations of a transformed context are chosen; all where they are not more than that, else drawn ones, when
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuner: Option<Tuner>,
+    /// How many of the best by brief timings are timed again in full before the fastest is told; none when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retime: Option<usize>,
     /// The transformations that are applied in this order, where the work is a workflow (PEAK §4.3); then nothing of what
     /// was said above about bases and advice counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -328,7 +335,7 @@ fn next_transformation(so_far: &Trajectory, sequence: &[String]) -> ControlFlow<
     if let Some((order, _)) = workflow.open_order(&so_far.rounds) {
         return step(workflow.checkpoint(&order.from).unwrap_or(head), &order.transformation);
     }
-    let Some(next) = next_of(sequence, &workflow.path(head)) else { return ControlFlow::Break(End::SequenceEnds) };
+    let Some(next) = next_of(sequence, &workflow.behind(head)) else { return ControlFlow::Break(End::SequenceEnds) };
     let failed = |last: &&Ordered| !last.done && last.order.from == head.id && last.order.transformation == next;
     match workflow.orders.last().filter(failed) {
         Some(_) => ControlFlow::Break(End::Stuck),

@@ -4,6 +4,7 @@ use crate::answer::{self, Answer, Earlier};
 use crate::device::{CertifyCandidate, CheckAlone, CheckAndTime, Device, PrepareReference};
 use crate::lease::{Build, Clock, Worked};
 use crate::llm::{AskError, CallId, Llm};
+use futures::{StreamExt, future, stream};
 use kameo::{error::SendError, prelude::*};
 use kernelbench::{
     Baseline, Bindings, Candidate, Case, Certificate, Evaluation, Failure, Fault, Hash, Provenance, Suite, Task,
@@ -78,6 +79,15 @@ pub struct Check {
     pub candidate: Candidate,
     /// On which shapes.
     pub suite: Suite,
+}
+
+/// Build some candidates side by side, for what examines them one by one to find them built.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildAhead {
+    /// For which task.
+    pub task: Arc<Task>,
+    /// Which.
+    pub candidates: Vec<Candidate>,
 }
 
 /// Run a script that prints primitives.
@@ -197,6 +207,16 @@ impl Message<Check> for Tester {
     }
 }
 
+impl Message<BuildAhead> for Tester {
+    /// How many could be built.
+    type Reply = DelegatedReply<Result<Worked<usize>, Fault>>;
+
+    async fn handle(&mut self, ask: BuildAhead, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let place = self.place();
+        ctx.spawn(async move { Ok(place.build_ahead(ask).await) })
+    }
+}
+
 impl Message<Print> for Tester {
     /// What it printed, or how it failed.
     type Reply = DelegatedReply<Result<Result<String, Failure>, Fault>>;
@@ -266,6 +286,20 @@ impl Place {
             timed.object = object.or(timed.object.take());
         }
         Ok(Worked::from(leased).after(took))
+    }
+
+    /// Builds some on all cores. What cannot be built says so when it is asked for.
+    async fn build_ahead(&self, BuildAhead { task, candidates }: BuildAhead) -> Worked<usize> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let build = |candidate: &Candidate| {
+            let (workshop, task, candidate) = (self.workshop.clone(), task.clone(), candidate.clone());
+            async move { matches!(workshop.build(&task, &candidate).await, Ok(Ok(_))) }
+        };
+        // Elsewhere whole steps are asked for, each of which builds for itself.
+        let here = if self.workshop.elsewhere().is_some() { &[][..] } else { &candidates[..] };
+        let built = stream::iter(here.iter().map(build)).buffer_unordered(cores).filter(|built| future::ready(*built));
+        let (count, took) = Build::timed(self.clock, built.count()).await;
+        took.ended(count)
     }
 
     /// Builds a configuration beside the device, then has it checked there.

@@ -37,6 +37,8 @@ pub struct Round {
     pub checked: Vec<(Bindings, Option<Failure>)>,
     /// The configurations of it that were tried, where it left tuning parameters open; then `candidate` is the bound one.
     pub tried: Vec<Tried>,
+    /// The best of these by brief timings, timed again in full.
+    pub retimed: Vec<Tried>,
     /// The generated operator that it came to, by hash.
     pub operator: Option<Hash>,
     /// What came of it.
@@ -265,6 +267,7 @@ impl Trajectory {
             }
             Event::Checked { bindings, failure, .. } => self.in_round(|round| round.checked.push((bindings, failure))),
             Event::Tried { tried } => self.in_round(|round| round.tried.push(tried)),
+            Event::Retimed { tried } => self.in_round(|round| round.retimed.push(tried)),
             Event::Generated { operator } => self.in_round(|round| round.operator = Some(operator)),
             Event::Printed { script, bindings, text } => {
                 self.printed.insert((script, bindings), text);
@@ -283,6 +286,14 @@ impl Trajectory {
             }
             Event::Evaluated { evaluation, .. } => self.in_round(|round| round.evaluation = Some(evaluation)),
             Event::NotTimed { why, .. } => self.in_round(|round| round.not_timed = Some(why)),
+            Event::Steered { say, .. } => {
+                let why =
+                    say.as_ref().map_or("left out by hand".to_owned(), |say| format!("said otherwise by hand: {say}"));
+                self.in_round(|round| round.unreadable = Some((Role::Coder, why)));
+                if say.is_none() {
+                    self.workflow.left_out();
+                }
+            }
             Event::Unreadable { role, why } => self.in_round(|round| round.unreadable = Some((role, why))),
         }
     }
@@ -313,6 +324,7 @@ impl Trajectory {
             candidate: None,
             checked: vec![],
             tried: vec![],
+            retimed: vec![],
             operator: None,
             evaluation: None,
             counters: None,

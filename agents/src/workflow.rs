@@ -4,12 +4,37 @@
 //! named by its content and never goes away. What is ordered is tried a few times; where every try fails, the head stays.
 
 use crate::trajectory::Round;
-use kernelbench::{Bindings, Candidate, CandidateId, Hash, Part, Space};
+use kernelbench::{Bindings, Candidate, CandidateId, Hash, Part, Space, Tuner};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The branch that a workflow begins with.
 pub const MAIN: &str = "main";
+
+/// What is ordered where nothing is rewritten, and a checkpoint's whole space is searched again.
+pub const TUNE: &str = "tune";
+
+/// How configurations are searched, where a person says otherwise than the policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TuningPlan {
+    /// How they are chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuner: Option<Tuner>,
+    /// How many are tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<usize>,
+    /// How many of the fastest are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<usize>,
+}
+
+impl TuningPlan {
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// A kernel context that passed its checks and was tuned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,6 +100,9 @@ pub struct Order {
     /// Whether a person asked for it, and not the policy's sequence.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_hand: bool,
+    /// How its configurations are searched.
+    #[serde(default, skip_serializing_if = "TuningPlan::is_empty")]
+    pub tuning: TuningPlan,
 }
 
 /// An order, and which rounds came of it.
@@ -86,6 +114,8 @@ pub struct Ordered {
     pub rounds_before: usize,
     /// Whether a checkpoint came of it.
     pub done: bool,
+    /// Whether a person left it out.
+    pub left_out: bool,
 }
 
 /// What has become of a workflow.
@@ -131,12 +161,40 @@ impl Workflow {
         names
     }
 
+    /// The transformations of a sequence that are behind a checkpoint: those that led to it, and those that a person left out
+    /// on the way.
+    #[must_use]
+    pub fn behind(&self, to: &Checkpoint) -> Vec<&str> {
+        let back = std::iter::successors(self.checkpoint(&to.id), |at| self.checkpoint(at.parent.as_ref()?));
+        let steps = |at: &'_ Checkpoint| {
+            let id = at.id.clone();
+            let left = self.orders.iter().filter(move |ordered| ordered.left_out && ordered.order.from == id);
+            left.map(|ordered| ordered.order.transformation.as_str()).collect::<Vec<_>>()
+        };
+        let mut names: Vec<&str> = vec![];
+        for at in back {
+            names.extend(steps(at).into_iter().rev());
+            names.extend(at.transformation.as_deref());
+        }
+        names.reverse();
+        names
+    }
+
     /// The last order, with how many of its tries were made, where neither a checkpoint came of it nor every try failed.
     #[must_use]
     pub fn open_order<'a>(&'a self, rounds: &'a [Round]) -> Option<(&'a Order, u32)> {
-        let Ordered { order, rounds_before, done } = self.orders.last()?;
+        let Ordered { order, rounds_before, done, left_out } = self.orders.last()?;
         let tries = rounds.iter().skip(*rounds_before).filter(|round| round.finished()).count() as u32;
-        (!done && tries < order.tries).then_some((order, tries))
+        (!done && !left_out && tries < order.tries).then_some((order, tries))
+    }
+
+    /// The checkpoint of this very name: the name given, a branch, `head`, or `c7`.
+    #[must_use]
+    pub fn called(&self, name: &str) -> Option<&Checkpoint> {
+        let own = self.names.get(name).or_else(|| self.branches.get(name)).and_then(|id| self.checkpoint(id));
+        let head = || self.head().filter(|_| name == "head");
+        let made = || self.checkpoints.iter().find(|checkpoint| checkpoint.name == name);
+        own.or_else(head).or_else(made)
     }
 
     /// The checkpoint that a person names: by the name given, a branch, `c7`, `head`, or the first digits of its id.
@@ -144,10 +202,7 @@ impl Workflow {
     /// # Errors
     /// In words: nothing is called so, or several are.
     pub fn named(&self, name: &str) -> Result<&Checkpoint, String> {
-        let own = self.names.get(name).or_else(|| self.branches.get(name)).and_then(|id| self.checkpoint(id));
-        let head = || self.head().filter(|_| name == "head");
-        let made = || self.checkpoints.iter().find(|checkpoint| checkpoint.name == name);
-        if let Some(found) = own.or_else(head).or_else(made) {
+        if let Some(found) = self.called(name) {
             return Ok(found);
         }
         let digits = name.len() >= 4 && name.chars().all(|c| c.is_ascii_hexdigit());
@@ -168,9 +223,12 @@ impl Workflow {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         let own =
             name.strip_prefix('c').is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_digit()));
-        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) || own || name == "head" || name == "best" {
+        let number = name.chars().all(|c| c.is_ascii_digit());
+        let kept = ["head", "best", "reference"].contains(&name);
+        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) || own || number || kept {
             return Err(format!(
-                "{name:?} cannot be a name: expected letters, digits, `_`, `-` and `.`, and not `head`, `best` or c7"
+                "{name:?} cannot be a name: expected letters, digits, `_`, `-` and `.`, and not a number, `head`, `best`, \
+                 `reference` or c7"
             ));
         }
         if self.names.contains_key(name) || self.branches.contains_key(name) {
@@ -179,10 +237,14 @@ impl Workflow {
         Ok(())
     }
 
-    fn known(&self) -> String {
+    /// What checkpoints are called here: in the order in which they were made, then what people called them, then branches.
+    pub fn names_in_use(&self) -> impl Iterator<Item = &str> {
         let made = self.checkpoints.iter().map(|checkpoint| checkpoint.name.as_str());
-        let given = self.names.keys().chain(self.branches.keys()).map(String::as_str);
-        let all: Vec<&str> = made.chain(given).collect();
+        made.chain(self.names.keys().chain(self.branches.keys()).map(String::as_str))
+    }
+
+    fn known(&self) -> String {
+        let all: Vec<&str> = self.names_in_use().collect();
         if all.is_empty() { "none yet".to_owned() } else { all.join(", ") }
     }
 
@@ -196,7 +258,13 @@ impl Workflow {
     }
 
     pub(crate) fn ordered(&mut self, order: Order, rounds_before: usize) {
-        self.orders.push(Ordered { order, rounds_before, done: false });
+        self.orders.push(Ordered { order, rounds_before, done: false, left_out: false });
+    }
+
+    pub(crate) fn left_out(&mut self) {
+        if let Some(last) = self.orders.last_mut() {
+            last.left_out = true;
+        }
     }
 
     pub(crate) fn moved(&mut self, branch: String, checkpoint: Hash) {

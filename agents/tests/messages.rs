@@ -20,7 +20,7 @@ use warpsmith_agents::{
     lease::{Held, Lease, Leased, Worked},
     llm::{AskError, CallId, Purpose, Reply, Role},
     profiler::TakeProfile,
-    tester::{Certify, Check, Examine, FreezeSuite, Prepare, Print, ProposeShapes, Searched, Tune},
+    tester::{BuildAhead, Certify, Check, Examine, FreezeSuite, Prepare, Print, ProposeShapes, Searched, Tune},
 };
 
 /// Messages that stay within the Planner: it starts its own loop, and learns that it is over.
@@ -173,6 +173,7 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
             earlier: None,
         }),
         there_and_back(&Print { script: "print('nop')".into(), bindings: [("N".into(), "4".into())].into() }),
+        there_and_back(&BuildAhead { task: task.clone(), candidates: vec![candidate.clone()] }),
         there_and_back(&Check { task: task.clone(), candidate: candidate.clone(), suite: suite.clone() }),
         there_and_back(&CheckAlone { task: task.clone(), built: built.clone(), suite: suite.clone() }),
         there_and_back(&TakeProfile { task: task.clone(), candidate: candidate.clone(), suite: suite.clone() }),

@@ -3,18 +3,20 @@
 
 mod story;
 
-use kernelbench::{Found, Hash, Simulated, Source, Task, load, region};
+use kernelbench::{Found, Hash, Simulated, Source, Task, Tuner, load, region};
 use prompts::{Catalogue, Prompts};
 use std::{collections::HashMap, sync::Arc};
 use warpsmith_agents::crew::Crew;
 use warpsmith_agents::event::{End, Event};
+use warpsmith_agents::llm::by_hand::{ByHand, Person, Wish};
 use warpsmith_agents::llm::remembering::Remembering;
 use warpsmith_agents::llm::scripted::{Entry, Scripted};
-use warpsmith_agents::llm::{CallId, Llm, Purpose, Reply, Role};
+use warpsmith_agents::llm::{Call, CallId, Llm, Purpose, Reply, Role};
 use warpsmith_agents::log::{Log, MemoryLog};
 use warpsmith_agents::planner::{BrokeOff, Job, Request, no_limit, transform, work};
 use warpsmith_agents::policy::Policy;
 use warpsmith_agents::trajectory::Trajectory;
+use warpsmith_agents::workflow::TuningPlan;
 
 const INITIAL: &str = "// region: macros\n// region: device\n// simulate: us=100\nstatic void part() {}\n// region: host\n\
                        extern \"C\" void twice(float *out, const float *x, int64_t n) {}\n";
@@ -95,7 +97,7 @@ async fn unbroken() -> (Trajectory, MemoryLog) {
 }
 
 fn request(name: &str) -> Request {
-    Request { transformation: name.into(), from: None, say: None, tries: None }
+    Request { transformation: name.into(), from: None, say: None, tries: None, tuning: TuningPlan::default() }
 }
 
 #[tokio::test]
@@ -284,6 +286,60 @@ async fn killed_after_any_event_a_workflow_goes_on_to_the_same_end_and_repeats_n
         assert_eq!(essence(&log), essence(&whole), "killed after {kept}");
         assert_eq!(asked_before + model.calls(), script().len(), "killed after {kept}");
     }
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_tuned_again_over_its_whole_space_as_the_person_says_and_the_best_are_timed_again() {
+    let (_, log) = unbroken().await;
+    let tuning = TuningPlan { tuner: Some(Tuner::Tpe), tests: Some(5), keep: Some(3) };
+    let crew = Crew::spawn(Arc::new(Simulated::new()), Arc::new(Scripted::new([])), Arc::new(prompts())).await;
+    let so_far: Trajectory = log.events().into_iter().collect();
+    let from = Some(so_far.workflow.named("c4").unwrap().id.clone());
+    let policy = Policy { retime: Some(2), ..policy(&[]) };
+    let job = Job { task: task(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() };
+    let story = transform(job, Request::tune(from, tuning), &crew).await.unwrap();
+    crew.stop().await;
+    let (head, last) = (story.workflow.head().unwrap(), story.rounds.last().unwrap());
+    assert_eq!((head.name.as_str(), head.transformation.as_deref(), head.kept.len()), ("c5", Some("tune"), 3));
+    assert_eq!((last.tried.len(), last.retimed.len()), (5, 2), "five of four tiles times two stages");
+    assert!(last.retimed.iter().any(|tried| tried.bindings == head.kept[0]));
+    let tiles: std::collections::BTreeSet<_> = last.tried.iter().map(|tried| tried.bindings["TILE"].clone()).collect();
+    assert!(tiles.len() > 2, "not those alone that were kept: {tiles:?}");
+}
+
+/// A person who says the first transformation otherwise, finishes its reply by hand, and leaves the second out.
+struct Hand(std::sync::Mutex<Vec<Wish>>);
+
+impl Person for Hand {
+    fn wish(&self, _: &Call) -> Result<Wish, String> {
+        Ok(self.0.lock().unwrap().pop().unwrap_or(Wish::Yes))
+    }
+
+    fn edited(&self, _: &Call, text: &str) -> Result<String, String> {
+        Ok(text.replace("us=90", "us=80"))
+    }
+}
+
+#[tokio::test]
+async fn a_person_rephrases_finishes_and_leaves_out_and_the_sequence_goes_on_behind_what_was_left_out() {
+    let wishes = vec![Wish::Skip, Wish::Edit, Wish::Rephrase("keep it short".into())];
+    let replies = [device("us=90"), device("us=70")].map(|text| Entry::new(Role::Coder, text));
+    let model = Arc::new(Scripted::new(replies));
+    let llm = Arc::new(ByHand::new(model.clone(), Arc::new(Hand(wishes.into())), true, false));
+    let log = MemoryLog::default();
+    let crew = Crew::spawn(Arc::new(Simulated::new()), llm, Arc::new(prompts())).await;
+    let (policy, log_) = (policy(&["Shape", "Tile", "Slow"]), Box::new(log.clone()));
+    let job = Job { task: task(), policy, so_far: Trajectory::default(), log: log_, limit: no_limit() };
+    let story = work(job, &crew).await.unwrap();
+    crew.stop().await;
+    let workflow = &story.workflow;
+    assert_eq!((workflow.path(workflow.head().unwrap()), story.end), (vec!["Shape", "Slow"], Some(End::SequenceEnds)));
+    assert!(model.asked()[0].prompt.turns[0].text.contains("keep it short"));
+    let text = log.fetch(&workflow.checkpoints[1].context).unwrap();
+    assert!(text.contains("us=80"), "as the person left it: {text}");
+    let own = story.answers().next().unwrap();
+    assert!(own.model.ends_with(", finished by hand") && log.fetch(&own.reply).unwrap().contains("us=80"));
+    assert_eq!(story.rounds.iter().filter(|round| round.unreadable.is_some()).count(), 2, "no try was lost unseen");
 }
 
 /// PEAK's Table 4. On HIP the paper's Tensor-Core is a transformation of its own (§4.2).

@@ -52,4 +52,5 @@ pub use workshop::job::{Asked, Done, Found as JobFound, Job};
 pub use workshop::recorded::{Findings, Recorded};
 pub use workshop::search::{Found, Tried, Tuned, search};
 pub use workshop::simulated::Simulated;
+pub use workshop::tuner::{Tuner, Tuning};
 pub use workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Variant, Workshop};

@@ -177,6 +177,28 @@ impl Task {
         if parts.is_empty() { Err(unmarked.to_owned()) } else { Ok(Candidate::of_parts(parts)) }
     }
 
+    /// Whether a candidate of one is a candidate of the other: the same language, entry and arguments.
+    #[must_use]
+    pub fn has_interface_of(&self, other: &Self) -> bool {
+        match (&self.source, &other.source) {
+            (Source::Context(own), Source::Context(its)) => {
+                (own.language, &own.entry, &own.arguments, own.returns)
+                    == (its.language, &its.entry, &its.arguments, its.returns)
+            }
+            (Source::Problem(own), Source::Problem(its)) => own.source == its.source,
+            _ => false,
+        }
+    }
+
+    /// The same task with another source in the reference's place, where it is a kernel's.
+    #[must_use]
+    pub fn with_reference(mut self, source: &str) -> Self {
+        if let Source::Context(context) = &mut self.source {
+            source.clone_into(&mut context.reference);
+        }
+        self
+    }
+
     /// The kernel's context, where the task is one.
     #[must_use]
     pub fn context(&self) -> Option<&KernelContext> {

@@ -8,6 +8,7 @@ pub(crate) mod job;
 pub(crate) mod recorded;
 pub(crate) mod search;
 pub(crate) mod simulated;
+pub(crate) mod tuner;
 
 use crate::{
     result::{

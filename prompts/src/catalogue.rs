@@ -104,9 +104,7 @@ impl Catalogue {
     pub fn named(&self, name: &str) -> Result<&Listed, String> {
         let same = |listed: &&Listed| listed.transformation.name.eq_ignore_ascii_case(name);
         self.listed.iter().find(same).ok_or_else(|| {
-            let mut names: Vec<&str> = self.listed.iter().map(|listed| listed.transformation.name.as_str()).collect();
-            names.sort_by_key(|known| distance(&known.to_lowercase(), &name.to_lowercase()));
-            names.truncate(3);
+            let names = nearest(name, self.listed.iter().map(|listed| listed.transformation.name.as_str()), 3);
             format!(
                 "there is no transformation {name:?}; the nearest are {} (transform --list has all)",
                 names.join(", ")
@@ -142,6 +140,15 @@ impl Catalogue {
 pub(crate) fn words(backend: &str) -> Vec<(String, String)> {
     let tables: BTreeMap<String, BTreeMap<String, String>> = toml::from_str(WORDS).expect("the table is tested");
     tables.get(backend).map(|table| table.clone().into_iter().collect()).unwrap_or_default()
+}
+
+/// The names that are nearest to one that there is none of, the nearest first.
+#[must_use]
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>, count: usize) -> Vec<&'a str> {
+    let mut names: Vec<&str> = known.collect();
+    names.sort_by_key(|known| distance(&known.to_lowercase(), &name.to_lowercase()));
+    names.truncate(count);
+    names
 }
 
 /// How many characters must be changed, added or taken away to make one word of another (Levenshtein).

@@ -88,7 +88,7 @@ fn first_code(reply: &str) -> Result<(Block<'_>, bool), Unreadable> {
 }
 
 /// The text of the first block that is code, whole, with `\n` at its line ends; it may hold no function, and be empty.
-pub(crate) fn code_text(reply: &str) -> Result<String, Unreadable> {
+pub fn code_text(reply: &str) -> Result<String, Unreadable> {
     let (block, cut) = first_code(reply)?;
     check_closed(&block, cut)?;
     Ok(block.text.replace("\r\n", "\n"))

@@ -44,8 +44,8 @@ mod untrusted;
 
 pub use action::{Choosing, Taken, read_action};
 pub use advise::read_optimization;
-pub use catalogue::{Catalogue, Listed};
-pub use code::read_candidate;
+pub use catalogue::{Catalogue, Listed, nearest};
+pub use code::{code_text, read_candidate};
 pub use diagnose::read_fix;
 pub use extract::{Manual, Passage, passages, read_factors};
 pub use features::bundle;

@@ -35,10 +35,10 @@ pub enum Metrics {
     Report(HandedOver),
 }
 
-/// Words that `warpsmith-metrics` reads.
+/// Words that another program reads.
 #[derive(Debug, Args)]
 pub struct HandedOver {
-    /// What `warpsmith-metrics` is told; `--help` shows it.
+    /// What the program beside this one is told; `--help` shows it.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     pub arguments: Vec<OsString>,
 }

@@ -1,11 +1,14 @@
 //! What can be asked about transformations, and about the checkpoints that they lead to?
 
 use super::{LimitArgs, ModelArgs, TimingArgs};
+use agents::workflow::TuningPlan;
 use clap::Args;
+use kernelbench::Tuner;
 use std::path::PathBuf;
 
 /// `transform`
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct TransformArgs {
     /// What to transform: a task (a folder that holds a task.toml with regions in its reference), which begins a run, or a
     /// run's head, or one of its checkpoints as RUN@NAME.
@@ -20,12 +23,24 @@ pub struct TransformArgs {
     /// Of the list, those for this backend: cuda, hip, hlsl or cpu.
     #[arg(long, value_name = "NAME", requires = "list")]
     pub backend: Option<String>,
+    /// For a task: the initial context is this candidate of a run, such as RUN@best, and not the task's reference.
+    #[arg(long, value_name = "RUN@NAME", conflicts_with = "list")]
+    pub from: Option<String>,
     /// What the model is told beside the transformation.
     #[arg(long, value_name = "TEXT")]
     pub say: Option<String>,
+    /// Finish each reply in $EDITOR: the region that was asked for, and no other. What is left there is checked like a reply.
+    #[arg(long, conflicts_with = "list")]
+    pub edit: bool,
+    /// Ask at the terminal before each call: yes, edit the reply, rephrase, skip the transformation.
+    #[arg(long, conflicts_with_all = ["list", "json"])]
+    pub pause: bool,
     /// How often it is tried before the context stays what it was [default: as the transformation says, three].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
     pub tries: Option<u32>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub tuning: TuningArgs,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub model: ModelArgs,
@@ -42,6 +57,44 @@ pub struct TransformArgs {
     #[arg(long)]
     pub simulate: bool,
     /// Print as JSON: the list, or every event and a last line with the outcome.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How configurations are searched.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct TuningArgs {
+    /// How configurations are chosen: exhaustive, sampled or tpe [default: all if --tests allows it, else sampled].
+    #[arg(long, value_name = "NAME")]
+    pub tuner: Option<Tuner>,
+    /// How many configurations are timed at most; exhaustive times all [default: as the policy says, 2000].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub tests: Option<u32>,
+    /// How many of the fastest are kept, times the next transformation's values [default: as the policy says, 128].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub keep: Option<u32>,
+}
+
+impl From<TuningArgs> for TuningPlan {
+    fn from(given: TuningArgs) -> Self {
+        let count = |number: Option<u32>| number.map(|number| number as usize);
+        Self { tuner: given.tuner, tests: count(given.tests), keep: count(given.keep) }
+    }
+}
+
+/// `tune`
+#[derive(Debug, Args)]
+pub struct TuneArgs {
+    /// The checkpoint: RUN for the head, or RUN@NAME.
+    #[arg(value_name = "RUN[@NAME]")]
+    pub at: String,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub tuning: TuningArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub limits: LimitArgs,
+    /// Print every event as a line of JSON, and a last line with the outcome.
     #[arg(long)]
     pub json: bool,
 }
@@ -82,9 +135,18 @@ Ends with 0 if it made one, with 1 if every try failed. docs/PEAK.md is a page a
 Examples:
   warpsmith transform --list --backend cpu
   warpsmith transform examples/matmul Refactor --model openai:NAME --out W
+  warpsmith transform examples/matmul Refactor --from RUN@best --model openai:NAME
   warpsmith transform W TB-Tiling --model openai:NAME
   warpsmith transform W@c1 TB-Tiling --say \"keep the loop over K outermost\" --tries 1
+  warpsmith transform W@c1 TB-Tiling --model openai:NAME --say \"two stages only\" --edit
   warpsmith run examples/matmul --policy peak-x1-85 --model openai:NAME";
+
+pub(super) const TUNE_EXAMPLES: &str = "\
+The whole space of the checkpoint is searched again, not the values alone that were kept; what comes of it is a checkpoint.
+
+Examples:
+  warpsmith tune W
+  warpsmith tune W@c8 --tuner tpe --tests 1000 --keep 128";
 
 pub(super) const TREE_EXAMPLES: &str = "Examples:\n  warpsmith tree W\n  warpsmith tree W --json";
 pub(super) const CHECKPOINT_EXAMPLES: &str = "Example:\n  warpsmith checkpoint W@c7 pipelined";

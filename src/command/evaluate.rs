@@ -2,8 +2,9 @@
 
 use super::{on_threads, say};
 use crate::{
+    at::At,
     cli::EvaluateArgs,
-    config::Layers,
+    config::{Config, Layers},
     exit::{Exit, Trouble},
     plan,
     progress::{self, Screen},
@@ -33,7 +34,7 @@ const LARGEST: u64 = 4 << 20;
 /// What was found out.
 #[derive(Debug, Serialize)]
 struct Found {
-    /// The candidate's file, `-` for standard input.
+    /// The candidate's file, `-` for standard input, or RUN@NAME.
     file: String,
     task: String,
     candidate: String,
@@ -70,11 +71,11 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     arguments.timing.apply(&mut layers);
     arguments.problem.apply(&mut layers);
     let config = &layers.config;
-    let task = plan::task(&arguments.task, config)?;
-    let candidates = candidates(arguments, &task)?;
-    let workshop = wiring::workshop(Kind::of(&task, arguments.simulate), config, arguments.profile, None)?;
+    let What { task, candidates, from } = what(arguments, config)?;
+    let simulated = from.as_ref().map_or(Ok(false), |at| at.folder.header().map(|header| header.simulated))?;
+    let workshop = wiring::workshop(Kind::of(&task, arguments.simulate || simulated), config, arguments.profile, None)?;
     workshop.open_ahead(&task);
-    let policy = plan::policy(config, None)?;
+    let policy = plan::policy(config, from.as_ref().map(|at| &at.record))?;
     let screen = Screen::new(!arguments.json);
     crate::logging::start(&screen, None);
     let (suite, build_first) = (Suite::of_task(&task), task.problem().is_some());
@@ -99,13 +100,51 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     Ok(if found.iter().all(correct) { Exit::Done } else { Exit::NothingCorrect })
 }
 
-/// The candidates by their files' names, all read before any is built.
-fn candidates(arguments: &EvaluateArgs, task: &Task) -> Result<Vec<(String, Candidate)>, Trouble> {
-    let of = |path: &PathBuf| {
-        let candidate = bound(task, &Candidate::new(read(path)?), &arguments.bind)?;
-        Ok((path.display().to_string(), candidate))
+/// What is evaluated.
+struct What {
+    task: Task,
+    /// By their names; all are read before any is built.
+    candidates: Vec<(String, Candidate)>,
+    /// The run whose task it is.
+    from: Option<At>,
+}
+
+fn what(arguments: &EvaluateArgs, config: &Config) -> Result<What, Trouble> {
+    let root = &config.run.folder;
+    if let Some(at) = At::candidate_named(&arguments.task.to_string_lossy(), root)? {
+        let task = at.task()?;
+        let own = (at.label(), recorded(&at, arguments)?);
+        let all = std::iter::once(own).chain(candidates(arguments, &task, root)?).collect();
+        return Ok(What { task, candidates: all, from: Some(at) });
+    }
+    if arguments.candidates.is_empty() {
+        let task = arguments.task.display();
+        let which = "which candidate? Name its file behind the task, or a run's as RUN@NAME";
+        return Err(Trouble::usage(format!("{task}: {which}")));
+    }
+    let task = plan::task(&arguments.task, config)?;
+    let candidates = candidates(arguments, &task, root)?;
+    Ok(What { task, candidates, from: None })
+}
+
+/// The candidates that stand behind the task: files, or candidates of runs.
+fn candidates(arguments: &EvaluateArgs, task: &Task, root: &Path) -> Result<Vec<(String, Candidate)>, Trouble> {
+    let of = |path: &PathBuf| match At::candidate_named(&path.to_string_lossy(), root)? {
+        Some(at) => Ok((at.label(), recorded(&at, arguments)?)),
+        None => {
+            let candidate = bound(task, &Candidate::new(read(path)?), &arguments.bind)?;
+            Ok((path.display().to_string(), candidate))
+        }
     };
     arguments.candidates.iter().map(of).collect()
+}
+
+/// A run's candidate, which has its bindings.
+fn recorded(at: &At, arguments: &EvaluateArgs) -> Result<Candidate, Trouble> {
+    if arguments.bind.is_empty() {
+        return at.candidate();
+    }
+    Err(Trouble::usage(format!("--bind: {} has its bindings already; `warpsmith show` has its source", at.label())))
 }
 
 struct Bench<'a> {

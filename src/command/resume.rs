@@ -1,6 +1,6 @@
 //! `warpsmith resume`: a run goes on from where its record ends.
 
-use super::{batch, on_threads};
+use super::{batch, on_threads, transform::Begun};
 use crate::{
     ablation::AblationFolder,
     batch::{extension::More, limits::Meter},
@@ -16,15 +16,15 @@ use crate::{
     recall,
     session::{Ending, Session},
     store::{Mended, Record, RunFolder, RunHeader, TaskLog},
-    wiring::{Answering, Kind},
+    wiring::{Answering, Hand, Kind},
 };
 use agents::{
     event::{Event, Step},
-    llm::remembering::Remembering,
+    llm::{Llm, remembering::Remembering, scripted::Scripted},
     log::Log,
-    planner::Request,
     policy::{Guidance, Policy, Profiling},
     trajectory::{Round, Trajectory},
+    workflow::TUNE,
 };
 use kernelbench::{Hash, Task};
 use std::{collections::HashMap, path::Path, sync::Arc};
@@ -65,12 +65,12 @@ pub(super) fn transform(
     arguments: &ResumeArgs,
     layers: &Layers,
     environment: &Environment,
-    request: Request,
+    begun: Begun,
 ) -> Result<Exit, Trouble> {
     let folder = RunFolder::open(&arguments.run)?;
     let header = folder.header()?;
     let config = settings(arguments, layers, &header, environment)?;
-    go_on(arguments, &folder, &header, &config, environment, Some(request))
+    go_on(arguments, &folder, &header, &config, environment, Some(begun))
 }
 
 /// What the run is given now.
@@ -136,10 +136,12 @@ fn go_on(
     header: &RunHeader,
     config: &Config,
     environment: &Environment,
-    request: Option<Request>,
+    begun: Option<Begun>,
 ) -> Result<Exit, Trouble> {
+    let hand = begun.as_ref().map_or_else(Hand::default, |begun| begun.hand);
+    let request = begun.map(|begun| begun.request);
     let voice = if arguments.json { Voice::Json } else { Voice::Words };
-    let screen = Screen::new(voice == Voice::Words);
+    let screen = Screen::new(voice == Voice::Words && !hand.is_lent());
     let (lock, taken_over) = folder.lock()?;
     let mended = match folder.tasks()?.as_slice() {
         [only] => folder.mend(only, &lock)?,
@@ -164,8 +166,11 @@ fn go_on(
     if start.so_far.end.is_some() && extended.is_none() && request.is_none() {
         return Ending { folder, screen: &screen, voice }.tell(&start.so_far);
     }
+    let tunes = request.as_ref().is_some_and(|request| request.transformation == TUNE);
     let spec = plan::spec(&config.model.spec)?;
-    batch::priced(config, &spec)?;
+    if !tunes {
+        batch::priced(config, &spec)?;
+    }
     if let Some(event) = extended {
         start.extend(event, &mut log)?;
     }
@@ -186,7 +191,8 @@ fn go_on(
         run,
         folder: folder.path(),
     };
-    let port = answering.port(&spec)?;
+    // Where nothing is rewritten nobody is asked, and no key is needed.
+    let port: Arc<dyn Llm> = if tunes { Arc::new(Scripted::new([])) } else { hand.beside(answering.port(&spec)?) };
     let llm = Arc::new(Remembering::new(port, start.known));
     llm.learn_where_the_prompt_is_the_same(recall::known_of(&mended.aside, &folder.blobs()));
     if voice == Voice::Words {

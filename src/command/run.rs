@@ -1,6 +1,6 @@
 //! `warpsmith run`: a new run.
 
-use super::{examples, on_threads};
+use super::{examples, on_threads, transform::Begun};
 use crate::{
     cli::RunArgs,
     config::{Config, Layers, Spec},
@@ -14,7 +14,7 @@ use crate::{
     session::Session,
     store::{RunFolder, RunHeader},
     version::VERSION,
-    wiring::{self, Answering, Kind},
+    wiring::{self, Answering, Hand, Kind},
 };
 use agents::{
     planner::Request,
@@ -35,16 +35,16 @@ pub(super) fn transform(
     arguments: &RunArgs,
     layers: Layers,
     environment: &Environment,
-    request: Request,
+    begun: Begun,
 ) -> Result<Exit, Trouble> {
-    start(arguments, layers, environment, Some(request))
+    start(arguments, layers, environment, Some(begun))
 }
 
 fn start(
     arguments: &RunArgs,
     mut layers: Layers,
     environment: &Environment,
-    request: Option<Request>,
+    begun: Option<Begun>,
 ) -> Result<Exit, Trouble> {
     let Some(task) = &arguments.task else { return Err(examples::none_named()) };
     let RunArgs { model, problem, limits, way, timing, .. } = arguments;
@@ -58,6 +58,11 @@ fn start(
         hosts::behind(environment)?;
     }
     let mut plan = Plan::make(task, &layers.config)?;
+    if let Some(seed) = begun.as_ref().and_then(|begun| begun.seed.as_ref()) {
+        plan.task = plan::seeded(plan.task, seed)?;
+    }
+    let hand = begun.as_ref().map_or_else(Hand::default, |begun| begun.hand);
+    let request = begun.map(|begun| begun.request);
     if plan.task.problem().is_some() {
         plan.policy.shapes = Shapes::Task;
     }
@@ -73,7 +78,7 @@ fn start(
     let path = arguments.out.clone().unwrap_or_else(free);
     let asked = Asked { profiles: plan.policy.profile != Profiling::Never, told: told.as_ref() };
     let workshop = workshop(kind, &layers.config, asked, &path, environment)?;
-    let beginning = Beginning { path: &path, features, request };
+    let beginning = Beginning { path: &path, features, request, hand };
     begin(workshop, beginning, &plan, arguments, &layers.config, environment)
 }
 
@@ -108,6 +113,8 @@ struct Beginning<'a> {
     features: Option<String>,
     /// The transformation that was asked for.
     request: Option<Request>,
+    /// Where a person takes part.
+    hand: Hand,
 }
 
 fn begin(
@@ -118,7 +125,7 @@ fn begin(
     config: &Config,
     environment: &Environment,
 ) -> Result<Exit, Trouble> {
-    let Beginning { path, features, request } = beginning;
+    let Beginning { path, features, request, hand } = beginning;
     super::batch::priced(config, &plan.spec)?;
     let prompts = Arc::new(super::prompts::library(config)?);
     super::transform::suits(&plan.policy, &plan.task, &prompts)?;
@@ -126,11 +133,12 @@ fn begin(
     let llm =
         Answering { config, environment, exit_when_waiting, run: run_name(path), folder: path }.port(&plan.spec)?;
     let header = header(plan, arguments, config, environment, workshop.machine(), &llm.describe(), &prompts);
+    let llm = hand.beside(llm);
     let folder = RunFolder::create(path, &header)?;
     let (lock, _) = folder.lock()?;
     let (log, _) = folder.append(&plan.task.name, &lock)?;
     let voice = if arguments.json { Voice::Json } else { Voice::Words };
-    let screen = Screen::new(voice == Voice::Words);
+    let screen = Screen::new(voice == Voice::Words && !hand.is_lent());
     logging::start(&screen, Some(folder.path()));
     if voice == Voice::Words {
         let mut lines = opening(plan, &llm.describe(), workshop.machine(), folder.path());

@@ -2,6 +2,7 @@
 
 use super::{json, say};
 use crate::{
+    at::At,
     batch::standing::Standing,
     cli::ShowArgs,
     exit::{Exit, Trouble},
@@ -11,10 +12,50 @@ use crate::{
 };
 use agents::trajectory::Trajectory;
 use kernelbench::Hash;
-use std::io::{IsTerminal, Write};
+use std::{
+    io::{IsTerminal, Write},
+    path::Path,
+};
+
+/// What a run's candidate consists of, where it was made and what came of it.
+fn one(at: &At, in_json: bool) -> Result<Exit, Trouble> {
+    let (candidate, story) = (at.candidate()?, at.story());
+    let (checkpoint, id) = (at.checkpoint(), candidate.id());
+    let evaluation = story.evaluation(&id);
+    if in_json {
+        let told = serde_json::json!({
+            "candidate": id, "bindings": candidate.bindings(), "parts": candidate.parts(), "checkpoint": checkpoint,
+            "evaluation": evaluation,
+        });
+        say(&json(&told));
+        return Ok(Exit::Done);
+    }
+    let mut lines = vec![format!("{}: candidate {}", at.label(), id.short())];
+    if let Some(checkpoint) = &checkpoint {
+        let what = checkpoint.transformation.as_deref().unwrap_or("initial context");
+        lines.push(format!("checkpoint {} ({}): {what}", checkpoint.name, checkpoint.id.short()));
+    }
+    lines.extend(candidate.bindings_in_words().map(|words| format!("bindings   {words}")));
+    lines.extend(evaluation.map(|evaluation| format!("evaluation {}", crate::progress::evaluated(evaluation))));
+    for part in candidate.parts() {
+        lines.push(format!("\n{} {}", kernelbench::region::MARKER, part.region));
+        lines.push(part.text.trim_end().to_owned());
+    }
+    say(&show::plain(&lines.join("\n")));
+    Ok(Exit::Done)
+}
 
 /// Prints the rounds, one round in full, a source or a difference; of a run of many tasks these; with `--json` the events.
-pub(super) fn show(arguments: &ShowArgs) -> Result<Exit, Trouble> {
+pub(super) fn show(arguments: &ShowArgs, root: &Path) -> Result<Exit, Trouble> {
+    if let Some(at) = At::candidate_named(&arguments.run.to_string_lossy(), root)? {
+        if arguments.round.is_some() || arguments.task.is_some() || asks_for_one(arguments) {
+            let run = arguments.run.display();
+            return Err(Trouble::usage(format!(
+                "{run} is one candidate: a round, --task, --diff, --source and --format are of runs"
+            )));
+        }
+        return one(&at, arguments.json);
+    }
     let folder = RunFolder::open(&arguments.run)?;
     let record = match &arguments.task {
         Some(task) => folder.record(task)?,

@@ -2,12 +2,14 @@
 
 use super::say;
 use crate::{
-    cli::{ResumeArgs, RunArgs, TransformArgs, WayArgs},
-    command::workflow::{self, At},
+    at::At,
+    cli::{ResumeArgs, RunArgs, TransformArgs, TuneArgs, WayArgs},
+    command::workflow,
     config::{Config, Layers},
     exit::{Exit, Trouble},
     hosts::HostsArgs,
     key::Environment,
+    wiring::Hand,
 };
 use agents::{planner::Request, policy::Policy};
 use kernelbench::Task;
@@ -22,6 +24,16 @@ const USUAL_FOLDER: &str = "transformations";
 /// The policy of a run that a transformation begins.
 const BY_HAND: &str = "peak";
 
+/// What a workflow begins with, or goes on with.
+pub(super) struct Begun {
+    /// The transformation.
+    pub(super) request: Request,
+    /// The candidate in the place of the task's reference, where one was named.
+    pub(super) seed: Option<At>,
+    /// Where a person takes part.
+    pub(super) hand: Hand,
+}
+
 /// Lists the transformations, or applies one.
 pub(super) fn transform(
     arguments: TransformArgs,
@@ -30,24 +42,58 @@ pub(super) fn transform(
 ) -> Result<Exit, Trouble> {
     let (Some(what), Some(name)) = (&arguments.what, &arguments.name) else { return list(&arguments, &layers.config) };
     catalogue(&layers.config)?.named(name).map_err(Trouble::usage)?;
-    let request =
-        Request { transformation: name.clone(), from: None, say: arguments.say.clone(), tries: arguments.tries };
-    if let Some(at) = At::find(what)? {
-        let from = at.checkpoint()?.map(|checkpoint| checkpoint.id);
+    let hand = Hand { edits: arguments.edit, pauses: arguments.pause };
+    hand.check()?;
+    let request = Request {
+        transformation: name.clone(),
+        from: None,
+        say: arguments.say.clone(),
+        tries: arguments.tries,
+        tuning: arguments.tuning.into(),
+    };
+    if let Some(at) = At::find(what, &layers.config.run.folder)? {
+        if arguments.from.is_some() {
+            let why = "--from seeds a workflow that begins: name a task before it, or the checkpoint as RUN@NAME without --from";
+            return Err(Trouble::usage(format!("{what}: {why}")));
+        }
+        let from = workflow::named(&at)?.map(|checkpoint| checkpoint.id);
         let TransformArgs { model, limits, json, .. } = arguments;
         let resumed = ResumeArgs { run: at.folder.path().to_owned(), model, limits, json, ..ResumeArgs::default() };
-        return super::resume::transform(&resumed, &layers, environment, Request { from, ..request });
+        return super::resume::transform(
+            &resumed,
+            &layers,
+            environment,
+            Begun { request: Request { from, ..request }, seed: None, hand },
+        );
     }
     if !Path::new(what).exists() {
         return Err(Trouble::usage(format!("{what}: expected a task's folder, the folder of a run, or RUN@NAME")));
     }
     layers.flag("run.policy", Some(BY_HAND.to_owned()), |config, policy| config.run.policy = policy);
     let task = Some(what.into());
+    let seed = arguments.from.as_deref().map(|words| seed(words, &layers.config)).transpose()?;
     let TransformArgs { model, limits, timing, out, simulate, json, .. } = arguments;
     let problem = crate::cli::ProblemArgs::default();
     let way = WayArgs::default();
     let run = RunArgs { task, model, problem, limits, out, way, timing, hosts: HostsArgs::default(), simulate, json };
-    super::run::transform(&run, layers, environment, request)
+    super::run::transform(&run, layers, environment, Begun { request, seed, hand })
+}
+
+/// Searches the configurations of a checkpoint again.
+pub(super) fn tune(arguments: TuneArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    let TuneArgs { at, tuning, limits, json } = arguments;
+    let expected = || Trouble::usage(format!("{at}: expected the folder of a run, or RUN@NAME"));
+    let at = At::find(&at, &layers.config.run.folder)?.ok_or_else(expected)?;
+    let from = workflow::named(&at)?.map(|checkpoint| checkpoint.id);
+    let request = Request::tune(from, tuning.into());
+    let resumed = ResumeArgs { run: at.folder.path().to_owned(), limits, json, ..ResumeArgs::default() };
+    super::resume::transform(&resumed, layers, environment, Begun { request, seed: None, hand: Hand::default() })
+}
+
+/// The candidate that a workflow begins with.
+fn seed(words: &str, config: &Config) -> Result<At, Trouble> {
+    let expected = || Trouble::usage(format!("--from {words}: expected a candidate of a run, such as RUN@best"));
+    At::candidate_named(words, &config.run.folder)?.ok_or_else(expected)
 }
 
 /// A line for each, or each as JSON.

@@ -2,11 +2,12 @@
 
 use super::say;
 use crate::{
+    at::At,
     cli::{NewNameArgs, RestoreArgs, TreeArgs},
+    config::Config,
     exit::{Exit, Trouble},
     progress::plain,
     show,
-    store::{Record, RunFolder},
 };
 use agents::{
     event::{Event, Step},
@@ -16,73 +17,45 @@ use agents::{
 };
 use kernelbench::{Evaluation, in_words};
 use serde_json::json;
-use std::path::Path;
 
-/// A run, and perhaps the name of one of its checkpoints: `RUN@NAME`.
-pub(super) struct At {
-    pub(super) folder: RunFolder,
-    record: Record,
-    name: Option<String>,
+/// The run that these words name, and perhaps one of its checkpoints.
+fn of(words: &str, config: &Config) -> Result<At, Trouble> {
+    let expected = || Trouble::usage(format!("{words}: expected the folder of a run, or RUN@NAME"));
+    At::find(words, &config.run.folder)?.ok_or_else(expected)
 }
 
-impl At {
-    /// What a user means by these words; none where they name no run.
-    pub(super) fn find(words: &str) -> Result<Option<Self>, Trouble> {
-        let is_run = |path: &str| Path::new(path).join("run.toml").is_file();
-        let (run, name) = match words.rsplit_once('@') {
-            _ if is_run(words) => (words, None),
-            Some((run, name)) if is_run(run) => (run, Some(name.to_owned())),
-            _ => return Ok(None),
-        };
-        let folder = RunFolder::open(Path::new(run))?;
-        let record = folder.only_record()?;
-        Ok(Some(Self { folder, record, name }))
-    }
+/// The checkpoint that is named; none where none is.
+pub(super) fn named(at: &At) -> Result<Option<Checkpoint>, Trouble> {
+    let story = at.story();
+    let found = at.name.as_deref().map(|name| story.workflow.named(name).cloned());
+    found.transpose().map_err(|why| Trouble::usage(format!("{}: {why}", at.folder.path().display())))
+}
 
-    fn of(words: &str) -> Result<Self, Trouble> {
-        let expected = || Trouble::usage(format!("{words}: expected the folder of a run, or RUN@NAME"));
-        Self::find(words)?.ok_or_else(expected)
-    }
+/// The checkpoint that is named, or the head.
+fn named_or_head(at: &At) -> Result<Checkpoint, Trouble> {
+    let head = || {
+        let none = || Trouble::usage(format!("{}: there is no checkpoint in this run", at.folder.path().display()));
+        at.story().workflow.head().cloned().ok_or_else(none)
+    };
+    named(at)?.map_or_else(head, Ok)
+}
 
-    fn story(&self) -> Trajectory {
-        self.record.events().collect()
-    }
+/// Notes an event in the run's record.
+fn note(at: &At, event: &Event) -> Result<(), Trouble> {
+    let (lock, _) = at.folder.lock()?;
+    let (mut log, _) = at.folder.append(&at.story().name, &lock)?;
+    let noted = log.note(event).map_err(|why| Trouble::record(why.to_string()));
+    drop(lock);
+    noted
+}
 
-    /// The checkpoint that is named; none where none is.
-    pub(super) fn checkpoint(&self) -> Result<Option<Checkpoint>, Trouble> {
-        let story = self.story();
-        let found = self.name.as_deref().map(|name| story.workflow.named(name).cloned());
-        found.transpose().map_err(|why| Trouble::usage(format!("{}: {why}", self.folder.path().display())))
-    }
-
-    /// The checkpoint that is named, or the head.
-    fn checkpoint_or_head(&self) -> Result<Checkpoint, Trouble> {
-        let head = || {
-            let none =
-                || Trouble::usage(format!("{}: there is no checkpoint in this run", self.folder.path().display()));
-            self.story().workflow.head().cloned().ok_or_else(none)
-        };
-        self.checkpoint()?.map_or_else(head, Ok)
-    }
-
-    /// Notes an event in the run's record.
-    fn note(&self, event: &Event) -> Result<(), Trouble> {
-        let (lock, _) = self.folder.lock()?;
-        let name = self.story().name;
-        let (mut log, _) = self.folder.append(&name, &lock)?;
-        let noted = log.note(event).map_err(|why| Trouble::record(why.to_string()));
-        drop(lock);
-        noted
-    }
-
-    fn free(&self, name: &str) -> Result<(), Trouble> {
-        self.story().workflow.is_free(name).map_err(Trouble::usage)
-    }
+fn free(at: &At, name: &str) -> Result<(), Trouble> {
+    at.story().workflow.is_free(name).map_err(Trouble::usage)
 }
 
 /// Prints the checkpoints, the failed tries, and where it goes on.
-pub(super) fn print_tree(arguments: &TreeArgs) -> Result<Exit, Trouble> {
-    let at = At::of(&arguments.run.display().to_string())?;
+pub(super) fn print_tree(arguments: &TreeArgs, config: &Config) -> Result<Exit, Trouble> {
+    let at = of(&arguments.run.display().to_string(), config)?;
     let story = at.story();
     if !story.tree.nodes().is_empty() {
         let task = story.task.as_ref().and_then(|task| at.record.blobs.fetch(task).ok());
@@ -101,35 +74,35 @@ pub(super) fn print_tree(arguments: &TreeArgs) -> Result<Exit, Trouble> {
 }
 
 /// Gives a checkpoint a name.
-pub(super) fn checkpoint(arguments: &NewNameArgs) -> Result<Exit, Trouble> {
-    let at = At::of(&arguments.at)?;
-    let checkpoint = at.checkpoint_or_head()?;
-    at.free(&arguments.name)?;
-    at.note(&Event::Named { name: arguments.name.clone(), checkpoint: checkpoint.id.clone() })?;
+pub(super) fn checkpoint(arguments: &NewNameArgs, config: &Config) -> Result<Exit, Trouble> {
+    let at = of(&arguments.at, config)?;
+    let checkpoint = named_or_head(&at)?;
+    free(&at, &arguments.name)?;
+    note(&at, &Event::Named { name: arguments.name.clone(), checkpoint: checkpoint.id.clone() })?;
     say(&format!("{} is {} ({})", arguments.name, checkpoint.name, checkpoint.id.short()));
     Ok(Exit::Done)
 }
 
 /// Begins a branch at a checkpoint; the workflow goes on there.
-pub(super) fn branch(arguments: &NewNameArgs) -> Result<Exit, Trouble> {
-    let at = At::of(&arguments.at)?;
-    let checkpoint = at.checkpoint_or_head()?;
-    at.free(&arguments.name)?;
-    at.note(&Event::Branched { branch: arguments.name.clone(), checkpoint: checkpoint.id.clone() })?;
+pub(super) fn branch(arguments: &NewNameArgs, config: &Config) -> Result<Exit, Trouble> {
+    let at = of(&arguments.at, config)?;
+    let checkpoint = named_or_head(&at)?;
+    free(&at, &arguments.name)?;
+    note(&at, &Event::Branched { branch: arguments.name.clone(), checkpoint: checkpoint.id.clone() })?;
     say(&format!("branch {} at {}: the workflow goes on there", arguments.name, checkpoint.name));
     Ok(Exit::Done)
 }
 
 /// Lets a branch go on, or sets the one that goes on back to a checkpoint.
-pub(super) fn restore(arguments: &RestoreArgs) -> Result<Exit, Trouble> {
-    let at = At::of(&arguments.at)?;
+pub(super) fn restore(arguments: &RestoreArgs, config: &Config) -> Result<Exit, Trouble> {
+    let at = of(&arguments.at, config)?;
     let Some(name) = at.name.clone() else {
         return Err(Trouble::usage(format!("{0}: to which checkpoint or branch? Name it as {0}@NAME", arguments.at)));
     };
-    let (checkpoint, story) = (at.checkpoint_or_head()?, at.story());
+    let (checkpoint, story) = (named_or_head(&at)?, at.story());
     let is_branch = story.workflow.branches.contains_key(&name);
     let branch = if is_branch { name } else { story.workflow.branch().to_owned() };
-    at.note(&Event::Restored { branch: branch.clone(), checkpoint: checkpoint.id.clone() })?;
+    note(&at, &Event::Restored { branch: branch.clone(), checkpoint: checkpoint.id.clone() })?;
     say(&format!("the workflow goes on from {} on branch {branch}", checkpoint.name));
     Ok(Exit::Done)
 }

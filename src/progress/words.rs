@@ -41,6 +41,8 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
             [line].into_iter().chain(super::workflow::stays(so_far)).collect()
         }
         Event::Weighed(weighed) => super::weighed(weighed),
+        Event::Steered { say: Some(say), .. } => vec![format!("  to be said otherwise: {}", plain(say))],
+        Event::Steered { say: None, transformation } => vec![format!("  {} is left out", plain(transformation))],
         Event::Ordered(order) => super::workflow::ordered(order, so_far),
         Event::Checked { bindings, failure, .. } => super::workflow::checked(bindings, failure.as_ref()),
         Event::Checkpointed(checkpoint) => super::workflow::checkpointed(checkpoint, so_far),
@@ -61,6 +63,7 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         | Event::Answered { .. }
         | Event::Spent { .. }
         | Event::Tried { .. }
+        | Event::Retimed { .. }
         | Event::Certified { .. } => vec![],
     }
 }

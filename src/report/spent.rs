@@ -68,7 +68,7 @@ fn span(before: &Line, after: &Line) -> (Activity, u64) {
         (_, Event::Answered { call, .. }) | (Event::Asked { call, .. }, _) => Activity::Model(call.role),
         (_, Event::Spent { work, .. }) => match work {
             Work::Prepare => Activity::Reference,
-            Work::Examine | Work::Check => Activity::Examine,
+            Work::Build | Work::Examine | Work::Check => Activity::Examine,
             Work::Profile => Activity::Profile,
             Work::Certify => Activity::Certify,
         },

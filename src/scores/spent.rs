@@ -174,6 +174,10 @@ impl Spent {
         self.waiting_ms += ms - build - leased;
         let part = match work {
             Work::Prepare => &mut self.reference_ms,
+            Work::Build => {
+                self.build_ms += build;
+                return;
+            }
             Work::Check => {
                 self.build_ms += build;
                 self.check_ms += leased;

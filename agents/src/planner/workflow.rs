@@ -1,22 +1,18 @@
-//! One transformation: its calls, its checks, its tuning, and the checkpoint that comes of it (PEAK §3.2-3.4).
+//! One transformation: its order, its calls, and the checkpoint that comes of it (PEAK §3.2-3.4).
 //!
 //! What is in the record already is not done again: no call is asked twice, no configuration checked or timed twice.
 
-use super::talk::{Told, asked, undisturbed};
+use super::talk::{Told, asked};
+use super::tuning::{Attempt, fastest};
 use super::{BrokeOff, Loop};
 use crate::coder::Rewrite;
 use crate::event::{Event, Step};
-use crate::lease::Work;
-use crate::llm::{Purpose, Role};
+use crate::llm::{AskError, Purpose, Role};
 use crate::log::LogError;
-use crate::tester::{Check, Examine};
-use crate::workflow::{Checkpoint, MAIN, Order, canonical};
-use kernelbench::{Baseline, Bindings, Candidate, Evaluation, Failure, Found, Hash, Space, Tried, spread};
+use crate::workflow::{Checkpoint, MAIN, Order, TUNE, TuningPlan, canonical};
+use kernelbench::{Bindings, Candidate, Evaluation, Failure, Hash, Space};
 use prompts::{Rewriting, Transformation, backend};
 use std::ops::ControlFlow;
-
-/// What configurations are drawn by; always the same, so that a record can be made again.
-const SEED: u64 = 0;
 
 /// A transformation that a person asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +25,8 @@ pub struct Request {
     pub say: Option<String>,
     /// How often it is tried, where the person says.
     pub tries: Option<u32>,
-}
-
-/// A context that is to be checked and tuned, and the parameters that it has.
-struct Attempt {
-    context: Candidate,
-    tuning: Space,
-    kept: Vec<Bindings>,
+    /// How its configurations are searched, where the person says.
+    pub tuning: TuningPlan,
 }
 
 impl Loop {
@@ -52,7 +43,11 @@ impl Loop {
             BrokeOff::Refused("the initial context is not right: there is nothing to transform".into())
         })?;
         let from = request.from.clone().unwrap_or(head);
-        self.order(&request.transformation.clone(), from, Some(request))?;
+        if request.transformation == TUNE {
+            self.order_tuning(from, request)?;
+        } else {
+            self.order(&request.transformation.clone(), from, Some(request))?;
+        }
         self.until_settled().await
     }
 
@@ -70,7 +65,7 @@ impl Loop {
     }
 
     /// Notes that a transformation is to be applied, unless that was noted already. Its text goes into the record.
-    fn order(&mut self, name: &str, from: Hash, request: Option<Request>) -> Result<(), BrokeOff> {
+    pub(super) fn order(&mut self, name: &str, from: Hash, request: Option<Request>) -> Result<(), BrokeOff> {
         let listed = self.crew.prompts.transformations().named(name).map_err(BrokeOff::Refused)?.clone();
         let (transformation, backend) = (&listed.transformation, backend(&self.task));
         let checkpoint = self.checkpoint(&from)?;
@@ -90,7 +85,22 @@ impl Loop {
         let (by_hand, request) = (request.is_some(), request.unwrap_or_else(|| Request::of(name)));
         let tries = request.tries.unwrap_or(transformation.tries);
         let transformation = transformation.name.clone();
-        let order = Order { transformation, definition, imports, from, tries, say: request.say, by_hand };
+        let Request { say, tuning, .. } = request;
+        let order = Order { transformation, definition, imports, from, tries, say, by_hand, tuning };
+        self.note(Event::Ordered(order))
+    }
+
+    /// Notes that a checkpoint's whole space is to be searched again: a transformation without a call.
+    fn order_tuning(&mut self, from: Hash, request: Request) -> Result<(), BrokeOff> {
+        let checkpoint = self.checkpoint(&from)?;
+        if checkpoint.tuning.is_empty() {
+            let name = &checkpoint.name;
+            return Err(BrokeOff::Refused(format!("{name} has no tuning parameter: there is nothing to tune")));
+        }
+        checkpoint.tuning.extending(&[]).map_err(|why| BrokeOff::Refused(format!("{}: {why}", checkpoint.name)))?;
+        let definition = self.book.keep(TUNE)?;
+        let Request { transformation, say, tuning, .. } = request;
+        let order = Order { transformation, definition, imports: vec![], from, tries: 1, say, by_hand: true, tuning };
         self.note(Event::Ordered(order))
     }
 
@@ -110,15 +120,24 @@ impl Loop {
     pub(super) async fn transform(&mut self, round: u32) -> Result<(), BrokeOff> {
         let order = self.book.so_far().workflow.orders.last().map(|ordered| ordered.order.clone());
         let order = order.ok_or_else(|| BrokeOff::Gone("nothing was ordered before this round".to_owned()))?;
-        let transformation = self.definition(&order)?;
         let from = self.checkpoint(&order.from)?;
+        if order.transformation == TUNE {
+            let context = self.book.candidate(&from.context)?;
+            self.keep_candidate(&context)?;
+            return self.prove(Attempt { context, tuning: from.tuning, kept: vec![] }).await;
+        }
+        let transformation = self.definition(&order)?;
         let tuning = from.tuning.widened(&transformation.parameters).map_err(BrokeOff::Refused)?;
         let kept = from.kept.clone();
         let context = match self.opened(|round| round.candidate.clone()) {
             Some(known) => self.book.candidate(&known)?,
-            None => match self.rewrite_all(round, &order, &transformation, &from, &tuning).await? {
-                Some(context) => context,
-                None => return Ok(()),
+            None => match self.rewrite_all(round, &order, &transformation, &from, &tuning).await {
+                Ok(Some(context)) => context,
+                Ok(None) => return Ok(()),
+                Err(BrokeOff::Model(wish @ (AskError::Rephrased(_) | AskError::Skipped))) => {
+                    return self.steered(&order, wish);
+                }
+                Err(other) => return Err(other),
             },
         };
         self.prove(Attempt { context, tuning, kept }).await
@@ -202,116 +221,6 @@ impl Loop {
         Ok(None)
     }
 
-    /// Checks drawn configurations, times all of them, and examines the fastest. A wrong one fails the whole.
-    async fn prove(&mut self, attempt: Attempt) -> Result<(), BrokeOff> {
-        let Attempt { context, tuning, kept } = attempt;
-        if !context.bindings().is_empty() {
-            return self.examine(context).await;
-        }
-        let all = tuning.extending(&kept).map_err(BrokeOff::Refused)?;
-        if let Some((wrong, failure)) = self.check_drawn(&context, &all).await? {
-            return self.failed(&wrong, failure);
-        }
-        match &all[..] {
-            [only] => self.examine_bound(&context, only.clone(), vec![]).await,
-            _ => self.time_all(&context, all).await,
-        }
-    }
-
-    /// Checks some configurations, drawn from all; the first that is wrong, and how. One that is invalid is pruned.
-    async fn check_drawn(
-        &mut self,
-        context: &Candidate,
-        all: &[Bindings],
-    ) -> Result<Option<(Candidate, Failure)>, BrokeOff> {
-        for bindings in spread(all.to_vec(), self.policy.samples(), SEED, "validation") {
-            let bound = context.bound(bindings.clone());
-            let known = self.opened(|round| round.checked.iter().find(|(at, _)| *at == bindings).cloned());
-            let failure = match known {
-                Some((_, failure)) => failure,
-                None => self.check_one(&bound, bindings).await?,
-            };
-            if let Some(failure) = failure.filter(|failure| !matches!(failure, Failure::Invalid { .. })) {
-                return Ok(Some((bound, failure)));
-            }
-        }
-        Ok(None)
-    }
-
-    async fn check_one(&mut self, bound: &Candidate, bindings: Bindings) -> Result<Option<Failure>, BrokeOff> {
-        let (task, suite, candidate) = (self.task.clone(), self.suite(), bound.clone());
-        let worked = asked(&self.crew.tester.check, Check { task, candidate, suite }).await?;
-        let failure = self.note_spent(Work::Check, worked)?;
-        self.note(Event::Checked { candidate: bound.id(), bindings, failure: failure.clone() })?;
-        Ok(failure)
-    }
-
-    /// Times configurations briefly, as many as the policy allows, and examines the fastest.
-    async fn time_all(&mut self, context: &Candidate, all: Vec<Bindings>) -> Result<(), BrokeOff> {
-        let tests = self.policy.tests();
-        let points = if all.len() > tests { spread(all, tests, SEED, "tuning") } else { all };
-        for bindings in points {
-            let known = self.opened(|round| round.tried.iter().find(|tried| tried.bindings == bindings).cloned());
-            let tried = match known {
-                Some(tried) => tried,
-                None => match self.time_one(context, bindings).await? {
-                    Some(tried) => tried,
-                    None => return Ok(()),
-                },
-            };
-            if let Found::Failed(failure) = tried.found {
-                return self.failed(&context.bound(tried.bindings), failure);
-            }
-        }
-        let tried = self.opened(|round| round.tried.clone());
-        let Some(best) = fastest(&tried).first().cloned() else {
-            let failure = Failure::Invalid { case: "every case".to_owned() };
-            return self.failed(context, failure);
-        };
-        self.examine_bound(context, best, tried).await
-    }
-
-    /// Times one configuration; `None` where nothing can be timed here and the round is over.
-    async fn time_one(&mut self, context: &Candidate, bindings: Bindings) -> Result<Option<Tried>, BrokeOff> {
-        let bound = context.bound(bindings.clone());
-        let (task, suite, plan) = (self.task.clone(), self.suite(), self.policy.timing.glance());
-        let self_difference = self.book.so_far().baseline.as_ref().map_or(0.0, Baseline::self_difference);
-        let examine = Examine { task, candidate: bound.clone(), suite, plan, self_difference };
-        match undisturbed(|| asked(&self.crew.tester.examine, examine.clone())).await? {
-            Ok(worked) => {
-                let found = Found::from(self.note_spent(Work::Examine, worked)?);
-                let tried = Tried { candidate: bound.id(), bindings, found };
-                self.note(Event::Tried { tried: tried.clone() })?;
-                Ok(Some(tried))
-            }
-            Err(why) => {
-                self.book.keep(&bound.canonical())?;
-                self.note(Event::NotTimed { candidate: bound.id(), why }).map(|()| None)
-            }
-        }
-    }
-
-    /// Ends the round with a configuration that failed; it stands in the record by its canonical form.
-    fn failed(&mut self, configuration: &Candidate, failure: Failure) -> Result<(), BrokeOff> {
-        let candidate = self.book.keep(&configuration.canonical())?;
-        self.note(Event::Evaluated { candidate, evaluation: Evaluation::Failed(failure) })
-    }
-
-    /// Examines the fastest configuration in full; it stands in the record by its canonical form.
-    async fn examine_bound(
-        &mut self,
-        context: &Candidate,
-        bindings: Bindings,
-        tried: Vec<Tried>,
-    ) -> Result<(), BrokeOff> {
-        let bound = context.bound(bindings);
-        if bound != *context {
-            self.book.keep(&bound.canonical())?;
-            self.note(Event::Tuned { candidate: context.id(), bound: bound.id(), tried })?;
-        }
-        self.examine(bound).await
-    }
-
     /// Makes a checkpoint of what the last round came to, where it passed and none was made of it.
     pub(super) fn checkpoint_if_due(&mut self) -> Result<(), BrokeOff> {
         let so_far = self.book.so_far();
@@ -333,7 +242,8 @@ impl Loop {
         let (tuning, parent, transformation) = match order {
             None => (self.task.context().map(|context| context.tuning.clone()).unwrap_or_default(), None, None),
             Some(order) => {
-                let added = self.definition(&order)?.parameters;
+                let tunes = order.transformation == TUNE;
+                let added = if tunes { Space::default() } else { self.definition(&order)?.parameters };
                 let wider = self.checkpoint(&order.from)?.tuning.widened(&added).map_err(BrokeOff::Refused)?;
                 (wider, Some(order.from), Some(order.transformation))
             }
@@ -341,7 +251,7 @@ impl Loop {
         let so_far = self.book.so_far();
         let (round, tried) = so_far.rounds.last().map(|round| (round.number, round.tried.clone())).unwrap_or_default();
         let mut kept = fastest(&tried);
-        kept.truncate(self.policy.kept());
+        kept.truncate(self.keeps());
         if kept.is_empty() {
             kept.push(best.bindings().clone());
         }
@@ -363,18 +273,15 @@ impl Loop {
 }
 
 impl Request {
-    fn of(name: &str) -> Self {
-        Self { transformation: name.to_owned(), from: None, say: None, tries: None }
+    pub(super) fn of(name: &str) -> Self {
+        Self { transformation: name.to_owned(), from: None, say: None, tries: None, tuning: TuningPlan::default() }
     }
-}
 
-/// The right configurations, fastest first.
-fn fastest(tried: &[Tried]) -> Vec<Bindings> {
-    let ratio = |tried: &Tried| if let Found::Ratio(ratio) = tried.found { Some(ratio) } else { None };
-    let mut right: Vec<(f64, &Bindings)> =
-        tried.iter().filter_map(|tried| Some((ratio(tried)?, &tried.bindings))).collect();
-    right.sort_by(|a, b| b.0.total_cmp(&a.0));
-    right.into_iter().map(|(_, bindings)| bindings.clone()).collect()
+    /// That a checkpoint's whole space be searched again, the head's where none is named.
+    #[must_use]
+    pub fn tune(from: Option<Hash>, tuning: TuningPlan) -> Self {
+        Self { from, tuning, ..Self::of(TUNE) }
+    }
 }
 
 /// What a region's call is shown of the last try: a compiler's message goes to the regions that it names, every other

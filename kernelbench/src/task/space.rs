@@ -216,21 +216,27 @@ impl Space {
 #[must_use]
 pub fn spread(mut points: Vec<Bindings>, count: usize, seed: u64, salt: &str) -> Vec<Bindings> {
     points.sort_by_cached_key(|point| Hash::of(format!("{seed} {salt} {point:?}").as_bytes()));
-    let mut used: BTreeMap<(String, Parameter), u32> = BTreeMap::new();
-    let mut chosen = vec![];
-    while chosen.len() < count && !points.is_empty() {
-        let often = |point: &Bindings| -> u32 {
-            let one = |(name, value): (&String, &Parameter)| used.get(&(name.clone(), value.clone())).copied();
-            point.iter().filter_map(one).map(|times| times * times).sum()
-        };
-        let next = (0..points.len()).min_by_key(|at| often(&points[*at])).unwrap_or(0);
-        let point = points.remove(next);
-        for (name, value) in &point {
-            *used.entry((name.clone(), value.clone())).or_default() += 1;
-        }
+    let values: Vec<Vec<usize>> = numbered(&points);
+    let mut used = vec![0_u32; values.iter().flatten().max().map_or(0, |most| most + 1)];
+    let (mut left, mut chosen): (Vec<usize>, Vec<usize>) = ((0..points.len()).collect(), vec![]);
+    while chosen.len() < count && !left.is_empty() {
+        let often = |at: usize| -> u32 { values[at].iter().map(|value| used[*value] * used[*value]).sum() };
+        let next = (0..left.len()).min_by_key(|at| often(left[*at])).unwrap_or(0);
+        let point = left.remove(next);
+        values[point].iter().for_each(|value| used[*value] += 1);
         chosen.push(point);
     }
-    chosen
+    chosen.into_iter().map(|at| std::mem::take(&mut points[at])).collect()
+}
+
+/// Each point's values as numbers, the same for the same value of the same parameter.
+fn numbered(points: &[Bindings]) -> Vec<Vec<usize>> {
+    let mut known: BTreeMap<(&String, &Parameter), usize> = BTreeMap::new();
+    let mut of = |pair| {
+        let next = known.len();
+        *known.entry(pair).or_insert(next)
+    };
+    points.iter().map(|point| point.iter().map(&mut of).collect()).collect()
 }
 
 fn extended(point: &Bindings, name: &str, value: &Parameter) -> Bindings {

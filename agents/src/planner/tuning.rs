@@ -1,0 +1,268 @@
+//! Checking and tuning a context: drawn configurations are compared with the reference, others timed, the fastest examined.
+//!
+//! No configuration that the record has is checked or timed again.
+
+use super::talk::{asked, undisturbed};
+use super::{BrokeOff, Loop};
+use crate::event::{Event, Step};
+use crate::lease::{Work, Worked};
+use crate::tester::{BuildAhead, Check, Examine};
+use crate::workflow::TuningPlan;
+use kernelbench::{
+    Baseline, Bindings, Candidate, Evaluation, Failure, Found, Space, TimingPlan, Tried, Tuner, Tuning, spread,
+};
+use metrics::MachineKind;
+use std::ops::ControlFlow;
+
+/// What configurations are drawn by; always the same, so that a record can be made again.
+const SEED: u64 = 0;
+/// As many are built side by side before they are timed one by one; always the same, for the same reason.
+const SIDE_BY_SIDE: usize = 32;
+
+/// A context that is to be checked and tuned, and the parameters that it has.
+pub(super) struct Attempt {
+    pub(super) context: Candidate,
+    pub(super) tuning: Space,
+    pub(super) kept: Vec<Bindings>,
+}
+
+impl Loop {
+    /// How configurations are chosen and how many are tried: as the order says, else as the policy does.
+    fn searches(&self) -> (Option<Tuner>, usize) {
+        let own = self.own_plan();
+        (own.tuner.or(self.policy.tuner), own.tests.unwrap_or(self.policy.tests()).max(1))
+    }
+
+    /// How many of the fastest are kept.
+    pub(super) fn keeps(&self) -> usize {
+        self.own_plan().keep.unwrap_or(self.policy.kept()).max(1)
+    }
+
+    /// What the order of the last round says of its search; nothing for the initial context.
+    fn own_plan(&self) -> TuningPlan {
+        let so_far = self.book.so_far();
+        let transforms = so_far.rounds.last().is_some_and(|round| matches!(round.step, Step::Transform { .. }));
+        let order = so_far.workflow.orders.last().filter(|_| transforms);
+        order.map(|ordered| ordered.order.tuning).unwrap_or_default()
+    }
+
+    /// Checks drawn configurations, times all of them, and examines the fastest. A wrong one fails the whole.
+    pub(super) async fn prove(&mut self, attempt: Attempt) -> Result<(), BrokeOff> {
+        let Attempt { context, tuning, kept } = attempt;
+        if !context.bindings().is_empty() {
+            return self.examine(context).await;
+        }
+        let all = tuning.extending(&kept).map_err(BrokeOff::Refused)?;
+        if let Some((wrong, failure)) = self.check_drawn(&context, &all).await? {
+            return self.failed(&wrong, failure);
+        }
+        match &all[..] {
+            [only] => self.examine_bound(&context, only.clone(), vec![]).await,
+            _ => self.time_all(&context, all).await,
+        }
+    }
+
+    /// Checks some configurations, drawn from all; the first that is wrong, and how. One that is invalid is pruned.
+    async fn check_drawn(
+        &mut self,
+        context: &Candidate,
+        all: &[Bindings],
+    ) -> Result<Option<(Candidate, Failure)>, BrokeOff> {
+        let drawn = spread(all.to_vec(), self.policy.samples(), SEED, "validation");
+        if self.opened(|round| round.checked.is_empty()) {
+            self.build_ahead(context, &drawn).await?;
+        }
+        for bindings in drawn {
+            let bound = context.bound(bindings.clone());
+            let known = self.opened(|round| round.checked.iter().find(|(at, _)| *at == bindings).cloned());
+            let failure = match known {
+                Some((_, failure)) => failure,
+                None => self.check_one(&bound, bindings).await?,
+            };
+            if let Some(failure) = failure.filter(|failure| !matches!(failure, Failure::Invalid { .. })) {
+                return Ok(Some((bound, failure)));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn check_one(&mut self, bound: &Candidate, bindings: Bindings) -> Result<Option<Failure>, BrokeOff> {
+        let (task, suite, candidate) = (self.task.clone(), self.suite(), bound.clone());
+        let worked = asked(&self.crew.tester.check, Check { task, candidate, suite }).await?;
+        let failure = self.note_spent(Work::Check, worked)?;
+        self.note(Event::Checked { candidate: bound.id(), bindings, failure: failure.clone() })?;
+        Ok(failure)
+    }
+
+    /// Times configurations briefly, as many as may be, times the best again in full, and examines the fastest. Those that
+    /// are timed next are built side by side first; nothing is built while a processor times.
+    async fn time_all(&mut self, context: &Candidate, all: Vec<Bindings>) -> Result<(), BrokeOff> {
+        let (tuner, tests) = self.searches();
+        let mut tuning = Tuning::new(tuner, all, tests);
+        let mut next = tuning.ask(SIDE_BY_SIDE);
+        self.build_ahead(context, &next).await?;
+        while !next.is_empty() {
+            let batch = std::mem::replace(&mut next, tuning.ask(SIDE_BY_SIDE));
+            // A processor that times may not compile meanwhile; beside a GPU it does.
+            let beside = self.crew.machine.kind == MachineKind::Gpu;
+            let ahead = beside.then(|| tokio::spawn(self.building(context, &next)));
+            if self.time_batch(context, batch, &mut tuning).await?.is_break() {
+                return Ok(());
+            }
+            match ahead.map(|built| async { built.await.unwrap_or(Ok(None)) }) {
+                Some(built) => self.note_built(built.await?)?,
+                None => self.build_ahead(context, &next).await?,
+            }
+        }
+        let tried = self.opened(|round| round.tried.clone());
+        let Some(best) = self.time_again(context, fastest(&tried)).await? else {
+            if self.book.so_far().open().is_none() {
+                return Ok(());
+            }
+            let failure = Failure::Invalid { case: "every case".to_owned() };
+            return self.failed(context, failure);
+        };
+        self.examine_bound(context, best, tried).await
+    }
+
+    /// Times some, one after another; breaks off where one is wrong, or none can be timed, and the round is over.
+    async fn time_batch(
+        &mut self,
+        context: &Candidate,
+        batch: Vec<Bindings>,
+        tuning: &mut Tuning,
+    ) -> Result<ControlFlow<()>, BrokeOff> {
+        for bindings in batch {
+            let known = self.opened(|round| round.tried.iter().find(|tried| tried.bindings == bindings).cloned());
+            let tried = match known {
+                Some(tried) => tried,
+                None => match self.time_one(context, bindings).await? {
+                    Some(tried) => tried,
+                    None => return Ok(ControlFlow::Break(())),
+                },
+            };
+            if let Found::Failed(failure) = tried.found {
+                self.failed(&context.bound(tried.bindings), failure)?;
+                return Ok(ControlFlow::Break(()));
+            }
+            tuning.tell(&tried.bindings, ratio(&tried));
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Builds some side by side, for what times them one by one to find them built.
+    async fn build_ahead(&mut self, context: &Candidate, batch: &[Bindings]) -> Result<(), BrokeOff> {
+        let built = self.building(context, batch).await?;
+        self.note_built(built)
+    }
+
+    fn building(
+        &self,
+        context: &Candidate,
+        batch: &[Bindings],
+    ) -> impl Future<Output = Result<Option<Worked<usize>>, BrokeOff>> + Send + 'static {
+        let known = |bindings: &Bindings| self.opened(|round| round.tried.iter().any(|at| at.bindings == *bindings));
+        let left = batch.iter().filter(|bindings| !known(bindings));
+        let candidates: Vec<Candidate> = left.map(|bindings| context.bound(bindings.clone())).collect();
+        let (task, tester) = (self.task.clone(), self.crew.tester.build_ahead.clone());
+        async move {
+            if candidates.len() < 2 {
+                return Ok(None);
+            }
+            asked(&tester, BuildAhead { task, candidates }).await.map(Some)
+        }
+    }
+
+    fn note_built(&mut self, built: Option<Worked<usize>>) -> Result<(), BrokeOff> {
+        built.map_or(Ok(()), |worked| self.note_spent(Work::Build, worked).map(|_| ()))
+    }
+
+    /// The fastest, where the best by brief timings are timed again in full, in pairs with the reference; none where there is
+    /// none, or the round is over.
+    async fn time_again(&mut self, context: &Candidate, best: Vec<Bindings>) -> Result<Option<Bindings>, BrokeOff> {
+        let again = self.policy.retime.unwrap_or(0);
+        if again < 2 || best.len() < 2 {
+            return Ok(best.into_iter().next());
+        }
+        for bindings in best.into_iter().take(again) {
+            let known = self.opened(|round| round.retimed.iter().any(|tried| tried.bindings == bindings));
+            if known {
+                continue;
+            }
+            let plan = self.policy.timing;
+            let Some(tried) = self.found_by(context, bindings, plan).await? else { return Ok(None) };
+            self.note(Event::Retimed { tried: tried.clone() })?;
+            if let Found::Failed(failure) = tried.found {
+                self.failed(&context.bound(tried.bindings), failure)?;
+                return Ok(None);
+            }
+        }
+        Ok(fastest(&self.opened(|round| round.retimed.clone())).into_iter().next())
+    }
+
+    /// Times one configuration briefly; `None` where nothing can be timed here and the round is over.
+    async fn time_one(&mut self, context: &Candidate, bindings: Bindings) -> Result<Option<Tried>, BrokeOff> {
+        let found = self.found_by(context, bindings, self.policy.timing.glance()).await?;
+        if let Some(tried) = &found {
+            self.note(Event::Tried { tried: tried.clone() })?;
+        }
+        Ok(found)
+    }
+
+    /// What a timing of one finds; `None` where nothing can be timed here and the round is over.
+    async fn found_by(
+        &mut self,
+        context: &Candidate,
+        bindings: Bindings,
+        plan: TimingPlan,
+    ) -> Result<Option<Tried>, BrokeOff> {
+        let bound = context.bound(bindings.clone());
+        let (task, suite) = (self.task.clone(), self.suite());
+        let self_difference = self.book.so_far().baseline.as_ref().map_or(0.0, Baseline::self_difference);
+        let examine = Examine { task, candidate: bound.clone(), suite, plan, self_difference };
+        match undisturbed(|| asked(&self.crew.tester.examine, examine.clone())).await? {
+            Ok(worked) => {
+                let found = Found::from(self.note_spent(Work::Examine, worked)?);
+                Ok(Some(Tried { candidate: bound.id(), bindings, found }))
+            }
+            Err(why) => {
+                self.book.keep(&bound.canonical())?;
+                self.note(Event::NotTimed { candidate: bound.id(), why }).map(|()| None)
+            }
+        }
+    }
+
+    /// Ends the round with a configuration that failed; it stands in the record by its canonical form.
+    fn failed(&mut self, configuration: &Candidate, failure: Failure) -> Result<(), BrokeOff> {
+        let candidate = self.book.keep(&configuration.canonical())?;
+        self.note(Event::Evaluated { candidate, evaluation: Evaluation::Failed(failure) })
+    }
+
+    /// Examines the fastest configuration in full; it stands in the record by its canonical form.
+    async fn examine_bound(
+        &mut self,
+        context: &Candidate,
+        bindings: Bindings,
+        tried: Vec<Tried>,
+    ) -> Result<(), BrokeOff> {
+        let bound = context.bound(bindings);
+        if bound != *context {
+            self.book.keep(&bound.canonical())?;
+            self.note(Event::Tuned { candidate: context.id(), bound: bound.id(), tried })?;
+        }
+        self.examine(bound).await
+    }
+}
+
+/// How many times as fast as the reference it is, where it is right.
+fn ratio(tried: &Tried) -> Option<f64> {
+    if let Found::Ratio(ratio) = tried.found { Some(ratio) } else { None }
+}
+
+/// The right configurations, fastest first.
+pub(super) fn fastest(tried: &[Tried]) -> Vec<Bindings> {
+    let mut right: Vec<(f64, &Bindings)> =
+        tried.iter().filter_map(|tried| Some((ratio(tried)?, &tried.bindings))).collect();
+    right.sort_by(|a, b| b.0.total_cmp(&a.0));
+    right.into_iter().map(|(_, bindings)| bindings.clone()).collect()
+}
