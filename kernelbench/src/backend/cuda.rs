@@ -71,6 +71,7 @@ const NUMBERS: Numbers = Numbers {
     calibration: (32, 3),
     empty_requests: 0,
     processes: (1, 3),
+    spread: false,
     fewest: 12,
     budget: Some(Duration::from_millis(400)),
     disagreement: (60_000.0, 0.1),

@@ -57,6 +57,7 @@ pub(crate) const NUMBERS: Numbers = Numbers {
     calibration: (1, 15),
     empty_requests: 3,
     processes: (10, 10),
+    spread: true,
     fewest: 1,
     budget: None,
     disagreement: (20_000.0, 0.1),
