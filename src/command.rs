@@ -42,7 +42,7 @@ use crate::{
     key::Environment,
     logging, store,
 };
-use std::{future::Future, path::PathBuf};
+use std::{future::Future, path::PathBuf, time::Duration};
 
 /// Does it, and says how to end.
 ///
@@ -114,13 +114,20 @@ fn named_runs(command: &mut Command) -> Vec<&mut PathBuf> {
     }
 }
 
+/// How long what still runs is waited for when a command is done, and when it failed or was interrupted.
+const LEFT: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(300)];
+
 /// Runs a command's asynchronous part. Threads begin here, after the key was taken out of the environment. What still
-/// blocks when it is done is not waited for.
+/// blocks when it is done is not waited for long; where it failed, the processes that it started are ended.
 fn on_threads<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Trouble::machine(format!("cannot start threads: {e}")))?;
     let done = runtime.block_on(work);
-    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    runtime.shutdown_timeout(LEFT[usize::from(done.is_err())]);
+    if done.is_err() {
+        // Only now: nobody is left who would take their end for a candidate's.
+        kernelbench::end_processes();
+    }
     done
 }
 

@@ -22,7 +22,7 @@ use kernelbench::{
     torch::{Headers, ProfilerKind},
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 /// The commented defaults, as the user reads them.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -196,6 +196,8 @@ pub struct Workshop {
     pub memory_mib: u64,
     /// The largest case that is run, in MiB of arguments.
     pub largest_case_mib: u64,
+    /// How long a compiler may take each time, in seconds; 0 for what is usual for it.
+    pub compiler_s: u64,
     /// Whether a kernel for the processor is certified that does not build with sanitizers, where the compiler has them.
     pub unsanitized: bool,
     /// The Python that has torch, for problems; empty for `python3`.
@@ -252,6 +254,14 @@ impl Limits {
     }
 }
 
+impl Workshop {
+    /// How long a compiler may take each time, where that is set.
+    #[must_use]
+    pub fn build_deadline(&self) -> Option<Duration> {
+        (self.compiler_s > 0).then(|| Duration::from_secs(self.compiler_s))
+    }
+}
+
 impl Default for Model {
     fn default() -> Self {
         Self {
@@ -296,6 +306,7 @@ impl Default for Workshop {
             cache: String::new(),
             memory_mib: 512,
             largest_case_mib: 256,
+            compiler_s: 0,
             unsanitized: false,
             python: String::new(),
             device: String::new(),

@@ -3,6 +3,10 @@
 
 #[path = "../agents/tests/endpoint/mod.rs"]
 mod endpoint;
+#[path = "resume/hanging.rs"]
+mod hanging;
+#[path = "resume/power.rs"]
+mod power;
 mod program;
 
 use endpoint::{Act, Endpoint, Request};

@@ -3,24 +3,13 @@
 
 mod program;
 
-use program::{events, place, run};
-use std::{fs, path::Path};
+use program::{events, place, run, small_task};
+use std::fs;
 
 /// A candidate that is the reference with a comment.
 fn reply(comment: &str) -> String {
     let source = fs::read_to_string("examples/silu_and_mul/reference.cpp").unwrap();
     serde_json::json!({ "role": "coder", "reply": format!("```cpp\n// {comment}\n{source}\n```") }).to_string()
-}
-
-/// The example with one small case, which is all that the question needs.
-fn small_task(place: &Path) -> String {
-    let folder = place.join("silu_and_mul");
-    fs::create_dir(&folder).unwrap();
-    fs::copy("examples/silu_and_mul/reference.cpp", folder.join("reference.cpp")).unwrap();
-    let task = fs::read_to_string("examples/silu_and_mul/task.toml").unwrap();
-    let head = task.split("[[case]]").next().unwrap();
-    fs::write(folder.join("task.toml"), format!("{head}[[case]]\nname = \"3x64\"\ntokens = 3\nhidden = 64\n")).unwrap();
-    folder.display().to_string()
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub(crate) mod task;
 pub(crate) mod workshop;
 
 pub use backend::{cuda, native, torch};
+pub use build::compiler::answer_within;
 pub use engine::compare::{Comparison, compare};
 pub use engine::notes::{Clocks, Remarks};
 pub use hash::{Hash, Hashing};
@@ -34,6 +35,7 @@ pub use result::label::{Kind as LabelKind, Label};
 pub use result::operator::{Operator, PRIMITIVES, Primitives, SKETCH};
 pub use result::survey::Survey;
 pub use sandbox::layer::Layer;
+pub use sandbox::process::end_all as end_processes;
 pub use task::family::{Design, Family, Member};
 pub use task::fill::fill;
 pub use task::load;

@@ -373,7 +373,10 @@ fn a_candidate_that_claims_to_be_done_early_gains_nothing() {
 fn a_right_candidate_is_certified_and_the_certificate_says_what_was_looked_at() {
     let _alone = alone();
     let certificate = certify(&kernel(RIGHT));
-    assert!(matches!(certificate.verdict, CertificateVerdict::Certified(_)), "{certificate:#?}");
+    let CertificateVerdict::Certified(timed) = &certificate.verdict else { panic!("{certificate:#?}") };
+    let sittings: Vec<usize> = timed.cases[0].candidate.sittings().map(|processes| processes.len()).collect();
+    assert_eq!(sittings, [2, 2, 2, 3], "nine processes, after each part of the check and after the sanitizers");
+    assert_eq!(timed.recompute(), Ok(()));
     let said: Vec<&str> = certificate.checked.iter().filter(|c| c.done).map(|c| c.what.as_str()).collect();
     for what in ["rebuilt from its source alone", "outputs on 3 shapes, 1 of them new to it", "two clocks agree"] {
         assert!(said.contains(&what), "{what}: {said:?}");

@@ -43,31 +43,48 @@ impl Speedup {
     /// Sample `i` of one and sample `i` of the other were taken next to each other, so they are resampled together:
     /// what slowed the machine for a while slowed both, and cancels. Where several pairs of processes gave the samples,
     /// the pairs of processes are resampled first, and samples within them: what is settled when a process starts, such
-    /// as where its memory lies, is part of the doubt. `None` where a case has no samples.
+    /// as where its memory lies, is part of the doubt. Where they were taken in several sittings, those are resampled before
+    /// all else, the same for all cases, and one fewer than there were, which makes up for how little a few draws differ (Rao
+    /// and Wu 1988, JASA 83); and the interval is stretched as Student's distribution is for so few. `None` where a case has
+    /// no samples.
     #[must_use]
     pub fn over(cases: &[(&Timing, &Timing)], statistic: Statistic) -> Option<Self> {
-        let cases: Vec<Processes> = cases.iter().map(|(r, c)| paired(r, c)).collect();
+        let cases: Vec<Sittings> = cases.iter().map(|(r, c)| paired(r, c)).collect();
         if cases.is_empty() || cases.iter().any(Vec::is_empty) {
             return None;
         }
         let overall = Self::ratio_of(&cases, statistic);
+        let sittings = cases.iter().map(Vec::len).min().unwrap_or(1);
         let resample = |rng: &mut StdRng| {
-            Some(geometric_mean(cases.iter().map(|processes| ratio(&resampled(processes, rng), statistic))))
+            let drawn: Vec<usize> = match sittings {
+                1 => vec![0],
+                all => (1..all).map(|_| rng.random_range(0..all)).collect(),
+            };
+            Some(geometric_mean(cases.iter().map(|case| {
+                let pairs: Vec<_> = drawn.iter().flat_map(|at| resampled(&case[*at], rng)).collect();
+                ratio(&pairs, statistic)
+            })))
         };
         let interval = bootstrap::interval(resample);
-        Some(Self { ratio: overall, interval })
+        Some(Self { ratio: overall, interval }.stretched(student(sittings)))
+    }
+
+    /// The same with the ends of its interval so many times as far from its ratio, as factors.
+    fn stretched(self, times: f64) -> Self {
+        let end = |end: f64| if times > 1.0 { self.ratio * (end / self.ratio).powf(times) } else { end };
+        Self { interval: Interval { low: end(self.interval.low), high: end(self.interval.high) }, ..self }
     }
 
     /// Its ratio alone, without the resampling that an interval takes; `None` where a case has no samples.
     #[must_use]
     pub fn ratio_over(cases: &[(&Timing, &Timing)], statistic: Statistic) -> Option<f64> {
-        let cases: Vec<Processes> = cases.iter().map(|(r, c)| paired(r, c)).collect();
+        let cases: Vec<Sittings> = cases.iter().map(|(r, c)| paired(r, c)).collect();
         let measured = !cases.is_empty() && !cases.iter().any(Vec::is_empty);
         measured.then(|| Self::ratio_of(&cases, statistic))
     }
 
-    fn ratio_of(cases: &[Processes], statistic: Statistic) -> f64 {
-        geometric_mean(cases.iter().map(|processes| ratio(&processes.concat(), statistic)))
+    fn ratio_of(cases: &[Sittings], statistic: Statistic) -> f64 {
+        geometric_mean(cases.iter().map(|sittings| ratio(&sittings.concat().concat(), statistic)))
     }
 
     /// Over another, where both are over the same thing and were not taken in pairs: both ends of both intervals at their worst.
@@ -111,13 +128,26 @@ impl std::fmt::Display for Speedup {
     }
 }
 
+/// By how much wider Student's 95 % are for so many draws than the normal distribution's. Two draws are taken for three, for
+/// their own factor of six would say nothing any more.
+fn student(draws: usize) -> f64 {
+    const OF_THREE: [f64; 8] = [2.20, 1.62, 1.42, 1.31, 1.25, 1.21, 1.18, 1.15];
+    if draws > 1 { OF_THREE.get(draws.max(3) - 3).copied().unwrap_or(1.1) } else { 1.0 }
+}
+
 /// Pairs of samples, by the pair of processes that gave them.
 type Processes = Vec<Vec<(f64, f64)>>;
+/// The same by sitting.
+type Sittings = Vec<Processes>;
 
-fn paired(reference: &Timing, candidate: &Timing) -> Processes {
+fn paired(reference: &Timing, candidate: &Timing) -> Sittings {
     let pairs = |(r, c): (&[f64], &[f64])| r.iter().copied().zip(c.iter().copied()).collect();
-    let processes = reference.processes().zip(candidate.processes()).map(pairs);
-    processes.filter(|pairs: &Vec<_>| !pairs.is_empty()).collect()
+    let sitting = |(r, c): (Vec<&[f64]>, Vec<&[f64]>)| {
+        let processes = r.into_iter().zip(c).map(pairs);
+        processes.filter(|pairs: &Vec<_>| !pairs.is_empty()).collect()
+    };
+    let sittings = reference.sittings().zip(candidate.sittings()).map(sitting);
+    sittings.filter(|processes: &Processes| !processes.is_empty()).collect()
 }
 
 fn ratio(pairs: &[(f64, f64)], statistic: Statistic) -> f64 {
@@ -174,6 +204,47 @@ mod tests {
         // Taken for samples of one process, the first three alone would be a clear gain.
         let (one, other) = (Timing::of([10.3; 36]), Timing::of([10.0; 36]));
         assert_eq!(Speedup::over(&[(&one, &other)], Statistic::Mean).unwrap().claim(), Claim::Faster);
+    }
+
+    /// A certificate on a machine whose clock for the two sides drifts from sitting to sitting, by five percent, while the
+    /// candidate is exactly as fast as its reference.
+    fn on_a_drifting_clock(rng: &mut StdRng, sittings: usize) -> [Timing; 2] {
+        let mut taken = [vec![], vec![]];
+        for _ in 0..sittings {
+            let drift = 1.0 + rng.random_range(-0.0866..0.0866);
+            let processes = 12 / sittings;
+            let mut one = |around: f64| -> Vec<Vec<f64>> {
+                (0..processes).map(|_| (0..3).map(|_| around * rng.random_range(0.98..1.02)).collect()).collect()
+            };
+            taken[0].push(one(10.0));
+            taken[1].push(one(10.0 * drift));
+        }
+        taken.map(Timing::of_sittings)
+    }
+
+    #[test]
+    fn a_clock_that_drifts_between_sittings_is_part_of_the_doubt_and_no_gain() {
+        let rng = &mut StdRng::seed_from_u64(7);
+        let mut wrong = |sittings: usize| {
+            let claims = (0..20).map(|_| on_a_drifting_clock(rng, sittings));
+            let claim = |[r, c]: [Timing; 2]| Speedup::over(&[(&r, &c)], Statistic::Median).unwrap().claim();
+            claims.map(claim).filter(|claim| *claim != Claim::NoDifference).count()
+        };
+        let (spread, at_once) = (wrong(4), wrong(1));
+        assert!(spread <= 3 && at_once >= 14, "of 20 claims {spread} are wrong, and {at_once} of one sitting each");
+    }
+
+    #[test]
+    fn cases_share_the_sittings_that_they_were_timed_in() {
+        let drift = [1.1, 0.9, 1.05, 0.95];
+        let case = |of: &[f64]| Timing::of_sittings(of.iter().map(|of| vec![vec![10.0 * of; 8]; 3]));
+        let (here, there) = (case(&drift), case(&[1.0; 4]));
+        let pair = (&here, &there);
+        let width = |cases: &[(&Timing, &Timing)]| {
+            let Interval { low, high } = Speedup::over(cases, Statistic::Mean).unwrap().interval;
+            high - low
+        };
+        assert!(width(&[pair; 4]) > 0.95 * width(&[pair]), "four cases are no four times as many sittings");
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub struct Timing {
     /// How many of the samples each process gave, in order; empty where one process gave them all.
     #[serde(default, alias = "launches", skip_serializing_if = "Vec::is_empty")]
     processes: Vec<usize>,
+    /// How many of the processes each sitting had, in order; empty where there was one sitting.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    sittings: Vec<usize>,
 }
 
 impl Timing {
@@ -33,17 +36,31 @@ impl Timing {
     /// starts, so what one process says of another's speed is one draw, however many samples it gives.
     #[must_use]
     pub fn of_processes(processes: impl IntoIterator<Item = Vec<f64>>) -> Self {
-        let is_time = |ns: &f64| ns.is_finite() && *ns > 0.0;
-        let processes = processes.into_iter().map(|samples| samples.into_iter().filter(is_time).collect());
-        let processes: Vec<Vec<f64>> = processes.filter(|samples: &Vec<f64>| !samples.is_empty()).collect();
-        let sizes = if processes.len() > 1 { processes.iter().map(Vec::len).collect() } else { vec![] };
-        Self { samples_ns: processes.concat(), processes: sizes }
+        Self::of_sittings([processes.into_iter().collect()])
     }
 
-    /// These samples and behind them those of another timing, of other processes.
+    /// A timing of several sittings, each of samples by process: stretches of time with other work between them. What changes
+    /// from minute to minute is the same within one, so what one says is one draw, however many processes it has.
+    #[must_use]
+    pub fn of_sittings(sittings: impl IntoIterator<Item = Vec<Vec<f64>>>) -> Self {
+        let is_time = |ns: &f64| ns.is_finite() && *ns > 0.0;
+        let times = |samples: Vec<f64>| samples.into_iter().filter(is_time).collect::<Vec<_>>();
+        let sittings = sittings.into_iter().map(|processes| {
+            let processes = processes.into_iter().map(times);
+            processes.filter(|samples| !samples.is_empty()).collect::<Vec<_>>()
+        });
+        let sittings: Vec<Vec<Vec<f64>>> = sittings.filter(|processes| !processes.is_empty()).collect();
+        let among = if sittings.len() > 1 { sittings.iter().map(Vec::len).collect() } else { vec![] };
+        let processes = sittings.concat();
+        let sizes = if processes.len() > 1 { processes.iter().map(Vec::len).collect() } else { vec![] };
+        Self { samples_ns: processes.concat(), processes: sizes, sittings: among }
+    }
+
+    /// These samples and behind them those of another timing, of other processes at another time.
     #[must_use]
     pub fn followed_by(&self, later: &Self) -> Self {
-        Self::of_processes(self.processes().chain(later.processes()).map(<[f64]>::to_vec))
+        let owned = |processes: Vec<&[f64]>| processes.into_iter().map(<[f64]>::to_vec).collect();
+        Self::of_sittings(self.sittings().chain(later.sittings()).map(owned))
     }
 
     /// Every sample, in nanoseconds, in the order taken.
@@ -62,6 +79,13 @@ impl Timing {
             rest = behind;
             samples
         })
+    }
+
+    /// The samples by sitting, and in each by the process that gave them.
+    pub fn sittings(&self) -> impl Iterator<Item = Vec<&[f64]>> {
+        let mut rest = self.processes();
+        let sizes = if self.sittings.is_empty() { vec![usize::MAX] } else { self.sittings.clone() };
+        sizes.into_iter().map(move |size| rest.by_ref().take(size).collect())
     }
 
     /// The statistic asked for, in nanoseconds; NaN where there are no samples.
@@ -122,6 +146,17 @@ mod tests {
         let timing = Timing::of_processes([vec![1.0, 2.0], vec![], vec![3.0]]);
         assert_eq!(timing.processes().collect::<Vec<_>>(), [&[1.0, 2.0][..], &[3.0]]);
         assert_eq!(Timing::of([1.0, 2.0]).processes().collect::<Vec<_>>(), [&[1.0, 2.0][..]]);
+    }
+
+    #[test]
+    fn samples_come_back_by_the_sitting_that_they_were_taken_in() {
+        let (one, other) = (Timing::of_processes([vec![1.0], vec![2.0]]), Timing::of([3.0]));
+        let joined = one.followed_by(&other);
+        assert_eq!(joined.sittings().collect::<Vec<_>>(), [vec![&[1.0][..], &[2.0]], vec![&[3.0]]]);
+        assert_eq!(one.sittings().collect::<Vec<_>>(), [vec![&[1.0][..], &[2.0]]]);
+        let text = serde_json::to_string(&joined).unwrap();
+        assert_eq!(serde_json::from_str::<Timing>(&text).unwrap(), joined);
+        assert!(!serde_json::to_string(&one).unwrap().contains("sittings"));
     }
 
     #[test]

@@ -12,13 +12,16 @@ use crate::{
     wiring,
 };
 use kernelbench::{
-    Layer, cuda,
+    Layer, answer_within, cuda,
     gpu::{Gpu, Look},
     profiler,
 };
 use metrics::Machine;
 use serde::Serialize;
-use std::process::Command;
+use std::{process::Command, time::Duration};
+
+/// How long a program may take to say what it is: a Python that imports torch from a cold disk takes half a minute.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// One thing that was looked for.
 #[derive(Debug, Serialize)]
@@ -215,10 +218,8 @@ fn python(named: &str) -> Finding {
 
 /// What a program prints, or the last line of its complaint.
 fn last_words(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).output().map_err(|e| format!("cannot be started: {e}"))?;
-    let text = if output.status.success() { &output.stdout } else { &output.stderr };
-    let last = String::from_utf8_lossy(text).trim().lines().last().unwrap_or("says nothing").to_owned();
-    if output.status.success() { Ok(last) } else { Err(last) }
+    let text = answer_within(Command::new(program).args(arguments), PATIENCE)?;
+    Ok(text.trim().lines().last().unwrap_or("says nothing").to_owned())
 }
 
 /// What the driver's management library says.
@@ -266,7 +267,6 @@ fn ncu() -> Finding {
 }
 
 fn first_line(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).output().map_err(|e| format!("cannot be started: {e}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = answer_within(Command::new(program).args(arguments), PATIENCE)?;
     text.lines().next().map(str::to_owned).ok_or_else(|| "says nothing".to_owned())
 }

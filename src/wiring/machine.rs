@@ -107,6 +107,7 @@ pub fn native(config: &Config) -> Result<Native, Trouble> {
     let options = NativeOptions {
         memory_mib: config.workshop.memory_mib,
         case_mib: config.workshop.largest_case_mib,
+        build_deadline: config.workshop.build_deadline(),
         unsanitized: config.workshop.unsanitized,
         ..NativeOptions::new(program, vec![CHILD.into()], cache.join("builds"), machine)
     };
@@ -160,7 +161,8 @@ pub fn cuda_reading(config: &Config, metrics: Option<MetricSet>) -> Result<Cuda,
 ///
 /// If the program does not know where it lies, or there is no folder for builds.
 pub fn cuda_options(config: &Config) -> Result<cuda::Options, Trouble> {
-    Ok(cuda::Options::new(own_program()?, vec![CHILD.into()], cache_folder(config)?.join("builds")))
+    let options = cuda::Options::new(own_program()?, vec![CHILD.into()], cache_folder(config)?.join("builds"));
+    Ok(cuda::Options { build_deadline: config.workshop.build_deadline(), ..options })
 }
 
 /// The number of the GPU that the settings name, else of the first; none where they name the processor.

@@ -67,6 +67,18 @@ pub(crate) const TASK: &str = "examples/silu_and_mul";
 /// Ten rounds with a compile error, a wrong result and a crash among them.
 pub(crate) const SCRIPT: &str = "scripted:tests/scripts/ten-rounds.jsonl";
 
+/// The example with one small case.
+pub(crate) fn small_task(place: &Path) -> String {
+    let folder = place.join("silu_and_mul");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::copy("examples/silu_and_mul/reference.cpp", folder.join("reference.cpp")).unwrap();
+    let task = std::fs::read_to_string("examples/silu_and_mul/task.toml").unwrap();
+    let head = task.split("[[case]]").next().unwrap();
+    std::fs::write(folder.join("task.toml"), format!("{head}[[case]]\nname = \"3x64\"\ntokens = 3\nhidden = 64\n"))
+        .unwrap();
+    folder.display().to_string()
+}
+
 /// A folder for a run that does not exist yet, in a folder that goes away with the test.
 pub(crate) fn place() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();

@@ -71,6 +71,7 @@ const NUMBERS: Numbers = Numbers {
     calibration: (32, 3),
     empty_requests: 0,
     processes: (1, 3),
+    spread: false,
     fewest: 12,
     budget: Some(Duration::from_millis(400)),
     disagreement: (60_000.0, 0.1),
@@ -98,6 +99,8 @@ pub struct Options {
     pub memory_mib: u64,
     /// What every deadline has beside twenty times the reference's time.
     pub deadline_floor: Duration,
+    /// How long nvcc may take each time; four minutes where it is `None`.
+    pub build_deadline: Option<Duration>,
     /// What Nsight Compute is asked for; `None` asks it for nothing.
     pub metrics: Option<MetricSet>,
 }
@@ -115,6 +118,7 @@ impl Options {
             arena_mib: 1536,
             memory_mib: 4096,
             deadline_floor: Duration::from_secs(5),
+            build_deadline: None,
             metrics: Some(MetricSet::cudaforge24()),
         }
     }
@@ -171,7 +175,7 @@ impl Cuda {
 /// Where there is no nvcc, or it cannot be run.
 pub fn build_reference(options: &Options, arch: Arch, task: &Task) -> Outcome<PathBuf> {
     let sandbox = Arc::new(Sandbox::new(options.program.clone(), options.program_args.clone()));
-    let nvcc = Nvcc::new(sandbox, options.cache.clone(), arch)?;
+    let nvcc = Nvcc::new(sandbox, options.cache.clone(), arch, options.build_deadline)?;
     outcome(nvcc.build(context(task)?, task.reference()))
 }
 
@@ -199,7 +203,7 @@ impl CudaDriver {
         let device = Arc::new(device.map_err(|why| Fault::Absent(format!("no GPU can be used: {why}")))?);
         let arch = machine::arch(&device)?;
         let sandbox = Arc::new(Sandbox::new(options.program.clone(), options.program_args.clone()));
-        let nvcc = Nvcc::new(Arc::clone(&sandbox), options.cache.clone(), arch.clone())?;
+        let nvcc = Nvcc::new(Arc::clone(&sandbox), options.cache.clone(), arch.clone(), options.build_deadline)?;
         let image = outcome(nvcc.image(&verifier::SOURCES))?.map_err(|failure| Fault::Machine(failure.to_string()))?;
         let [free, _] = device.memory().map_err(broken)?;
         let arena = (options.arena_mib << 20).min(free / 8).next_multiple_of(2 << 20);

@@ -57,6 +57,7 @@ pub(crate) const NUMBERS: Numbers = Numbers {
     calibration: (1, 15),
     empty_requests: 3,
     processes: (10, 10),
+    spread: true,
     fewest: 1,
     budget: None,
     disagreement: (20_000.0, 0.1),
@@ -84,6 +85,8 @@ pub struct NativeOptions {
     pub case_mib: u64,
     /// What every deadline has beside twenty times the reference's time.
     pub deadline_floor: Duration,
+    /// How long one compilation may take; a minute where it is `None`.
+    pub build_deadline: Option<Duration>,
     /// Whether a candidate is certified that does not build with sanitizers, on a machine that has them.
     pub unsanitized: bool,
 }
@@ -93,8 +96,19 @@ impl NativeOptions {
     #[must_use]
     pub fn new(program: PathBuf, program_args: Vec<OsString>, cache: PathBuf, machine: Machine) -> Self {
         let deadline_floor = Duration::from_secs(2);
-        let (seed, memory_mib, case_mib, unsanitized) = (None, 512, 256, false);
-        Self { program, program_args, cache, seed, machine, memory_mib, case_mib, deadline_floor, unsanitized }
+        let (seed, memory_mib, case_mib, build_deadline, unsanitized) = (None, 512, 256, None, false);
+        Self {
+            program,
+            program_args,
+            cache,
+            seed,
+            machine,
+            memory_mib,
+            case_mib,
+            deadline_floor,
+            build_deadline,
+            unsanitized,
+        }
     }
 }
 
@@ -129,7 +143,7 @@ impl Native {
     pub fn new(options: NativeOptions) -> Self {
         let sandbox = Arc::new(Sandbox::new(options.program.clone(), options.program_args.clone()));
         let machine = format!("{} {}", options.machine.arch, options.machine.name);
-        let compiler = Compiler::new(Arc::clone(&sandbox), options.cache.clone(), machine);
+        let compiler = Compiler::new(Arc::clone(&sandbox), options.cache.clone(), machine, options.build_deadline);
         Self::on(Cpu { options, sandbox, compiler, cores: Cores::here() })
     }
 

@@ -93,6 +93,7 @@ const NUMBERS: Numbers = Numbers {
     calibration: (1, 3),
     empty_requests: 5,
     processes: (1, 3),
+    spread: false,
     fewest: 20,
     budget: Some(Duration::from_secs(1)),
     disagreement: (50_000.0, 0.03),

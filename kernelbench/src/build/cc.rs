@@ -25,12 +25,13 @@ use std::{
 pub(crate) use super::cache::private_folder;
 
 /// What one compilation may take.
-pub(crate) const ALLOWED: Allowed = Allowed { memory: 8 << 30, deadline: Duration::from_mins(1) };
+const ALLOWED: Allowed = Allowed { memory: 8 << 30, deadline: Duration::from_mins(1) };
 
 /// The system's compilers and the builds they have made.
 pub(crate) struct Compiler {
     sandbox: Arc<Sandbox>,
     cache: Cache,
+    allowed: Allowed,
     machine: String,
     known: Mutex<BTreeMap<&'static str, Toolchain>>,
 }
@@ -44,9 +45,16 @@ struct Toolchain {
 }
 
 impl Compiler {
-    /// The compilers of this machine, with a cache of builds in this folder.
-    pub(crate) fn new(sandbox: Arc<Sandbox>, cache: PathBuf, machine: String) -> Self {
-        Self { sandbox, cache: Cache::new(cache), machine, known: Mutex::default() }
+    /// The compilers of this machine, with a cache of builds in this folder, and with a deadline of its own where one is
+    /// given.
+    pub(crate) fn new(sandbox: Arc<Sandbox>, cache: PathBuf, machine: String, deadline: Option<Duration>) -> Self {
+        let (cache, allowed) = (Cache::new(cache), ALLOWED.within(deadline));
+        Self { sandbox, cache, allowed, machine, known: Mutex::default() }
+    }
+
+    /// How long one compilation may take.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.allowed.deadline
     }
 
     /// Builds a source, or finds it built, and returns its shared object.
@@ -78,7 +86,7 @@ impl Compiler {
         let program = &recipe.toolchain.program;
         let home = home_of(program);
         let program = program.to_string_lossy();
-        let mut command = compiler::command(&self.sandbox, &program, folder, home.as_deref(), ALLOWED)?;
+        let mut command = compiler::command(&self.sandbox, &program, folder, home.as_deref(), self.allowed)?;
         command.args(&recipe.flags);
         Ok(command)
     }
@@ -90,7 +98,7 @@ impl Compiler {
         compiler::write(folder, &names[1], &unit::caller(context))?;
         let mut command = self.command_of(recipe, folder)?;
         command.args(["-shared", "-fPIC", "-Wl,-z,defs", "-Wl,-z,now", "-o", "kernel.so"]).args(&names).arg("-lm");
-        match compiler::run(&mut command, folder, ALLOWED.deadline)? {
+        match compiler::run(&mut command, folder, self.allowed.deadline)? {
             None => Ok(folder.join("kernel.so")),
             Some(log) => Err(blame(&context.entry, log).into()),
         }

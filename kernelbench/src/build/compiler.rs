@@ -38,6 +38,13 @@ pub(crate) struct Allowed {
     pub(crate) deadline: Duration,
 }
 
+impl Allowed {
+    /// The same with this deadline, where there is one.
+    pub(crate) fn within(self, deadline: Option<Duration>) -> Self {
+        Self { deadline: deadline.unwrap_or(self.deadline), ..self }
+    }
+}
+
 /// A compiler, ready to be run in a folder: it reads the system's files, those of its `home` and of that folder, and writes
 /// there alone.
 pub(crate) fn command(
@@ -51,7 +58,7 @@ pub(crate) fn command(
     read.extend(home.map(Path::to_owned));
     let limits = Limits {
         address_space: Some(allowed.memory),
-        cpu_seconds: Some(allowed.deadline.as_secs()),
+        cpu_seconds: Some(allowed.deadline.as_secs().max(1)),
         file_bytes: LARGEST_FILE,
         processes: None,
         files: 256,
@@ -89,7 +96,8 @@ pub(crate) fn run(command: &mut Command, folder: &Path, deadline: Duration) -> A
     }
     let mut text = last_lines(&path);
     if ended.is_none() {
-        text += "\nthe compiler did not end within its deadline";
+        let seconds = deadline.as_secs_f64();
+        text = format!("the compiler did not end within its deadline of {seconds} s, and was ended\n{text}");
     }
     Ok(Some(text))
 }
@@ -97,25 +105,38 @@ pub(crate) fn run(command: &mut Command, folder: &Path, deadline: Duration) -> A
 /// How long a compiler may take to say something of itself.
 const ASKED: Duration = Duration::from_secs(20);
 
-/// What a compiler prints when it is asked about itself; `None` where it fails, or does not end in time: then it is ended
-/// with all that it started.
+/// What a compiler prints when it is asked about itself; `None` where it fails, or does not end in time.
 pub(crate) fn ask(command: &mut Command) -> Option<String> {
-    answer_within(command, ASKED)
+    answer_within(command, ASKED).ok()
 }
 
-fn answer_within(command: &mut Command, limit: Duration) -> Option<String> {
-    let mut printed = tempfile::tempfile().ok()?;
-    command.stdin(Stdio::null()).stdout(printed.try_clone().ok()?).stderr(Stdio::null()).process_group(0);
-    let mut process = Process::of(&command.spawn().ok()?);
-    let start = Instant::now();
-    while process.ended().ok()?.is_none() && start.elapsed() < limit {
+/// What a program prints that ends well and in time: as much as a program says of itself. Where it does not end in time, it
+/// is ended with all that it started.
+///
+/// # Errors
+/// In words: that it cannot be started, hangs, or the last line of its complaint.
+pub fn answer_within(command: &mut Command, limit: Duration) -> Result<String, String> {
+    let file = || tempfile::tempfile().map_err(|e| format!("has nowhere to answer to: {e}"));
+    let copy = |file: &File| file.try_clone().map_err(|e| format!("has nowhere to answer to: {e}"));
+    let (printed, errors) = (file()?, file()?);
+    command.stdin(Stdio::null()).stdout(copy(&printed)?).stderr(copy(&errors)?).process_group(0);
+    let mut process = Process::of(&command.spawn().map_err(|e| format!("cannot be started: {e}"))?);
+    let (start, lost) = (Instant::now(), |e: std::io::Error| format!("was waited for in vain: {e}"));
+    while process.ended().map_err(lost)?.is_none() && start.elapsed() < limit {
         std::thread::sleep(Duration::from_millis(2));
     }
-    let ended = process.end().ok()?;
-    let mut text = String::new();
-    printed.rewind().ok()?;
-    printed.take(64 << 10).read_to_string(&mut text).ok()?;
-    (ended == crate::sandbox::process::End::Exited(0)).then_some(text)
+    let in_time = process.ended().map_err(lost)?.is_some();
+    match process.end().map_err(lost)? {
+        _ if !in_time => Err(format!("did not answer within {} s, and was ended", limit.as_secs_f64())),
+        crate::sandbox::process::End::Exited(0) => Ok(said(printed)),
+        _ => Err(said(errors).trim().lines().last().unwrap_or("says nothing").to_owned()),
+    }
+}
+
+fn said(mut file: File) -> String {
+    let mut bytes = vec![];
+    let _ = file.rewind().and_then(|()| file.take(64 << 10).read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Writes a file that is to be built.
@@ -151,14 +172,30 @@ mod tests {
         let id = folder.path().join("id");
         let start = Instant::now();
         let script = format!("sleep 300 & echo $! > {}; wait", id.display());
-        assert_eq!(answer_within(&mut shell(&script), Duration::from_secs(1)), None);
-        assert!(start.elapsed() < Duration::from_mins(1));
+        let why = answer_within(&mut shell(&script), Duration::from_millis(500)).unwrap_err();
+        assert!(start.elapsed() < Duration::from_mins(1) && why.contains("within 0.5 s"), "{why}");
+        assert!(is_gone(&id), "what it started still runs");
+    }
+
+    #[test]
+    fn a_compiler_that_hangs_while_it_builds_is_ended_with_all_that_it_started_and_that_is_said_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let id = folder.path().join("id");
+        let script = format!("echo warned; sleep 300 & echo $! > {}; wait", id.display());
+        let mut command = shell(&script);
+        let ran = run(command.process_group(0), folder.path(), Duration::from_millis(500));
+        let log = ran.map_err(|_| "the machine").unwrap().unwrap();
+        assert!(log.starts_with("the compiler did not end within its deadline of 0.5 s") && log.contains("warned"));
+        assert!(is_gone(&id), "what it started still runs");
+    }
+
+    /// Whether the process whose number stands in this file soon ends.
+    fn is_gone(id: &Path) -> bool {
         let child: i32 = fs::read_to_string(id).unwrap().trim().parse().unwrap();
-        let gone = (0..200).any(|_| {
+        (0..200).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             !crate::sandbox::tree::runs(child)
-        });
-        assert!(gone, "what it started still runs");
+        })
     }
 
     #[test]

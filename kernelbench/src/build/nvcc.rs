@@ -40,6 +40,7 @@ pub(crate) struct Nvcc {
     arch: Arch,
     sandbox: Arc<Sandbox>,
     cache: Cache,
+    allowed: Allowed,
 }
 
 /// Where nvcc is: what `NVCC` names, else in `CUDA_HOME` or `CUDA_PATH`, else on the `PATH`, else where its installer puts
@@ -68,8 +69,14 @@ pub fn version(program: &Path) -> Result<String, String> {
 }
 
 impl Nvcc {
-    /// nvcc for a GPU of this architecture, with a cache of builds in this folder.
-    pub(crate) fn new(sandbox: Arc<Sandbox>, cache: PathBuf, arch: Arch) -> Result<Self, Fault> {
+    /// nvcc for a GPU of this architecture, with a cache of builds in this folder, and with a deadline of its own where one is
+    /// given.
+    pub(crate) fn new(
+        sandbox: Arc<Sandbox>,
+        cache: PathBuf,
+        arch: Arch,
+        deadline: Option<Duration>,
+    ) -> Result<Self, Fault> {
         let program = find().ok_or_else(|| {
             let why = "there is no nvcc, which builds kernels in CUDA: install the CUDA toolkit, or name one in NVCC or \
                        CUDA_HOME";
@@ -77,7 +84,8 @@ impl Nvcc {
         })?;
         let program = program.canonicalize().unwrap_or(program);
         let version = version(&program).map_err(Fault::Absent)?;
-        Ok(Self { program, version, arch, sandbox, cache: Cache::new(cache) })
+        let (cache, allowed) = (Cache::new(cache), ALLOWED.within(deadline));
+        Ok(Self { program, version, arch, sandbox, cache, allowed })
     }
 
     /// What it says of its version.
@@ -102,7 +110,7 @@ impl Nvcc {
         let mut shell = self.confined(folder, "sh")?;
         shell.arg("halves.sh").arg(&self.program);
         self.compiling(&mut shell, &Self::flags(context)?);
-        if compiler::run(&mut shell, folder, ALLOWED.deadline)?.is_some() {
+        if compiler::run(&mut shell, folder, self.allowed.deadline)?.is_some() {
             return self.build_anew(context, source, folder);
         }
         self.link(context, folder)
@@ -113,7 +121,7 @@ impl Nvcc {
         lay(context, source, folder)?;
         let mut command = self.command(folder)?;
         self.compiling(&mut command, &Self::flags(context)?);
-        if let Some(log) = compiler::run(&mut command, folder, ALLOWED.deadline)? {
+        if let Some(log) = compiler::run(&mut command, folder, self.allowed.deadline)? {
             return Err(blame(&context.entry, log).into());
         }
         self.link(context, folder)
@@ -133,7 +141,7 @@ impl Nvcc {
     fn link(&self, context: &KernelContext, folder: &Path) -> Attempt<PathBuf> {
         let caller = self.caller(context)?;
         fs::copy(&caller, folder.join("caller.o")).map_err(fault("cannot write what is to be built"))?;
-        match compiler::run(&mut self.linker(folder)?, folder, ALLOWED.deadline)? {
+        match compiler::run(&mut self.linker(folder)?, folder, self.allowed.deadline)? {
             None => Ok(folder.join("kernel.so")),
             Some(log) => Err(blame(&context.entry, log).into()),
         }
@@ -146,7 +154,7 @@ impl Nvcc {
             compiler::write(folder, CALLER, &text)?;
             let mut command = self.confined(folder, "g++")?;
             command.args(["-O2", "-fPIC", "-c", "-o", "caller.o", CALLER]);
-            match compiler::run(&mut command, folder, ALLOWED.deadline)? {
+            match compiler::run(&mut command, folder, self.allowed.deadline)? {
                 None => Ok(folder.join("caller.o")),
                 Some(log) => Err(Fault::Machine(format!("the call of the entry does not compile here:\n{log}")).into()),
             }
@@ -179,7 +187,7 @@ impl Nvcc {
             }
             let mut command = self.command(folder)?;
             command.arg(self.gencode()).args(["-std=c++17", "-O3", "-cubin", "-o", "verifier.cubin", "verifier.cu"]);
-            match compiler::run(&mut command, folder, ALLOWED.deadline)? {
+            match compiler::run(&mut command, folder, self.allowed.deadline)? {
                 None => Ok(folder.join("verifier.cubin")),
                 Some(log) => {
                     let why = format!("the workshop's own kernels do not build with this nvcc:\n{log}");
@@ -224,7 +232,7 @@ impl Nvcc {
 
     /// A tool that reads the system's files, the toolkit's and those of a folder, and writes there alone.
     fn confined(&self, folder: &Path, tool: &str) -> Result<Command, Fault> {
-        compiler::command(&self.sandbox, tool, folder, self.home(), ALLOWED)
+        compiler::command(&self.sandbox, tool, folder, self.home(), self.allowed)
     }
 
     /// Its toolkit's folder.

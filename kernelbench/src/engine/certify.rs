@@ -6,8 +6,9 @@
 use super::{
     Inner, Purpose,
     backend::{Backend, Both, Pair, Processes, Toolchain},
-    check, is_full,
-    time::{self, What},
+    check::{self, Checking},
+    is_full,
+    time::{Sittings, What},
 };
 use crate::{
     lease::Lease,
@@ -24,9 +25,38 @@ use crate::{
     task::{Case, Task, suite::Suite},
     workshop::{Rebuilt, TimingPlan},
 };
+use rand::rngs::StdRng;
 
 /// A candidate that was built again, or how that failed.
 pub(crate) type Anew<B> = Result<<B as Backend>::Loaded, Failure>;
+
+/// A part of the check of a certificate.
+enum Part<'a> {
+    /// These cases, each by itself.
+    OneByOne(&'a [Case]),
+    /// All of them by one process.
+    InTurn(&'a [Case]),
+}
+
+impl Part<'_> {
+    fn check(&self, pair: &mut impl Pair, how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Vec<Label>> {
+        match self {
+            Self::OneByOne(cases) => check::one_by_one(pair, cases, how, rng),
+            Self::InTurn(cases) => Ok(check::in_turn(pair, cases, how, rng)?.into_iter().collect()),
+        }
+    }
+}
+
+/// The parts of a check after each of which it is timed: the loop's cases, those that it never saw, and all by one process;
+/// or all at once.
+fn parts<'a>(task: &Task, cases: &'a [Case], spread: bool) -> Vec<Vec<Part<'a>>> {
+    let (own, new) = cases.split_at(task.cases.len());
+    match (spread, new) {
+        (false, _) => vec![vec![Part::OneByOne(cases), Part::InTurn(cases)]],
+        (true, []) => vec![vec![Part::OneByOne(own)], vec![Part::InTurn(cases)]],
+        (true, new) => vec![vec![Part::OneByOne(own)], vec![Part::OneByOne(new)], vec![Part::InTurn(cases)]],
+    }
+}
 
 impl<B: Backend> Inner<B> {
     /// Builds a candidate from its text alone.
@@ -82,28 +112,43 @@ impl<B: Backend> Inner<B> {
         let (backend, rng) = (&self.backend, &mut self.rng(Purpose::Certify));
         checks.push(Check::Rebuilt);
         let mut session = stage::during(Stage::Open, || trusted(backend.open(task, Toolchain::Stock, &mut || ())))?;
-        let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
-        let loading = stage::begin(Stage::Load);
-        let mut pair = backend.pair(task, &mut session, loaded, Processes::AtHand)?;
-        drop(loading);
-        let labels = check::check(&mut pair, &cases, &self.checking(task), rng)?;
-        let layers = pair.layers();
-        drop(pair);
-        let (draws, signed) = (backend.numbers().draws, backend.numbers().signed);
-        checks.push(Check::Outputs { shapes: cases.len(), new: task.final_cases.len(), draws, signed });
-        checks.push(Check::Surroundings);
-
         // The shapes of the loop may be a model's choice; a claim is about the task's own.
         let suite = Suite::of_task(task);
         let what =
             What { task, suite: &suite, plan, effort: Effort::Certificate, trusted: false, self_difference: 0.0 };
-        let both = Both { session: &mut session, loaded, lease };
-        let (mut timed, remarks) = time::time(backend, both, &what, rng)?;
+        let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
+        let parts = parts(task, &cases, backend.numbers().spread);
+        let sanitized_between = backend.numbers().spread;
+        let all = parts.len() + usize::from(sanitized_between);
+        let mut sittings = Sittings::of(backend, &what, u32::try_from(all).unwrap_or(u32::MAX))?;
+        let (mut labels, mut layers) = (vec![], vec![]);
+        for part in &parts {
+            let mut pair = stage::during(Stage::Load, || backend.pair(task, &mut session, loaded, Processes::AtHand))?;
+            for part in part {
+                labels.extend(part.check(&mut pair, &self.checking(task), rng)?);
+            }
+            layers = pair.layers();
+            drop(pair);
+            sittings.sit(&mut Both { session: &mut session, loaded, lease }, rng)?;
+        }
+        let (draws, signed) = (backend.numbers().draws, backend.numbers().signed);
+        checks.push(Check::Outputs { shapes: cases.len(), new: task.final_cases.len(), draws, signed });
+        checks.push(Check::Surroundings);
+        let sanitize = |session: &mut B::Session, loaded: &mut B::Loaded, rng: &mut StdRng| {
+            stage::during(Stage::Sanitize, || backend.sanitize(task, session, loaded, candidate, rng))
+        };
+        let mut sanitized = None;
+        if sanitized_between {
+            sanitized = Some(sanitize(&mut session, loaded, rng)?);
+            sittings.sit(&mut Both { session: &mut session, loaded, lease }, rng)?;
+        }
+        let (mut timed, remarks) = sittings.settle(Both { session: &mut session, loaded, lease }, rng)?;
         lease.let_others_in();
         let blocks = |case: &String| remarks.blocks.iter().filter(|block| block.case == *case).collect::<Vec<_>>();
         let of_first = suite.timed.first().map(blocks).unwrap_or_default();
         let pairs = of_first.iter().map(|block| block.readings.len()).sum();
-        checks.push(Check::Timed { shapes: suite.timed.len(), pairs, processes: of_first.len() });
+        let sittings = timed.cases.first().map_or(0, |case| case.reference.sittings().count());
+        checks.push(Check::Timed { shapes: suite.timed.len(), pairs, processes: of_first.len(), sittings });
         checks.push(Check::Clocks);
         checks.push(Check::Floor { known: timed.cases.iter().all(|case| case.floor_ns.is_some()) });
         if backend.nvml().is_some() || !remarks.disturbed.is_empty() {
@@ -114,8 +159,7 @@ impl<B: Backend> Inner<B> {
             checks.push(Check::Recorded { issued: remarks.issued.clone() });
         }
         checks.extend(layers.into_iter().map(|layer| Check::Confined { layer }));
-        let sanitize = || backend.sanitize(task, &mut session, loaded, candidate, rng);
-        checks.extend(stage::during(Stage::Sanitize, sanitize)?);
+        checks.extend(sanitized.map_or_else(|| sanitize(&mut session, loaded, rng), Ok)?);
         let labels: Vec<Label> = backend.labels(&session).into_iter().chain(labels).collect();
         checks.extend(labels.iter().cloned().map(|label| Check::Labelled { label }));
         let open = backend.not_excluded().into_iter();

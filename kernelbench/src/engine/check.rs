@@ -43,6 +43,18 @@ pub(crate) struct Checking<'a> {
 
 /// Compares with the reference on every case; what is worth a label. The process may have ended over the last.
 pub(crate) fn check(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Vec<Label>> {
+    let mut labels = one_by_one(pair, cases, how, rng)?;
+    labels.extend(in_turn(pair, cases, how, rng)?);
+    Ok(labels)
+}
+
+/// The first part of a check: each case by itself.
+pub(crate) fn one_by_one(
+    pair: &mut impl Pair,
+    cases: &[Case],
+    how: &Checking<'_>,
+    rng: &mut StdRng,
+) -> Attempt<Vec<Label>> {
     let _stage = stage::begin(Stage::Check);
     let mut labels = vec![];
     let mut first = Some(how.first_slack);
@@ -55,13 +67,18 @@ pub(crate) fn check(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rn
         }
         pair.look_around()?;
     }
-    labels.extend(in_turn(pair, cases, how, rng)?);
     Ok(labels)
 }
 
-/// All cases by the same processes, up in size, down and up again: what a first call leaves behind is not what the next one
-/// needs. Then the smallest again and again.
-fn in_turn(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Option<Label>> {
+/// The second part: all cases by the same processes, up in size, down and up again: what a first call leaves behind is not
+/// what the next one needs. Then the smallest again and again.
+pub(crate) fn in_turn(
+    pair: &mut impl Pair,
+    cases: &[Case],
+    how: &Checking<'_>,
+    rng: &mut StdRng,
+) -> Attempt<Option<Label>> {
+    let _stage = stage::begin(Stage::Check);
     let entered = pair.enter_all(cases)?;
     if entered.is_empty() {
         return Ok(None);

@@ -48,25 +48,116 @@ pub(crate) fn time<B: Backend>(
     what: &What<'_>,
     rng: &mut StdRng,
 ) -> Attempt<(Timed, Remarks)> {
-    let mut remarks = Remarks::default();
-    loop {
-        let (blocks, disturbed) = read(backend, &mut both, what, rng)?;
-        let again = remarks.again.len() + 1 < TRIES;
-        match judged(backend, what, &blocks) {
-            // Once, for a machine that others use all the time would never be timed.
-            Ok(_) if !disturbed.others.is_empty() && remarks.again.is_empty() => {
-                remarks.again.push(format!("timed again: {}", disturbed.others.join("; ")));
-            }
-            Ok(timed) => {
-                remarks.take(&blocks, disturbed.all(), backend.nvml().is_some());
-                return Ok((timed, remarks));
-            }
-            Err(EvalError::Candidate(failure)) if may_pass(&failure) && again => {
-                remarks.again.push(format!("timed again, for the time before would have been refused: {failure}"));
-            }
-            Err(EvalError::Candidate(failure)) => return Err(whose_doing(failure, &disturbed.others)),
-            Err(fault) => return Err(fault),
+    let mut sittings = Sittings::of(backend, what, 1)?;
+    sittings.sit(&mut both, rng)?;
+    sittings.settle(both, rng)
+}
+
+/// A timing in one or several stretches of time, with other work between them.
+pub(crate) struct Sittings<'a, B: Backend> {
+    backend: &'a B,
+    what: &'a What<'a>,
+    blocks: Blocks<'a>,
+    disturbed: Disturbances,
+    /// How many there are, and how many pairs of processes share them.
+    all: u32,
+    processes: u32,
+    /// The pairs of processes of each that was.
+    held: Vec<usize>,
+}
+
+impl<'a, B: Backend> Sittings<'a, B> {
+    /// So many, if there are as many pairs of processes.
+    pub(crate) fn of(backend: &'a B, what: &'a What<'a>, all: u32) -> Result<Self, Fault> {
+        let processes = what.processes(backend.numbers().processes);
+        let blocks = timed_cases(what.suite)?.into_iter().map(|case| (case, Floors::default(), vec![])).collect();
+        let disturbed = Disturbances::default();
+        Ok(Self { backend, what, blocks, disturbed, all: all.clamp(1, processes), processes, held: vec![] })
+    }
+
+    /// Holds the next, if there is one left.
+    pub(crate) fn sit(&mut self, both: &mut Both<'_, '_, B>, rng: &mut StdRng) -> Attempt<()> {
+        let at = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
+        if at < self.all {
+            let begins = |sitting: u32| sitting * self.processes / self.all;
+            let processes = begins(at)..begins(at + 1);
+            self.held.push(processes.len());
+            let disturbed = self.read(both, processes, rng)?;
+            self.disturbed.extend(disturbed);
+            both.lease.let_others_in();
         }
+        Ok(())
+    }
+
+    /// What they come to, and what is to be known of that. They are held again where something disturbed them, or they come
+    /// to what no honest candidate would explain.
+    pub(crate) fn settle(mut self, mut both: Both<'_, '_, B>, rng: &mut StdRng) -> Attempt<(Timed, Remarks)> {
+        let mut remarks = Remarks::default();
+        loop {
+            let others = &self.disturbed.others;
+            let again = remarks.again.len() + 1 < TRIES;
+            match judged(self.backend, self.what, &self.blocks, &self.held) {
+                // Once, for a machine that others use all the time would never be timed.
+                Ok(_) if !others.is_empty() && remarks.again.is_empty() => {
+                    remarks.again.push(format!("timed again: {}", others.join("; ")));
+                }
+                Ok(timed) => {
+                    remarks.take(&self.blocks, self.disturbed.all(), self.backend.nvml().is_some());
+                    return Ok((timed, remarks));
+                }
+                Err(EvalError::Candidate(failure)) if may_pass(&failure) && again => {
+                    remarks.again.push(format!("timed again, for the time before would have been refused: {failure}"));
+                }
+                Err(EvalError::Candidate(failure)) => return Err(whose_doing(failure, others)),
+                Err(fault) => return Err(fault),
+            }
+            self = Self::of(self.backend, self.what, self.all)?;
+            for _ in 0..self.all {
+                self.sit(&mut both, rng)?;
+            }
+        }
+    }
+
+    /// Takes the pairs of requests of some pairs of processes: of each, those of each case. What disturbed that.
+    fn read(
+        &mut self,
+        Both { session, loaded, lease }: &mut Both<'_, '_, B>,
+        processes: std::ops::Range<u32>,
+        rng: &mut StdRng,
+    ) -> Attempt<Disturbances> {
+        let (backend, what) = (self.backend, self.what);
+        let numbers = backend.numbers();
+        let mut disturbed = Disturbances::default();
+        let budget = numbers.budget.filter(|_| what.effort == Effort::Loop);
+        let budget =
+            budget.map(|all| all / (u32::try_from(self.blocks.len()).unwrap_or(u32::MAX).max(1) * self.processes));
+        for at in processes {
+            let which = if at == 0 { Processes::AtHand } else { Processes::New };
+            if at > 0 {
+                lease.let_others_in();
+            }
+            let mut pair = stage::during(Stage::Load, || backend.pair(what.task, session, loaded, which))?;
+            lease.be_alone();
+            let (_quiet, watch) = (backend.quiet(), Watch::begin(backend.nvml()));
+            for (case, floors, blocks) in &mut self.blocks {
+                let how = Taking {
+                    plan: what.plan,
+                    effort: what.effort,
+                    numbers,
+                    tolerance: &what.task.tolerance,
+                    verify: !what.trusted,
+                    slack: backend.slack(),
+                    share: (self.processes, at),
+                    budget,
+                };
+                blocks.push(pairs::take(&mut pair, case, &how, rng)?);
+                *floors = Floors::of(pair.traffic(), backend.machine(), numbers.floor_margin);
+            }
+            disturbed.extend(watch.end());
+            disturbed.others.extend(pair.shared());
+            pair.look_around()?;
+        }
+        Ok(disturbed)
     }
 }
 
@@ -91,49 +182,6 @@ fn timed_cases(suite: &Suite) -> Result<Vec<&Case>, Fault> {
     suite.timed.iter().map(find).collect()
 }
 
-/// Takes all pairs of requests: of each pair of processes, those of each case. Also what disturbed that.
-fn read<'a, B: Backend>(
-    backend: &B,
-    Both { session, loaded, lease }: &mut Both<'_, '_, B>,
-    what: &What<'a>,
-    rng: &mut StdRng,
-) -> Attempt<(Blocks<'a>, Disturbances)> {
-    let numbers = backend.numbers();
-    let mut disturbed = Disturbances::default();
-    let cases = timed_cases(what.suite)?;
-    let processes = what.processes(numbers.processes);
-    let budget = numbers.budget.filter(|_| what.effort == Effort::Loop);
-    let budget = budget.map(|all| all / (u32::try_from(cases.len()).unwrap_or(u32::MAX).max(1) * processes));
-    let mut blocks: Blocks<'a> = cases.iter().map(|case| (*case, Floors::default(), vec![])).collect();
-    for at in 0..processes {
-        let which = if at == 0 { Processes::AtHand } else { Processes::New };
-        if at > 0 {
-            lease.let_others_in();
-        }
-        let mut pair = stage::during(Stage::Load, || backend.pair(what.task, session, loaded, which))?;
-        lease.be_alone();
-        let (_quiet, watch) = (backend.quiet(), Watch::begin(backend.nvml()));
-        for (case, floors, blocks) in &mut blocks {
-            let how = Taking {
-                plan: what.plan,
-                effort: what.effort,
-                numbers,
-                tolerance: &what.task.tolerance,
-                verify: !what.trusted,
-                slack: backend.slack(),
-                share: (processes, at),
-                budget,
-            };
-            blocks.push(pairs::take(&mut pair, case, &how, rng)?);
-            *floors = Floors::of(pair.traffic(), backend.machine(), numbers.floor_margin);
-        }
-        disturbed.extend(watch.end());
-        disturbed.others.extend(pair.shared());
-        pair.look_around()?;
-    }
-    Ok((blocks, disturbed))
-}
-
 impl What<'_> {
     /// Pairs of processes: as many as the plan says, or as is usual for this effort, but no more than it takes samples.
     fn processes(&self, (in_loop, certificate): (u32, u32)) -> u32 {
@@ -143,9 +191,11 @@ impl What<'_> {
 }
 
 /// What was read comes to, or what only a cheat or a disturbed machine explains.
-fn judged<B: Backend>(backend: &B, what: &What<'_>, blocks: &Blocks<'_>) -> Attempt<Timed> {
+fn judged<B: Backend>(backend: &B, what: &What<'_>, blocks: &Blocks<'_>, held: &[usize]) -> Attempt<Timed> {
     let statistic = what.plan.statistic;
-    let one = |(case, floors, blocks): &(&Case, Floors, Vec<Block>)| case_timing(backend, what, case, *floors, blocks);
+    let one = |(case, floors, blocks): &(&Case, Floors, Vec<Block>)| {
+        case_timing(backend, what, (case, *floors), (blocks, held))
+    };
     let cases = blocks.iter().map(one).collect::<Attempt<Vec<_>>>()?;
     let pairs: Vec<(&Timing, &Timing)> = cases.iter().map(|(case, _)| (&case.reference, &case.candidate)).collect();
     let hidden = cases.iter().map(|(_, hidden)| hidden).sum::<f64>() / cases.len().max(1) as f64;
@@ -163,9 +213,8 @@ fn judged<B: Backend>(backend: &B, what: &What<'_>, blocks: &Blocks<'_>) -> Atte
 fn case_timing<B: Backend>(
     backend: &B,
     what: &What<'_>,
-    case: &Case,
-    floors: Floors,
-    blocks: &[Block],
+    (case, floors): (&Case, Floors),
+    (blocks, held): (&[Block], &[usize]),
 ) -> Attempt<(CaseTiming, f64)> {
     let (numbers, statistic) = (backend.numbers(), what.plan.statistic);
     let side = |block: &Block, side: usize| block.pairs.iter().map(|pair| pair[side]).collect::<Vec<Reading>>();
@@ -179,10 +228,10 @@ fn case_timing<B: Backend>(
         }
     }
     let times = |of: usize| {
-        let each = blocks.iter().zip(&overheads).map(|(block, overhead)| {
+        let mut each = blocks.iter().zip(&overheads).map(|(block, overhead)| {
             side(block, of).iter().map(|ran| overhead.counted_ns(ran) / block.calls as f64).collect()
         });
-        Timing::of_processes(each)
+        Timing::of_sittings(held.iter().map(|processes| each.by_ref().take(*processes).collect()))
     };
     let (reference, candidate) = (times(0), times(1));
     let measured = candidate.typical_ns(statistic);

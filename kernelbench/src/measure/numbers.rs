@@ -44,6 +44,9 @@ pub(crate) struct Numbers {
     /// Pairs of processes that a timing is spread over, in the loop and for a certificate: what is settled when a process
     /// starts, such as where its memory lies, is one draw for each.
     pub(crate) processes: (u32, u32),
+    /// Whether a certificate's pairs of processes are spread over its other work, a sitting after each part: where others use
+    /// the machine, what holds for one stretch of time does not for the next.
+    pub(crate) spread: bool,
     /// The fewest pairs of requests of a case in the loop.
     pub(crate) fewest: u32,
     /// What all pairs of all cases beyond the fewest may take in the loop; as long as the plan's samples take where it is none.

@@ -153,7 +153,7 @@ fn build(
         compiler::write(folder, name, text)?;
         command.arg(name);
     }
-    let log = compiler::run(command.arg("-lm"), folder, cc::ALLOWED.deadline)?;
+    let log = compiler::run(command.arg("-lm"), folder, compilers.deadline())?;
     Ok(match log {
         None => Ok(folder.join("sanitized")),
         Some(log) => Err(log.lines().last().unwrap_or("the compiler has no sanitizers").to_owned()),

@@ -41,6 +41,8 @@ pub enum Check {
         pairs: usize,
         /// Pairs of processes that they are spread over.
         processes: usize,
+        /// Stretches of time that those are spread over, with other work between them.
+        sittings: usize,
     },
     /// The clock in its process and the one outside were compared.
     Clocks,
@@ -134,11 +136,12 @@ impl Check {
             Self::Surroundings => {
                 row("its surroundings", true, "inputs unchanged, nothing written outside an argument")
             }
-            Self::Timed { shapes, pairs, processes } => {
+            Self::Timed { shapes, pairs, processes, sittings } => {
                 let what = format!("times beside the reference's, on {shapes} of the task's own shapes");
+                let spread = if *sittings > 1 { format!(" in {sittings} sittings") } else { String::new() };
                 let how = format!(
-                    "{pairs} pairs of requests a shape from {processes} pairs of processes, in random order, new inputs \
-                     each; outputs compared too"
+                    "{pairs} pairs of requests a shape from {processes} pairs of processes{spread}, in random order, new \
+                     inputs each; outputs compared too"
                 );
                 (what, true, how)
             }

@@ -10,7 +10,13 @@ use nix::{
     },
     unistd::Pid,
 };
-use std::{io, os::fd::RawFd, os::unix::process::CommandExt, process::Command};
+use std::{
+    collections::BTreeSet,
+    io,
+    os::{fd::RawFd, unix::process::CommandExt},
+    process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +25,28 @@ pub(crate) enum End {
     Exited(i32),
     /// By this signal.
     Killed(i32),
+}
+
+/// The groups of processes that this program has started and not reaped yet, and whether it is ending.
+struct Groups {
+    ids: BTreeSet<Pid>,
+    ending: bool,
+}
+
+static GROUPS: Mutex<Groups> = Mutex::new(Groups { ids: BTreeSet::new(), ending: false });
+
+fn groups() -> MutexGuard<'static, Groups> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends every group of processes that was started here, and each that is started from here on: for a program that is about
+/// to end. A child dies with it anyway, and what the child started, such as a compiler's parts, would not.
+pub fn end_all() {
+    let mut groups = groups();
+    groups.ending = true;
+    for id in &groups.ids {
+        let _ = killpg(*id, Signal::SIGKILL);
+    }
 }
 
 /// A child process that leads its own group. Killed with all of it, and reaped, when dropped.
@@ -32,7 +60,13 @@ pub(crate) struct Process {
 impl Process {
     /// Takes over a child that was started as the leader of its own process group.
     pub(crate) fn of(child: &std::process::Child) -> Self {
-        Self { id: Pid::from_raw(child.id().cast_signed()), ended: None, reaped: false }
+        let id = Pid::from_raw(child.id().cast_signed());
+        let mut groups = groups();
+        groups.ids.insert(id);
+        if groups.ending {
+            let _ = killpg(id, Signal::SIGKILL);
+        }
+        Self { id, ended: None, reaped: false }
     }
 
     /// Its number.
@@ -63,6 +97,8 @@ impl Process {
             let _ = killpg(self.id, Signal::SIGKILL);
             self.signal(Signal::SIGKILL);
             self.wait(WaitPidFlag::WEXITED)?;
+            // From here on its number may become another's.
+            groups().ids.remove(&self.id);
             retry(|| waitid(Id::Pid(self.id), WaitPidFlag::WEXITED))?;
             self.reaped = true;
         }

@@ -5,6 +5,7 @@
 
 use super::child::{Job, NOTHING, Once};
 use crate::{
+    build::compiler,
     engine::sessions::lock,
     profile::{
         compute_sanitizer,
@@ -217,8 +218,8 @@ fn read(printed: &str) -> Result<Capture, String> {
 
 /// Nsight Compute's version, as it says it: `2025.3.1.0`; empty where it does not.
 fn version() -> String {
-    let Ok(output) = Command::new("ncu").arg("--version").output() else { return String::new() };
-    version_in(&String::from_utf8_lossy(&output.stdout)).to_owned()
+    let said = compiler::ask(Command::new("ncu").arg("--version")).unwrap_or_default();
+    version_in(&said).to_owned()
 }
 
 fn version_in(said: &str) -> &str {

@@ -3,14 +3,14 @@
 //! A small C program is compiled by the system's compiler for this very machine: how this crate itself was built
 //! does not change what it finds.
 
-use crate::hash::Hash;
+use crate::{build::compiler, hash::Hash};
 use metrics::Bandwidth;
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::{Duration, Instant},
+    process::Command,
+    time::Duration,
 };
 
 const PROBE: &str = include_str!("probe.c");
@@ -83,23 +83,8 @@ fn compile(folder: &Path) -> Option<PathBuf> {
 
 /// The standard output of a program that ends well and in time, and prints little.
 pub(super) fn output_within(command: &mut Command, limit: Duration) -> Option<String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("LC_ALL", "C");
-    let mut child = command.spawn().ok()?;
-    let end = Instant::now() + limit;
-    loop {
-        match child.try_wait() {
-            Ok(Some(_)) => break,
-            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(2)),
-            _ => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return None;
-            }
-        }
-    }
-    let output = child.wait_with_output().ok().filter(|output| output.status.success())?;
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    compiler::answer_within(command, limit).ok()
 }
 
 impl Measurement {
@@ -136,6 +121,7 @@ impl Measurement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn what_was_measured_is_measured_once() {
