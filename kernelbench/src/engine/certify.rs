@@ -5,7 +5,7 @@
 
 use super::{
     Inner, Purpose,
-    backend::{Backend, Both, Pair, Processes, Toolchain},
+    backend::{Backend, Both, Pair, Processes, Standard, Toolchain},
     check, is_full,
     time::{self, What},
 };
@@ -83,8 +83,9 @@ impl<B: Backend> Inner<B> {
         checks.push(Check::Rebuilt);
         let mut session = stage::during(Stage::Open, || trusted(backend.open(task, Toolchain::Stock, &mut || ())))?;
         let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
-        let loading = stage::begin(Stage::Load);
-        let mut pair = backend.pair(task, &mut session, loaded, Processes::AtHand)?;
+        self.check_baselines(task, &mut session, (&cases, Toolchain::Stock), rng)?;
+        let (loading, which) = (stage::begin(Stage::Load), (Standard::Outputs, Processes::AtHand));
+        let mut pair = backend.pair(task, &mut session, loaded, which)?;
         drop(loading);
         let labels = check::check(&mut pair, &cases, &self.checking(task), rng)?;
         let layers = pair.layers();
@@ -92,6 +93,7 @@ impl<B: Backend> Inner<B> {
         let (draws, signed) = (backend.numbers().draws, backend.numbers().signed);
         checks.push(Check::Outputs { shapes: cases.len(), new: task.final_cases.len(), draws, signed });
         checks.push(Check::Surroundings);
+        checks.extend(of_baselines(task, &cases));
 
         // The shapes of the loop may be a model's choice; a claim is about the task's own.
         let suite = Suite::of_task(task);
@@ -103,7 +105,12 @@ impl<B: Backend> Inner<B> {
         let blocks = |case: &String| remarks.blocks.iter().filter(|block| block.case == *case).collect::<Vec<_>>();
         let of_first = suite.timed.first().map(blocks).unwrap_or_default();
         let pairs = of_first.iter().map(|block| block.readings.len()).sum();
-        checks.push(Check::Timed { shapes: suite.timed.len(), pairs, processes: of_first.len() });
+        checks.push(Check::Timed {
+            shapes: suite.timed.len(),
+            pairs,
+            processes: of_first.len(),
+            against: task.against(),
+        });
         checks.push(Check::Clocks);
         checks.push(Check::Floor { known: timed.cases.iter().all(|case| case.floor_ns.is_some()) });
         if backend.nvml().is_some() || !remarks.disturbed.is_empty() {
@@ -123,4 +130,19 @@ impl<B: Backend> Inner<B> {
         timed.labels = labels.into_iter().chain(remarks.labels()).collect();
         Ok(timed)
     }
+}
+
+/// What is to be known of the task's baselines: where the oracle answered, and of which libraries no use was seen.
+fn of_baselines(task: &Task, cases: &[Case]) -> Vec<Check> {
+    let baselines = task.baselines();
+    let large = |case: &&Case| baselines.is_large(&case.name);
+    let oracle = baselines.oracle().map(|kernel| Check::Oracle {
+        baseline: kernel.name.clone(),
+        cases: cases.iter().filter(large).map(|case| case.name.clone()).collect(),
+        agreed: cases.iter().filter(|case| !large(case)).count(),
+    });
+    let mut libraries: Vec<String> = baselines.forbidden().iter().filter_map(|one| one.link.first().cloned()).collect();
+    libraries.sort();
+    libraries.dedup();
+    oracle.into_iter().chain((!libraries.is_empty()).then_some(Check::Libraries { libraries })).collect()
 }

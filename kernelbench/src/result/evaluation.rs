@@ -47,6 +47,9 @@ pub struct Timed {
     /// The hash of what was built and timed: two sources that differ in a comment have one. None where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<Hash>,
+    /// The name of the baseline that it was timed beside; `None` where that was the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
 }
 
 impl Timed {
@@ -55,7 +58,10 @@ impl Timed {
     #[must_use]
     pub fn joined(&self, earlier: &Self) -> Option<Self> {
         let widened_by = Some(self.widened_by?.max(earlier.widened_by?));
-        if self.statistic != earlier.statistic || self.cases.len() != earlier.cases.len() {
+        if self.against != earlier.against
+            || self.statistic != earlier.statistic
+            || self.cases.len() != earlier.cases.len()
+        {
             return None;
         }
         let mut joined = Self { widened_by, ..self.clone() };
