@@ -79,6 +79,12 @@ impl Baseline {
         Self { timings, build, over_itself: None, against: None, variants, labels, signature }
     }
 
+    /// What speedups are over: "the reference", or the name of a baseline.
+    #[must_use]
+    pub fn over(&self) -> &str {
+        self.against.as_deref().unwrap_or("the reference")
+    }
+
     /// By what part the reference differed from itself in another process, beyond its own interval: what is settled when a
     /// process starts makes a systematic error of that size in every time of one pair of processes.
     #[must_use]

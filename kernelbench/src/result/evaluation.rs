@@ -53,6 +53,12 @@ pub struct Timed {
 }
 
 impl Timed {
+    /// What its speedups are over: "the reference", or the name of a baseline.
+    #[must_use]
+    pub fn over(&self) -> &str {
+        self.against.as_deref().unwrap_or("the reference")
+    }
+
     /// This with the samples of an earlier timing of the same code on the same cases before its own: where the machine has
     /// changed since, the intervals hold that. `None` where the two are not alike.
     #[must_use]
@@ -200,7 +206,15 @@ mod tests {
         let speedup = Speedup::over(&[(&reference, &candidate)], Statistic::Median).unwrap();
         let speedup = speedup.lowered_by(0.02).widened_by(widened_by.unwrap_or(0.01));
         let case = CaseTiming { case: "a".into(), reference, candidate, speedup, floor_ns: None, uncounted: 0.02 };
-        Timed { cases: vec![case], speedup, statistic: Statistic::Median, labels: vec![], widened_by, object: None }
+        Timed {
+            cases: vec![case],
+            speedup,
+            statistic: Statistic::Median,
+            labels: vec![],
+            widened_by,
+            object: None,
+            against: None,
+        }
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub enum Failure {
     Library {
         /// The library.
         library: String,
-        /// What shows it, after "it": "calls cblas_sgemm".
+        /// What shows it, after "it": "calls `cblas_sgemm`".
         how: String,
     },
     /// An output differs from the reference's.

@@ -1,7 +1,7 @@
 //! Calls of a library that a task forbids: the one definition, for a text, a linker's messages, a shared object and a
 //! process's mappings.
 
-use crate::result::failure::Failure;
+use crate::result::{error::Attempt, failure::Failure};
 use object::{Object, ObjectSymbol, read::elf::ElfFile64};
 use serde::{Deserialize, Serialize};
 
@@ -37,8 +37,8 @@ impl Forbidden {
     }
 
     fn used(&self, how: String) -> Use {
-        let all = self.link.iter().chain(&self.include).chain(&self.symbols);
-        Use { library: all.cloned().next().unwrap_or_default(), how }
+        let first = self.link.iter().chain(&self.include).chain(&self.symbols).next();
+        Use { library: first.cloned().unwrap_or_default(), how }
     }
 
     fn has_symbol(&self, name: &str) -> bool {
@@ -66,7 +66,7 @@ impl Forbidden {
     pub(crate) fn in_object(&self, bytes: &[u8]) -> Option<Use> {
         let unreadable = || Some(self.used("is no shared object that can be read".to_owned()));
         let Ok(file) = ElfFile64::<object::Endianness>::parse(bytes) else { return unreadable() };
-        let undefined = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
+        let undefined = file.dynamic_symbols().filter(ObjectSymbol::is_undefined);
         let names: Vec<&str> = undefined.filter_map(|symbol| symbol.name().ok()).collect();
         let of = |wanted: &dyn Fn(&str) -> bool| names.iter().find(|name| wanted(name));
         if let Some(name) = of(&|name| self.has_symbol(name)) {
@@ -88,9 +88,9 @@ impl Forbidden {
 }
 
 /// The failure of using one of these libraries, where a look at each shows it.
-pub(crate) fn refuse(forbidden: &[Forbidden], look: impl Fn(&Forbidden) -> Option<Use>) -> Result<(), Failure> {
+pub(crate) fn refuse(forbidden: &[Forbidden], look: impl Fn(&Forbidden) -> Option<Use>) -> Attempt<()> {
     match forbidden.iter().find_map(look) {
-        Some(Use { library, how }) => Err(Failure::Library { library, how }),
+        Some(Use { library, how }) => Err(Failure::Library { library, how }.into()),
         None => Ok(()),
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn refuse(forbidden: &[Forbidden], look: impl Fn(&Forbidden) -> Optio
 /// Whether a file is this library: `libopenblas.so.0`, or `libopenblasp-r0.3.21.so`, which the former is a link to.
 fn is_file_of(file: &str, library: &str) -> bool {
     let rest = file.strip_prefix("lib").and_then(|file| file.strip_prefix(library));
-    rest.is_some_and(|rest| rest.contains(".so") && !rest.starts_with(|c: char| c == '_'))
+    rest.is_some_and(|rest| rest.contains(".so") && !rest.starts_with('_'))
 }
 
 /// What a line includes.

@@ -35,7 +35,7 @@ fn task_with(kernels: Vec<BaselineKernel>, oracle: Option<&str>) -> Task {
     task
 }
 
-/// Three times the work.
+/// Many times the work.
 const SLOW: &str = "for (int r = 0; r < 40; ++r) for (int64_t i = 0; i < n; ++i) { volatile float y = x[i] * by + 1; out[i] = y; }\n\
                     for (int64_t i = 0; i < n; ++i) sum[i] += x[i];";
 
@@ -51,11 +51,6 @@ fn speedups_are_over_the_baseline_that_the_task_names_and_all_say_so() {
     assert!(prepared.variants[0].name == "same" && over.ratio > 3.0, "{over:?}");
     let timed = evaluate_for(&task, &kernel(RIGHT)).unwrap().unwrap();
     assert!(timed.against.as_deref() == Some("slow") && timed.speedup.ratio > 3.0, "{timed:?}");
-    let certificate = certify_for(&task, &kernel(RIGHT));
-    let CertificateVerdict::Certified(timed) = &certificate.verdict else { panic!("{certificate:?}") };
-    assert_eq!(timed.against.as_deref(), Some("slow"));
-    let rows: Vec<&str> = certificate.checked.iter().map(|row| row.what.as_str()).collect();
-    assert!(rows.iter().any(|row| row.starts_with("times beside slow's")), "{rows:?}");
 }
 
 #[test]
@@ -92,9 +87,12 @@ fn an_oracle_says_what_is_right_on_large_cases_once_it_agreed_on_small_ones() {
     let certificate = certify_for(&task, &kernel(own));
     let rows: Vec<&str> = certificate.checked.iter().map(|row| row.what.as_str()).collect();
     assert!(rows.contains(&"own in the reference's place on large"), "{rows:?}");
+    assert!(rows.iter().any(|row| row.starts_with("times beside own's")), "{rows:?}");
+    let CertificateVerdict::Certified(timed) = &certificate.verdict else { panic!("{certificate:?}") };
+    assert_eq!(timed.against.as_deref(), Some("own"));
 }
 
-/// A task whose baseline is `libz`, which is found wherever a compiler is.
+/// A task that forbids `libgomp`, which is found wherever a compiler is.
 fn task_with_library() -> Task {
     let mut kernel = baseline("vendor", RIGHT);
     kernel.forbid = Forbidden {
@@ -111,14 +109,11 @@ fn a_candidate_that_calls_the_library_fails_whichever_way_it_does() {
     let task = task_with_library();
     let declared = "extern \"C\" int omp_get_max_threads(void);";
     let called = format!("out[0] = omp_get_max_threads();\n{RIGHT}");
-    let opened = "#include <dlfcn.h>\nstatic void *find(void) { return dlopen(\"libgomp.so.1\", RTLD_NOW); }";
-    let by_hand = "extern \"C\" void *__libc_malloc(size_t);\n\
-                   extern \"C\" void *open_it(const char *, int) __asm__(\"dlopen\");\n\
+    let by_hand = "extern \"C\" void *open_it(const char *, int) __asm__(\"dlopen\");\n\
                    __attribute__((constructor)) static void before() { open_it(\"libgomp.so.1\", 2); }";
     for (source, how) in [
         (program("#include <omp.h>", RIGHT), "includes omp.h"),
         (program(declared, &called), "calls omp_get_max_threads"),
-        (program(opened, &format!("if (find()) {{ {RIGHT} }}")), "by dlopen"),
         (program(by_hand, RIGHT), "by dlopen"),
     ] {
         let failure = evaluate_for(&task, &source).unwrap().unwrap_err();
