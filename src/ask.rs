@@ -1,7 +1,9 @@
 //! A task of one sentence: what it says, and the folder that a template makes of it (QiMeng-TensorOp §3.1).
 
+mod library;
 mod sentence;
 
+pub use library::OpenBlas;
 pub use sentence::{Hardware, Precision, Said};
 
 use minijinja::{Environment, Value, context, syntax::SyntaxConfig};
@@ -25,8 +27,19 @@ pub struct Made {
     pub reference: String,
     /// The reference.
     pub source: String,
+    /// The source of its baselines: file name and text.
+    pub baseline: Option<(String, String)>,
     /// What was chosen because the sentence does not say it.
     pub chosen: Vec<String>,
+}
+
+/// What this machine has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Here {
+    /// Its memory in bytes, where the operator runs on its processor.
+    pub memory: Option<u64>,
+    /// `OpenBLAS`, where a linker finds it.
+    pub openblas: Option<OpenBlas>,
 }
 
 impl Operator {
@@ -84,11 +97,11 @@ impl Operator {
     }
 }
 
-/// The folder of a sentence that lacks nothing. `memory` is the machine's, in bytes.
+/// The folder of a sentence that lacks nothing.
 ///
 /// # Errors
 /// In a sentence: a size that is none, more than the memory, or a precision that there is no template for.
-pub fn made(sentence: &str, said: &Said, memory: Option<u64>) -> Result<Made, String> {
+pub fn made(sentence: &str, said: &Said, here: &Here) -> Result<Made, String> {
     let (Some(operator), Some(hardware)) = (said.operator, &said.hardware) else {
         return Err(said.questions().join(" "));
     };
@@ -107,12 +120,50 @@ pub fn made(sentence: &str, said: &Said, memory: Option<u64>) -> Result<Made, St
     if precision == Precision::Fp16 && !gpu {
         return Err("half precision has a template on GPUs alone: name a GPU, or single precision".to_owned());
     }
-    let sums = checked(operator, said, precision, memory)?;
-    let rows = values(operator, sentence, said, precision, gpu, sums);
+    let sums = checked(operator, said, precision, here.memory)?;
+    let library = here.openblas.filter(|_| operator == Operator::Gemm && *hardware == Hardware::ThisCpu);
+    if operator == Operator::Gemm && *hardware == Hardware::ThisCpu {
+        chosen.push(compared(library));
+    }
+    let rows = context! { ..values(operator, sentence, said, precision, gpu, sums), ..baselines(library, said) };
     let [task, cpu, cuda] = operator.templates();
     let (source, ending) = if gpu { (cuda, "cu") } else { (cpu, "cpp") };
     let render = |text: &str| rendered(text, &rows);
-    Ok(Made { task: render(task)?, reference: format!("reference.{ending}"), source: render(source)?, chosen })
+    let baseline = library.map(|_| ("openblas.cpp".to_owned(), OPENBLAS.to_owned()));
+    let reference = format!("reference.{ending}");
+    Ok(Made { task: render(task)?, reference, source: render(source)?, baseline, chosen })
+}
+
+/// A product by `OpenBLAS`.
+const OPENBLAS: &str = include_str!("ask/templates/gemm-openblas.cpp");
+/// Operations of a product beyond which the reference takes seconds.
+const LARGE: f64 = 1e9;
+
+/// What it will be compared with.
+fn compared(library: Option<OpenBlas>) -> String {
+    match library.map(|library| (against(library), library.core)) {
+        None => "baselines: none, because OpenBLAS is not here (Debian: apt install libopenblas-dev); speedups are over the \
+                 reference"
+            .to_owned(),
+        Some((name, None)) => format!("baselines: OpenBLAS on one core; speedups are over {name}"),
+        Some((name, Some(core))) => {
+            format!(
+                "baselines: OpenBLAS on one core, as it comes and with its kernels for {core}; speedups are over {name}"
+            )
+        }
+    }
+}
+
+/// The strongest form of the library.
+fn against(library: OpenBlas) -> String {
+    library.core.map_or_else(|| "openblas".to_owned(), |core| format!("openblas-{}", core.to_lowercase()))
+}
+
+fn baselines(library: Option<OpenBlas>, said: &Said) -> Value {
+    let Some(library) = library else { return context! {} };
+    let size = |name: &str| said.sizes.get(name).map_or(0.0, |size| *size as f64);
+    let large = 2.0 * size("m") * size("n") * size("k") > LARGE;
+    context! { against => against(library), core => library.core, large }
 }
 
 /// Whether the sizes are such, and fit; products in a sum.
@@ -203,7 +254,8 @@ mod tests {
                 "rows is 5, more than the padded",
             ),
         ] {
-            let told = made(sentence, &Said::read(sentence), Some(4 << 30)).unwrap_err();
+            let told =
+                made(sentence, &Said::read(sentence), &Here { memory: Some(4 << 30), openblas: None }).unwrap_err();
             assert!(told.contains(why), "{sentence}: {told}");
         }
     }
@@ -211,8 +263,29 @@ mod tests {
     #[test]
     fn what_the_sentence_does_not_say_is_chosen_and_said() {
         let sentence = "GEMM m=n=k=64 on this GPU with tensor cores";
-        let made = made(sentence, &Said::read(sentence), None).unwrap();
+        let made = made(sentence, &Said::read(sentence), &Here::default()).unwrap();
         assert!(made.chosen[0].contains("half precision with sums in single"), "{:?}", made.chosen);
         assert!(made.source.contains("__half *c") && made.task.contains("dtype = \"f16\""));
+    }
+
+    #[test]
+    fn a_product_on_this_processor_is_measured_against_the_library_at_its_strongest() {
+        let sentence = "GEMM m=n=k=1024 on this CPU";
+        let made = |core| {
+            let openblas = Some(OpenBlas { core });
+            made(sentence, &Said::read(sentence), &Here { memory: None, openblas }).unwrap()
+        };
+        let all = made(Some("SkylakeX"));
+        for part in
+            ["against = \"openblas-skylakex\"", "OPENBLAS_CORETYPE = \"SkylakeX\"", "[oracle]", "name = \"blocks\""]
+        {
+            assert!(all.task.contains(part), "{part}: {}", all.task);
+        }
+        assert!(all.baseline.is_some() && all.chosen[1].contains("speedups are over openblas-skylakex"));
+        let one = made(None);
+        assert!(one.task.contains("against = \"openblas\"") && !one.task.contains("CORETYPE"), "{}", one.task);
+        let none = super::made(sentence, &Said::read(sentence), &Here::default()).unwrap();
+        assert!(!none.task.contains("baseline") && none.baseline.is_none());
+        assert!(none.chosen[1].contains("OpenBLAS is not here"), "{:?}", none.chosen);
     }
 }

@@ -157,7 +157,8 @@ fn passed(timed: &Timed) -> String {
         let name = format!("  {}", case.case);
         [name, typical(&case.reference), typical(&case.candidate), quantity::speedup(&case.speedup)]
     };
-    let head = ["  case", "reference", "candidate", "speedup"].map(str::to_owned);
+    let beside = timed.against.as_deref().unwrap_or("reference");
+    let head = ["  case", beside, "candidate", "speedup"].map(str::to_owned);
     let rows: Vec<_> = std::iter::once(head).chain(timed.cases.iter().map(row)).collect();
     format!("correct: {}\n{}", quantity::speedup(&timed.speedup), columns(&rows))
 }

@@ -96,7 +96,15 @@ fn timed(us: f64) -> Timed {
     let (reference, candidate) = (samples(100.0), samples(us));
     let speedup = Speedup::over(&[(&reference, &candidate)], Statistic::Median).unwrap();
     let case = CaseTiming { case: "default".into(), reference, candidate, speedup, floor_ns: None, uncounted: 0.0 };
-    Timed { cases: vec![case], speedup, statistic: Statistic::Median, labels: vec![], widened_by: None, object: None }
+    Timed {
+        cases: vec![case],
+        speedup,
+        statistic: Statistic::Median,
+        labels: vec![],
+        widened_by: None,
+        object: None,
+        against: None,
+    }
 }
 
 fn baseline() -> Baseline {

@@ -27,6 +27,7 @@ fn passed(ratio: f64) -> Evaluation {
         labels: vec![],
         widened_by: None,
         object: None,
+        against: None,
     })
 }
 

@@ -1,6 +1,7 @@
 //! The engine: a candidate prepared, checked, timed, profiled and certified, written once for every backend.
 
 pub(crate) mod backend;
+mod baselines;
 pub(crate) mod certify;
 pub(crate) mod check;
 pub(crate) mod compare;
@@ -26,7 +27,7 @@ use crate::{
     task::{Case, Task, space::Bindings, suite::Suite},
     workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Workshop},
 };
-use backend::{Backend, Both, Processes, Toolchain};
+use backend::{Backend, Both, Processes, Standard, Toolchain};
 use check::Checking;
 use metrics::{Machine, MachineKind, Profile, Rung};
 use notes::Remarks;
@@ -231,8 +232,10 @@ impl<B: Backend> Inner<B> {
         let prepared = self.in_session(task, is_full, |session, lease| {
             let mut loaded = first.take().map_or_else(load, Ok)?;
             let how = Checking { draws: 1, signed: false, oracle: false, ..self.checking(task) };
-            let pair = stage::during(Stage::Load, || self.backend.pair(task, session, &mut loaded, Processes::AtHand));
-            let checked = pair.and_then(|mut pair| check::check(&mut pair, &suite.cases, &how, rng));
+            let which = (Standard::Reference, Processes::AtHand);
+            let cases = baselines::small(task, &suite.cases);
+            let pair = stage::during(Stage::Load, || self.backend.pair(task, session, &mut loaded, which));
+            let checked = pair.and_then(|mut pair| check::check(&mut pair, &cases, &how, rng));
             let differs = match checked {
                 Err(EvalError::Candidate(failure)) if self.backend.reference_may_differ() && differs(&failure) => {
                     let text = format!("the reference differs from itself in another process: {failure}");
@@ -240,13 +243,17 @@ impl<B: Backend> Inner<B> {
                 }
                 checked => checked.map(|_| None)?,
             };
+            let all: Vec<Case> = suite.cases.iter().chain(&task.final_cases).cloned().collect();
+            self.check_baselines(task, session, (&all, Toolchain::Quick), rng)?;
+            let mut loaded = self.load_against(task)?.unwrap_or(loaded);
             let what = What { task, suite, plan, effort: Effort::Loop, trusted: true, self_difference: 0.0 };
             let both = Both { session, loaded: &mut loaded, lease };
             let (timed, _) = time::time(&self.backend, both, &what, rng)?;
             lease.let_others_in();
             drop(loaded);
             self.backend.tidy(session)?;
-            let variants = self.backend.variants(task, session, plan, lease)?;
+            let mut variants = self.backend.variants(task, session, plan, lease)?;
+            variants.extend(self.time_baselines((task, suite, plan), session, lease, rng)?);
             let labels = self.backend.labels(session);
             let signature = self.backend.signature(session);
             Ok((timed, variants, labels.into_iter().chain(differs).collect(), signature))
@@ -255,8 +262,8 @@ impl<B: Backend> Inner<B> {
         self.backend.get_ready();
         let timings = timed.cases.into_iter().map(|case| (case.case, case.reference)).collect();
         let build = self.backend.describe_build(task)?;
-        let over_itself = Some(timed.speedup);
-        Ok(Baseline { over_itself, variants, labels, signature, ..Baseline::new(timings, build) })
+        let (over_itself, against) = (Some(timed.speedup), task.against());
+        Ok(Baseline { over_itself, against, variants, labels, signature, ..Baseline::new(timings, build) })
     }
 
     fn build(&self, task: &Task, candidate: &Candidate) -> Attempt<Built> {
@@ -338,8 +345,8 @@ impl<B: Backend> Inner<B> {
         loaded: &mut B::Loaded,
         cases: &[Case],
     ) -> Attempt<Vec<Label>> {
-        let rng = &mut self.rng(Purpose::Check);
-        let pair = stage::during(Stage::Load, || self.backend.pair(task, session, loaded, Processes::AtHand));
+        let (rng, which) = (&mut self.rng(Purpose::Check), (Standard::Outputs, Processes::AtHand));
+        let pair = stage::during(Stage::Load, || self.backend.pair(task, session, loaded, which));
         let checked = pair.and_then(|mut pair| check::check(&mut pair, cases, &self.checking(task), rng));
         self.backend.tidy(session)?;
         checked

@@ -2,9 +2,11 @@
 //!
 //! A [`Task`] is whole in itself: it holds the reference's source, so that a record of a run needs no other file.
 
+pub(crate) mod baseline;
 pub(crate) mod family;
 pub(crate) mod fill;
 pub(crate) mod layout;
+pub(crate) mod library;
 pub mod load;
 pub mod region;
 pub(crate) mod signature;
@@ -15,7 +17,7 @@ mod tuning;
 
 use crate::{
     result::candidate::Candidate,
-    task::{region::regions, signature::Signature, size::SizeError, space::Space},
+    task::{baseline::Baselines, region::regions, signature::Signature, size::SizeError, space::Space},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -199,6 +201,19 @@ impl Task {
         self
     }
 
+    /// What candidates are timed against beside the reference; problems have none.
+    #[must_use]
+    pub fn baselines(&self) -> &Baselines {
+        static NONE: Baselines = Baselines { kernels: vec![], against: None, oracle: None };
+        self.context().map_or(&NONE, |context| &context.baselines)
+    }
+
+    /// What speedups are over: the name of a baseline, or `None` for the reference.
+    #[must_use]
+    pub fn against(&self) -> Option<String> {
+        self.baselines().against().map(|kernel| kernel.name.clone())
+    }
+
     /// The kernel's context, where the task is one.
     #[must_use]
     pub fn context(&self) -> Option<&KernelContext> {
@@ -271,6 +286,9 @@ pub struct KernelContext {
     /// Where the reference was taken from, where it is a part of something larger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Box<Origin>>,
+    /// What candidates are timed against beside the reference.
+    #[serde(default, skip_serializing_if = "Baselines::is_empty")]
+    pub baselines: Baselines,
 }
 
 /// What a kernel's entry returns.

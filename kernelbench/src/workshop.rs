@@ -58,6 +58,9 @@ pub struct Baseline {
     /// The reference's speedup over itself in another process: 1, but for what differs between processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_itself: Option<Speedup>,
+    /// The name of the baseline that stands in the reference's place: these times are its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
     /// The reference run in other ways, timed beside it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
@@ -73,7 +76,14 @@ impl Baseline {
     /// The reference's times and how it was built, and nothing else.
     #[must_use]
     pub fn new(timings: Vec<(String, Timing)>, build: String) -> Self {
-        Self { timings, build, over_itself: None, variants: vec![], labels: vec![], signature: Signature::default() }
+        let (variants, labels, signature) = (vec![], vec![], Signature::default());
+        Self { timings, build, over_itself: None, against: None, variants, labels, signature }
+    }
+
+    /// What speedups are over: "the reference", or the name of a baseline.
+    #[must_use]
+    pub fn over(&self) -> &str {
+        self.against.as_deref().unwrap_or("the reference")
     }
 
     /// By what part the reference differed from itself in another process, beyond its own interval: what is settled when a

@@ -1,6 +1,10 @@
 //! What becomes of candidates, honest and not, in the native workshop.
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "native/baselines.rs"]
+mod baselines;
+
+use baselines::certify_for;
 use metrics::{Arch, Machine, MachineKind};
 use std::{
     collections::BTreeMap,
@@ -76,6 +80,7 @@ fn task() -> Task {
         include: BTreeMap::new(),
         operations: None,
         origin: None,
+        baselines: warpsmith_kernelbench::Baselines::default(),
     };
     Task {
         name: "scale".into(),
@@ -581,11 +586,7 @@ fn a_verified_candidate_is_profiled_as_deep_as_this_machine_allows() {
 }
 
 fn certify(source: &str) -> Certificate {
-    on_this_thread(async {
-        let (workshop, task) = (workshop(), task());
-        let rebuilt = workshop.rebuild(&task, &Candidate::new(source)).await.unwrap();
-        workshop.certify(&task, rebuilt, &PLAN).await.unwrap()
-    })
+    certify_for(&task(), source)
 }
 
 #[test]

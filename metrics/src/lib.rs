@@ -10,6 +10,7 @@ pub mod factors;
 pub mod facts;
 pub mod feature;
 pub mod gpu;
+pub mod literature;
 mod machine;
 mod profile;
 pub mod profiled;

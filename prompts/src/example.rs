@@ -12,9 +12,9 @@ use crate::{
     retry, seed, shapes, sketch, space, transform,
 };
 use kernelbench::{
-    Argument, ArgumentKind, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext, Language,
-    ModuleValue, Number, Operator, Precision, Primitives, Problem, ReferenceMode, Signature, Size, Source, Spread,
-    Task, TensorLayout, Timed, TimedCases, Tolerance, Transfer,
+    Argument, ArgumentKind, Baselines, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext,
+    Language, ModuleValue, Number, Operator, Precision, Primitives, Problem, ReferenceMode, Signature, Size, Source,
+    Spread, Task, TensorLayout, Timed, TimedCases, Tolerance, Transfer,
 };
 use metrics::{
     Arch, Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
@@ -270,6 +270,7 @@ pub(crate) fn task() -> Task {
         include: [].into(),
         operations: None,
         origin: None,
+        baselines: Baselines::default(),
     };
     Task {
         name: "scale".into(),
@@ -334,7 +335,15 @@ pub(crate) fn timed() -> Timed {
         uncounted: 0.0,
     };
     let cases = vec![case("16x4096", 61_250.0, 43_130.0), case("63x1003", 59_800.0, 42_115.0)];
-    Timed { cases, speedup, statistic: Statistic::Median, labels: vec![], widened_by: None, object: None }
+    Timed {
+        cases,
+        speedup,
+        statistic: Statistic::Median,
+        labels: vec![],
+        widened_by: None,
+        object: None,
+        against: None,
+    }
 }
 
 pub(crate) fn profile() -> Profile {

@@ -18,6 +18,9 @@ pub struct Outcome {
     pub best: Option<String>,
     /// The certified speedup: how many times as fast as the reference.
     pub speedup: Option<f64>,
+    /// The baseline that it is over, where that is not the reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
     /// Its interval.
     pub interval: Option<[f64; 2]>,
     /// What may be claimed: `faster`, `slower` or `no-difference`.
@@ -31,19 +34,22 @@ impl Outcome {
     #[must_use]
     pub fn of(story: &Trajectory) -> Self {
         let certified = story.certified().and_then(|certificate| match &certificate.verdict {
-            CertificateVerdict::Certified(timed) => Some((certificate.candidate.clone(), timed.speedup)),
+            CertificateVerdict::Certified(timed) => {
+                Some((certificate.candidate.clone(), timed.speedup, timed.against.clone()))
+            }
             CertificateVerdict::Refused(_) => None,
         });
         let correct = |round: &&Round| round.evaluation.as_ref().is_some_and(|e| e.passed().is_some());
-        let best = certified.as_ref().map(|(candidate, _)| candidate.clone());
+        let best = certified.as_ref().map(|(candidate, ..)| candidate.clone());
         Self {
             task: story.name.clone(),
             rounds: story.finished().count(),
             correct: story.finished().filter(correct).count(),
             best: best.or_else(|| story.best().map(|best| best.candidate)).map(|candidate| candidate.to_string()),
-            speedup: certified.as_ref().map(|(_, speedup)| speedup.ratio),
-            interval: certified.as_ref().map(|(_, speedup)| [speedup.interval.low, speedup.interval.high]),
-            claim: certified.as_ref().map(|(_, speedup)| speedup.claim()),
+            speedup: certified.as_ref().map(|(_, speedup, _)| speedup.ratio),
+            against: certified.as_ref().and_then(|(.., against)| against.clone()),
+            interval: certified.as_ref().map(|(_, speedup, _)| [speedup.interval.low, speedup.interval.high]),
+            claim: certified.as_ref().map(|(_, speedup, _)| speedup.claim()),
             usd: story.answers().map(|answer| answer.usd).sum(),
         }
     }

@@ -132,26 +132,28 @@ fn shapes(suite: &Suite, notes: &[String]) -> Vec<String> {
 #[must_use]
 pub fn reference(baseline: &Baseline) -> Vec<String> {
     let width = baseline.timings.iter().map(|(case, _)| case.len()).max().unwrap_or(0);
+    let title = baseline.against.as_ref().map_or("reference".to_owned(), |name| format!("baseline   {}", plain(name)));
     let line = |(case, timing): &(String, metrics::Timing)| {
         let (low, typical, high) =
             (timing.quantile_ns(0.05), timing.typical_ns(Statistic::Median), timing.quantile_ns(0.95));
         let case = plain(case);
         format!(
-            "reference  {case:width$}  {:>9}  (90 % of the samples: {} to {})",
+            "{title}  {case:width$}  {:>9}  (90 % of the samples: {} to {})",
             quantity::time(typical),
             quantity::time(low),
             quantity::time(high)
         )
     };
-    baseline.timings.iter().map(line).chain(baseline.variants.iter().map(variant)).collect()
+    let variants = baseline.variants.iter().map(|one| variant(one, baseline.over()));
+    baseline.timings.iter().map(line).chain(variants).collect()
 }
 
-fn variant(variant: &Variant) -> String {
+fn variant(variant: &Variant, over: &str) -> String {
     let name = plain(&variant.name);
     match (&variant.timing, &variant.speedup) {
         (Some(timing), Some(speedup)) => {
             let time = quantity::time(timing.typical_ns(Statistic::Median));
-            format!("baseline   {name}  {time:>9}  {} over the reference", quantity::speedup(speedup))
+            format!("baseline   {name}  {time:>9}  {} over {}", quantity::speedup(speedup), plain(over))
         }
         _ => format!("baseline   {name}  none: {}", plain(&variant.note)),
     }
@@ -226,8 +228,9 @@ pub fn evaluated(evaluation: &Evaluation) -> String {
     match evaluation {
         Evaluation::Passed(timed) => {
             format!(
-                "correct, {} against the reference: {}",
+                "correct, {} against {}: {}",
                 quantity::speedup(&timed.speedup),
+                plain(timed.over()),
                 quantity::claim(&timed.speedup)
             )
         }

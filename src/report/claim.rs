@@ -52,22 +52,20 @@ pub(super) fn certified(story: &Trajectory) -> Option<&Timed> {
 fn measured(timed: &Timed) -> (&'static str, String, String) {
     let interval = quantity::interval(&timed.speedup);
     let ratio = quantity::ratio(&timed.speedup);
-    let over = over(timed);
+    let (over, beside) = (over(timed), timed.over());
     match timed.speedup.claim() {
         Claim::Faster => {
-            ("faster", ratio, format!("the speed of the reference{over}. 95 % interval: {interval}. Certified."))
+            ("faster", ratio, format!("the speed of {beside}{over}. 95 % interval: {interval}. Certified."))
         }
         Claim::Slower => (
             "slower",
             ratio,
-            format!(
-                "the speed of the reference{over}: the best correct candidate is slower. 95 % interval: {interval}."
-            ),
+            format!("the speed of {beside}{over}: the best correct candidate is slower. 95 % interval: {interval}."),
         ),
         Claim::NoDifference => (
             "same",
             "No difference".into(),
-            format!("The certified ratio to the reference{over} is {ratio}; its 95 % interval, {interval}, holds 1."),
+            format!("The certified ratio to {beside}{over} is {ratio}; its 95 % interval, {interval}, holds 1."),
         ),
     }
 }

@@ -232,7 +232,7 @@ fn baselines(baseline: &Baseline, best: Option<&Timed>) -> Vec<Fact> {
         let beside = best.and_then(|timed| variant.against(&timed.speedup)).map_or_else(String::new, |speedup| {
             format!("; the best candidate: {} over it", quantity::speedup(&speedup))
         });
-        fact(&variant.name, &format!("{time}{} over the reference{beside}", quantity::speedup(speedup)))
+        fact(&variant.name, &format!("{time}{} over {}{beside}", quantity::speedup(speedup), baseline.over()))
     };
     let labels = baseline.labels.iter().map(|label| fact("Known against the task", &label.text));
     baseline.variants.iter().map(told).chain(labels).collect()

@@ -6,8 +6,8 @@ use agents::{
     policy::Policy,
 };
 use kernelbench::{
-    Baseline, Case, CaseTiming, Certificate, CertificateVerdict, Checked, Evaluation, Failure, Hash, KernelContext,
-    Language, Provenance, Returns, Source, Space, Suite, Task, Timed, TimedCases, Tolerance,
+    Baseline, Baselines, Case, CaseTiming, Certificate, CertificateVerdict, Checked, Evaluation, Failure, Hash,
+    KernelContext, Language, Provenance, Returns, Source, Space, Suite, Task, Timed, TimedCases, Tolerance,
 };
 use metrics::{
     Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
@@ -212,6 +212,7 @@ impl Sample {
             include: BTreeMap::new(),
             operations: None,
             origin: None,
+            baselines: Baselines::default(),
         };
         Task {
             name: self.dirty("silu_and_mul"),
@@ -295,7 +296,15 @@ impl Sample {
             }
         };
         let cases = vec![case("prefill", 1_900_000.0, seed), case("decode", 240_000.0, seed + 2)];
-        Timed { cases, speedup, statistic: Statistic::Median, labels: vec![], widened_by: None, object: None }
+        Timed {
+            cases,
+            speedup,
+            statistic: Statistic::Median,
+            labels: vec![],
+            widened_by: None,
+            object: None,
+            against: None,
+        }
     }
 }
 

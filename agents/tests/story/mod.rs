@@ -3,8 +3,8 @@
 #![allow(dead_code, clippy::allow_attributes, reason = "each test uses the part that it needs")]
 
 use kernelbench::{
-    Argument, ArgumentKind, Case, Dtype, Fill, Hash, KernelContext, Language, Number, Returns, Size, Source, Space,
-    Task, TimedCases, Tolerance, Transfer, Workshop,
+    Argument, ArgumentKind, Baselines, Case, Dtype, Fill, Hash, KernelContext, Language, Number, Returns, Size, Source,
+    Space, Task, TimedCases, Tolerance, Transfer, Workshop,
 };
 use prompts::Prompts;
 use std::{
@@ -50,6 +50,7 @@ pub(crate) fn task() -> Task {
             include: BTreeMap::new(),
             operations: None,
             origin: None,
+            baselines: Baselines::default(),
         }),
         tolerance: Tolerance { atol: 1e-6, rtol: 1e-6, share: 1.0 },
         cases: vec![case(64), case(128)],

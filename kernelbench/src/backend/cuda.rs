@@ -17,7 +17,7 @@ use crate::{
     build::{cc, nvcc::Nvcc},
     engine::{
         Engine,
-        backend::{Backend, Both, Processes, Side, Toolchain},
+        backend::{Backend, Both, Processes, Side, Standard, Toolchain},
         contents::{context, layout},
         notes::LastTiming,
         sessions::lock,
@@ -301,7 +301,7 @@ impl Backend for CudaDriver {
         task: &'a Task,
         session: &'a mut Reference,
         loaded: &'a mut Kernel,
-        processes: Processes,
+        (_, processes): (Standard, Processes),
     ) -> Attempt<CudaPair<'a>> {
         let working = lock(&self.trusted);
         if processes == Processes::New {

@@ -12,7 +12,7 @@ use crate::{
     build::{script, unit},
     engine::{
         Engine,
-        backend::{Backend, Both, Processes, Toolchain},
+        backend::{Backend, Both, Processes, Standard, Toolchain},
         contents::{context, layout},
         notes::LastTiming,
     },
@@ -25,18 +25,25 @@ use crate::{
     result::{
         candidate::Candidate,
         certificate::Check,
-        error::{Attempt, outcome, trusted},
-        failure::Fault,
+        error::{Attempt, fault, outcome, trusted},
+        failure::{Failure, Fault},
     },
     sandbox::{layer::Layer, start::Sandbox},
     stage::{self, Stage},
-    task::{Case, KernelContext, Task, layout::Layout, space::Bindings},
+    task::{Case, KernelContext, Task, baseline::BaselineKernel, layout::Layout, library, space::Bindings},
 };
 use metrics::{Machine, Profile, Statistic};
 use pair::CpuPair;
 use rand::rngs::StdRng;
 use standalone::Standalone;
-use std::{collections::HashMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::OsString,
+    fs,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 use tempfile::TempDir;
 
 pub use crate::sandbox::entry::child_main;
@@ -127,14 +134,18 @@ pub struct Cpu {
 pub struct Object {
     path: PathBuf,
     source: String,
+    /// Of a baseline: the variables of its process.
+    of_baseline: Option<BTreeMap<String, String>>,
     _folder: Option<TempDir>,
 }
 
-/// A task's reference.
+/// A task's reference, and the baselines that may stand in its place.
 pub struct Reference {
     object: Object,
-    /// What a call takes, in nanoseconds, by case.
-    call_ns: HashMap<String, f64>,
+    /// By name: what speedups are over, and the oracle.
+    baselines: BTreeMap<String, Object>,
+    /// What a call takes, in nanoseconds, by what is called and case.
+    call_ns: HashMap<(PathBuf, String), f64>,
 }
 
 impl Native {
@@ -157,19 +168,16 @@ impl Native {
 }
 
 impl Cpu {
-    fn built(&self, task: &Task, source: &str, toolchain: Toolchain) -> Attempt<Object> {
+    fn built(&self, task: &Task, source: &str, link: &[String], toolchain: Toolchain) -> Attempt<Object> {
         let context = context(task)?;
-        match toolchain {
-            Toolchain::Quick => {
-                let path = self.compiler.build(context, source)?;
-                Ok(Object { path, source: source.to_owned(), _folder: None })
-            }
+        let (path, folder) = match toolchain {
+            Toolchain::Quick => (self.compiler.build_linked(context, source, link)?, None),
             Toolchain::Stock => {
                 let folder = cc::private_folder(&std::env::temp_dir())?;
-                let path = self.compiler.build_anew(context, source, folder.path())?;
-                Ok(Object { path, source: source.to_owned(), _folder: Some(folder) })
+                (self.compiler.build_anew(context, source, link, folder.path())?, Some(folder))
             }
-        }
+        };
+        Ok(Object { path, source: source.to_owned(), of_baseline: None, _folder: folder })
     }
 
     /// The build that a profiler runs.
@@ -229,12 +237,41 @@ impl Backend for Cpu {
     }
 
     fn open(&self, task: &Task, toolchain: Toolchain, _: &mut dyn FnMut()) -> Attempt<Reference> {
-        let object = trusted(self.built(task, task.reference(), toolchain))?;
-        Ok(Reference { object, call_ns: HashMap::new() })
+        let object = trusted(self.built(task, task.reference(), &[], toolchain))?;
+        let all = task.baselines();
+        let mut baselines = BTreeMap::new();
+        for kernel in all.against().into_iter().chain(all.oracle()) {
+            if !baselines.contains_key(&kernel.name) {
+                baselines.insert(kernel.name.clone(), self.load_baseline(task, kernel, toolchain)?);
+            }
+        }
+        Ok(Reference { object, baselines, call_ns: HashMap::new() })
     }
 
     fn load(&self, task: &Task, candidate: &Candidate, toolchain: Toolchain) -> Attempt<Object> {
-        self.built(task, &unit::text(context(task)?, candidate)?, toolchain)
+        let (text, forbidden) = (unit::text(context(task)?, candidate)?, task.baselines().forbidden());
+        library::refuse(&forbidden, |library| library.in_text(&text))?;
+        let object = self.built(task, &text, &[], toolchain).or_else(|error| {
+            library::refuse(&forbidden, |library| library.in_log(error.build_log()?))?;
+            Err(error)
+        })?;
+        if !forbidden.is_empty() {
+            let bytes = fs::read(&object.path).map_err(fault("cannot read a build"))?;
+            library::refuse(&forbidden, |library| library.in_object(&bytes))?;
+        }
+        Ok(object)
+    }
+
+    fn load_baseline(&self, task: &Task, kernel: &BaselineKernel, toolchain: Toolchain) -> Attempt<Object> {
+        if !kernel.is_harmless() {
+            let why = "it links or sets what no baseline may: read its task from a folder anew";
+            return Err(kernel.unusable(why).into());
+        }
+        match outcome(self.built(task, &kernel.source, &kernel.link, toolchain))? {
+            Ok(object) => Ok(Object { of_baseline: Some(kernel.environment.clone()), ..object }),
+            Err(Failure::Build { log } | Failure::Interface { log }) => Err(kernel.unbuilt(&log).into()),
+            Err(failure) => Err(kernel.unusable(failure).into()),
+        }
     }
 
     fn print(&self, text: &str, bindings: &Bindings) -> Attempt<String> {
@@ -251,9 +288,9 @@ impl Backend for Cpu {
         task: &'a Task,
         session: &'a mut Reference,
         loaded: &'a mut Object,
-        _: Processes,
+        (standard, _): (Standard, Processes),
     ) -> Attempt<CpuPair<'a>> {
-        Ok(CpuPair::new(self, task, session, loaded))
+        Ok(CpuPair::new(self, task, session, loaded, standard))
     }
 
     fn tool(&self, _: &Object) {}

@@ -33,7 +33,7 @@ pub use variant::Mode;
 use crate::{
     engine::{
         Engine,
-        backend::{Backend, Both, Processes, Toolchain},
+        backend::{Backend, Both, Processes, Standard, Toolchain},
         notes::LastTiming,
     },
     hash::Hash,
@@ -333,7 +333,7 @@ impl Backend for TorchBackend {
         _: &'a Task,
         session: &'a mut OpenProblem,
         loaded: &'a mut Runner,
-        processes: Processes,
+        (_, processes): (Standard, Processes),
     ) -> Attempt<TorchPair<'a>> {
         if processes == Processes::New {
             // What was built is in the candidate's folder; what was put out is open nowhere any more.

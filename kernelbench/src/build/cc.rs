@@ -59,21 +59,33 @@ impl Compiler {
 
     /// Builds a source, or finds it built, and returns its shared object.
     pub(crate) fn build(&self, context: &KernelContext, source: &str) -> Attempt<PathBuf> {
-        let recipe = self.recipe(context)?;
+        self.build_linked(context, source, &[])
+    }
+
+    /// The same, linked with libraries.
+    pub(crate) fn build_linked(&self, context: &KernelContext, source: &str, link: &[String]) -> Attempt<PathBuf> {
+        let recipe = self.recipe(context)?.linked(link);
         let [unit, caller] = [unit::candidate(context, source), unit::caller(context)];
-        let parts = [&unit, &caller, &recipe.flags.join("\n"), &recipe.toolchain.version, &self.machine];
+        let flags = [&recipe.flags[..], &recipe.libraries].concat().join("\n");
+        let parts = [&unit, &caller, &flags, &recipe.toolchain.version, &self.machine];
         self.cache
             .get_or_make(&parts.map(String::as_str), "so", |folder| self.compile(&recipe, context, source, folder))
     }
 
-    /// Builds a source in a folder of the caller's, whatever the cache holds.
-    pub(crate) fn build_anew(&self, context: &KernelContext, source: &str, folder: &Path) -> Attempt<PathBuf> {
-        self.compile(&self.recipe(context)?, context, source, folder)
+    /// Builds a source in a folder of the caller's, linked with libraries, whatever the cache holds.
+    pub(crate) fn build_anew(
+        &self,
+        context: &KernelContext,
+        source: &str,
+        link: &[String],
+        folder: &Path,
+    ) -> Attempt<PathBuf> {
+        self.compile(&self.recipe(context)?.linked(link), context, source, folder)
     }
 
     /// The command that builds, for people.
     pub(crate) fn command_line(&self, context: &KernelContext) -> Result<String, Fault> {
-        let Recipe { toolchain, flags } = self.recipe(context)?;
+        let Recipe { toolchain, flags, .. } = self.recipe(context)?;
         Ok(format!("{} {} ({})", toolchain.program.to_string_lossy(), flags.join(" "), toolchain.version))
     }
 
@@ -97,7 +109,11 @@ impl Compiler {
         compiler::write(folder, &names[0], &unit::candidate(context, source))?;
         compiler::write(folder, &names[1], &unit::caller(context))?;
         let mut command = self.command_of(recipe, folder)?;
-        command.args(["-shared", "-fPIC", "-Wl,-z,defs", "-Wl,-z,now", "-o", "kernel.so"]).args(&names).arg("-lm");
+        command
+            .args(["-shared", "-fPIC", "-Wl,-z,defs", "-Wl,-z,now", "-o", "kernel.so"])
+            .args(&names)
+            .args(&recipe.libraries)
+            .arg("-lm");
         match compiler::run(&mut command, folder, self.allowed.deadline)? {
             None => Ok(folder.join("kernel.so")),
             Some(log) => Err(blame(&context.entry, log).into()),
@@ -117,7 +133,7 @@ impl Compiler {
         }
         let mut flags = [&[standard.to_owned()], &context.flags[..]].concat();
         flags.retain(|f| toolchain.knows_native || f != "-march=native");
-        Ok(Recipe { toolchain, flags })
+        Ok(Recipe { toolchain, flags, libraries: vec![] })
     }
 
     fn toolchain(&self, language: Language) -> Result<Toolchain, Fault> {
@@ -145,6 +161,13 @@ impl Compiler {
 struct Recipe {
     toolchain: Toolchain,
     flags: Vec<String>,
+    libraries: Vec<String>,
+}
+
+impl Recipe {
+    fn linked(self, link: &[String]) -> Self {
+        Self { libraries: link.iter().map(|name| format!("-l{name}")).collect(), ..self }
+    }
 }
 
 /// Where a compiler that is not the system's own lies with its headers: two folders up.

@@ -16,7 +16,7 @@ use crate::{
         survey::Survey,
     },
     sandbox::{layer::Layer, pool::Quiet},
-    task::{Case, Task, Tolerance, signature::Signature, space::Bindings},
+    task::{Case, Task, Tolerance, baseline::BaselineKernel, signature::Signature, space::Bindings},
     workshop::{TimingPlan, Variant},
 };
 use metrics::{Machine, Profile};
@@ -116,6 +116,17 @@ pub(crate) enum Processes {
     New,
 }
 
+/// What stands on the reference's side of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standard {
+    /// The task's reference, whatever else there is.
+    Reference,
+    /// What says which outputs are right: the reference, or the task's oracle on the cases that it answers for.
+    Outputs,
+    /// What speedups are over: the reference, or the baseline that the task names.
+    Times,
+}
+
 /// Both sides of a step, and the device that they run on.
 pub(crate) struct Both<'a, 'gate, B: Backend> {
     pub(crate) session: &'a mut B::Session,
@@ -167,7 +178,10 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
 
     /// What names a task's session.
     fn key(&self, task: &Task) -> crate::hash::Hash {
-        crate::hash::Hash::of(task.reference().as_bytes())
+        let baselines = task.baselines();
+        let more =
+            if baselines.is_empty() { String::new() } else { serde_json::to_string(baselines).unwrap_or_default() };
+        crate::hash::Hash::of([task.reference(), &more].concat().as_bytes())
     }
 
     /// Opens a task. Its reference is built by the toolchain that candidates are. Whoever needs the device for that calls
@@ -194,6 +208,12 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// Builds a candidate.
     fn load(&self, task: &Task, candidate: &Candidate, toolchain: Toolchain) -> Attempt<Self::Loaded>;
 
+    /// Builds a baseline, to stand in a candidate's place.
+    fn load_baseline(&self, task: &Task, kernel: &BaselineKernel, toolchain: Toolchain) -> Attempt<Self::Loaded> {
+        let _ = (task, toolchain);
+        Err(kernel.unusable("only kernels in C and C++ can have one yet").into())
+    }
+
     /// What a script prints that makes primitives.
     fn print(&self, script: &str, bindings: &Bindings) -> Attempt<String> {
         let _ = (script, bindings);
@@ -204,13 +224,13 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// Where what was built lies.
     fn artifact(&self, loaded: &Self::Loaded) -> PathBuf;
 
-    /// Both sides for one task.
+    /// Both sides for one task. A backend without baselines has one standard.
     fn pair<'a>(
         &'a self,
         task: &'a Task,
         session: &'a mut Self::Session,
         loaded: &'a mut Self::Loaded,
-        processes: Processes,
+        which: (Standard, Processes),
     ) -> Attempt<Self::Pair<'a>>;
 
     /// Frees what a step left in a session.

@@ -5,7 +5,7 @@
 
 use super::{
     Inner, Purpose,
-    backend::{Backend, Both, Pair, Processes, Toolchain},
+    backend::{Backend, Both, Pair, Processes, Standard, Toolchain},
     check::{self, Checking},
     is_full,
     time::{Sittings, What},
@@ -117,13 +117,16 @@ impl<B: Backend> Inner<B> {
         let what =
             What { task, suite: &suite, plan, effort: Effort::Certificate, trusted: false, self_difference: 0.0 };
         let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
+        self.check_baselines(task, &mut session, (&cases, Toolchain::Stock), rng)?;
         let parts = parts(task, &cases, backend.numbers().spread);
         let sanitized_between = backend.numbers().spread;
         let all = parts.len() + usize::from(sanitized_between);
         let mut sittings = Sittings::of(backend, &what, u32::try_from(all).unwrap_or(u32::MAX))?;
         let (mut labels, mut layers) = (vec![], vec![]);
         for part in &parts {
-            let mut pair = stage::during(Stage::Load, || backend.pair(task, &mut session, loaded, Processes::AtHand))?;
+            let (loading, which) = (stage::begin(Stage::Load), (Standard::Outputs, Processes::AtHand));
+            let mut pair = backend.pair(task, &mut session, loaded, which)?;
+            drop(loading);
             for part in part {
                 labels.extend(part.check(&mut pair, &self.checking(task), rng)?);
             }
@@ -134,6 +137,7 @@ impl<B: Backend> Inner<B> {
         let (draws, signed) = (backend.numbers().draws, backend.numbers().signed);
         checks.push(Check::Outputs { shapes: cases.len(), new: task.final_cases.len(), draws, signed });
         checks.push(Check::Surroundings);
+        checks.extend(of_baselines(task, &cases));
         let sanitize = |session: &mut B::Session, loaded: &mut B::Loaded, rng: &mut StdRng| {
             stage::during(Stage::Sanitize, || backend.sanitize(task, session, loaded, candidate, rng))
         };
@@ -148,7 +152,13 @@ impl<B: Backend> Inner<B> {
         let of_first = suite.timed.first().map(blocks).unwrap_or_default();
         let pairs = of_first.iter().map(|block| block.readings.len()).sum();
         let sittings = timed.cases.first().map_or(0, |case| case.reference.sittings().count());
-        checks.push(Check::Timed { shapes: suite.timed.len(), pairs, processes: of_first.len(), sittings });
+        checks.push(Check::Timed {
+            shapes: suite.timed.len(),
+            pairs,
+            processes: of_first.len(),
+            sittings,
+            against: task.against(),
+        });
         checks.push(Check::Clocks);
         checks.push(Check::Floor { known: timed.cases.iter().all(|case| case.floor_ns.is_some()) });
         if backend.nvml().is_some() || !remarks.disturbed.is_empty() {
@@ -167,4 +177,19 @@ impl<B: Backend> Inner<B> {
         timed.labels = labels.into_iter().chain(remarks.labels()).collect();
         Ok(timed)
     }
+}
+
+/// What is to be known of the task's baselines: where the oracle answered, and of which libraries no use was seen.
+fn of_baselines(task: &Task, cases: &[Case]) -> Vec<Check> {
+    let baselines = task.baselines();
+    let large = |case: &&Case| baselines.is_large(&case.name);
+    let oracle = baselines.oracle().map(|kernel| Check::Oracle {
+        baseline: kernel.name.clone(),
+        cases: cases.iter().filter(large).map(|case| case.name.clone()).collect(),
+        agreed: cases.iter().filter(|case| !large(case)).count(),
+    });
+    let mut libraries: Vec<String> = baselines.forbidden().iter().filter_map(|one| one.link.first().cloned()).collect();
+    libraries.sort();
+    libraries.dedup();
+    oracle.into_iter().chain((!libraries.is_empty()).then_some(Check::Libraries { libraries })).collect()
 }

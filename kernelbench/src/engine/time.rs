@@ -3,7 +3,7 @@
 //! Pairs of requests from one or several pairs of processes. The outputs of every timed call are compared. What something
 //! disturbed is taken again, and so is what no honest candidate would explain: on a machine that others use too it may pass.
 
-use super::backend::{Backend, Both, Pair, Processes};
+use super::backend::{Backend, Both, Pair, Processes, Standard};
 use crate::{
     engine::notes::Remarks,
     measure::{
@@ -136,6 +136,7 @@ impl<'a, B: Backend> Sittings<'a, B> {
             if at > 0 {
                 lease.let_others_in();
             }
+            let which = (Standard::Times, which);
             let mut pair = stage::during(Stage::Load, || backend.pair(what.task, session, loaded, which))?;
             lease.be_alone();
             let (_quiet, watch) = (backend.quiet(), Watch::begin(backend.nvml()));
@@ -206,7 +207,8 @@ fn judged<B: Backend>(backend: &B, what: &What<'_>, blocks: &Blocks<'_>, held: &
         .lowered_by(hidden)
         .widened_by(what.self_difference);
     let cases = cases.into_iter().map(|(case, _)| case).collect();
-    Ok(Timed { cases, speedup, statistic, labels: vec![], widened_by: Some(what.self_difference), object: None })
+    let (widened_by, against) = (Some(what.self_difference), what.task.against());
+    Ok(Timed { cases, speedup, statistic, labels: vec![], widened_by, object: None, against })
 }
 
 /// The times of one case that count, and what the candidate's clock may have hidden of them, as a part.

@@ -43,6 +43,23 @@ pub enum Check {
         processes: usize,
         /// Stretches of time that those are spread over, with other work between them.
         sittings: usize,
+        /// The baseline, where it is one that was beside it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        against: Option<String>,
+    },
+    /// A baseline stood for the reference on some shapes.
+    Oracle {
+        /// Which.
+        baseline: String,
+        /// On which shapes.
+        cases: Vec<String>,
+        /// On how many others it was seen to agree with the reference.
+        agreed: usize,
+    },
+    /// No use was seen of the libraries that the task forbids.
+    Libraries {
+        /// Which.
+        libraries: Vec<String>,
     },
     /// The clock in its process and the one outside were compared.
     Clocks,
@@ -136,8 +153,18 @@ impl Check {
             Self::Surroundings => {
                 row("its surroundings", true, "inputs unchanged, nothing written outside an argument")
             }
-            Self::Timed { shapes, pairs, processes, sittings } => {
-                let what = format!("times beside the reference's, on {shapes} of the task's own shapes");
+            Self::Oracle { baseline, cases, agreed } => {
+                let how = format!("it agreed with the reference on {agreed} others, built anew and on fresh inputs");
+                (format!("{baseline} in the reference's place on {}", cases.join(", ")), true, how)
+            }
+            Self::Libraries { libraries } => {
+                let how = "its includes, its object's symbols and its process's mappings were looked at; a library's code that was \
+                           copied into it was not looked for";
+                (format!("no use of {}", libraries.join(", ")), true, how.to_owned())
+            }
+            Self::Timed { shapes, pairs, processes, sittings, against } => {
+                let beside = against.as_deref().unwrap_or("the reference");
+                let what = format!("times beside {beside}'s, on {shapes} of the task's own shapes");
                 let spread = if *sittings > 1 { format!(" in {sittings} sittings") } else { String::new() };
                 let how = format!(
                     "{pairs} pairs of requests a shape from {processes} pairs of processes{spread}, in random order, new \

@@ -14,6 +14,19 @@ pub(crate) enum EvalError {
 /// Something that either may stop.
 pub(crate) type Attempt<T> = Result<T, EvalError>;
 
+impl EvalError {
+    /// What a compiler or linker said, where that is what it is about.
+    pub(crate) fn build_log(&self) -> Option<&str> {
+        match self {
+            Self::Candidate(failure) => match &**failure {
+                Failure::Build { log } | Failure::Interface { log } => Some(log),
+                _ => None,
+            },
+            Self::Infra(_) => None,
+        }
+    }
+}
+
 impl From<Failure> for EvalError {
     fn from(failure: Failure) -> Self {
         Self::Candidate(Box::new(failure))

@@ -47,15 +47,27 @@ pub struct Timed {
     /// The hash of what was built and timed: two sources that differ in a comment have one. None where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<Hash>,
+    /// The name of the baseline that it was timed beside; `None` where that was the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
 }
 
 impl Timed {
+    /// What its speedups are over: "the reference", or the name of a baseline.
+    #[must_use]
+    pub fn over(&self) -> &str {
+        self.against.as_deref().unwrap_or("the reference")
+    }
+
     /// This with the samples of an earlier timing of the same code on the same cases before its own: where the machine has
     /// changed since, the intervals hold that. `None` where the two are not alike.
     #[must_use]
     pub fn joined(&self, earlier: &Self) -> Option<Self> {
         let widened_by = Some(self.widened_by?.max(earlier.widened_by?));
-        if self.statistic != earlier.statistic || self.cases.len() != earlier.cases.len() {
+        if self.against != earlier.against
+            || self.statistic != earlier.statistic
+            || self.cases.len() != earlier.cases.len()
+        {
             return None;
         }
         let mut joined = Self { widened_by, ..self.clone() };
@@ -194,7 +206,15 @@ mod tests {
         let speedup = Speedup::over(&[(&reference, &candidate)], Statistic::Median).unwrap();
         let speedup = speedup.lowered_by(0.02).widened_by(widened_by.unwrap_or(0.01));
         let case = CaseTiming { case: "a".into(), reference, candidate, speedup, floor_ns: None, uncounted: 0.02 };
-        Timed { cases: vec![case], speedup, statistic: Statistic::Median, labels: vec![], widened_by, object: None }
+        Timed {
+            cases: vec![case],
+            speedup,
+            statistic: Statistic::Median,
+            labels: vec![],
+            widened_by,
+            object: None,
+            against: None,
+        }
     }
 
     #[test]

@@ -85,6 +85,14 @@ pub enum Failure {
         /// What it tried, as a verb phrase.
         what: String,
     },
+    /// It uses a library that its task forbids: what it is to be better than.
+    #[error("it uses {library}, which its task forbids: it {how}")]
+    Library {
+        /// The library.
+        library: String,
+        /// What shows it, after "it": "calls `cblas_sgemm`".
+        how: String,
+    },
     /// An output differs from the reference's.
     #[error("{wrong} of {total} elements of {argument} are wrong on case {case}")]
     Mismatch {

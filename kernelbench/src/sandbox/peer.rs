@@ -287,6 +287,11 @@ impl Peer {
         Some([all, resident.saturating_sub(shared)])
     }
 
+    /// What lies where in its address space; nothing where that cannot be asked.
+    pub(crate) fn mappings(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/maps", self.id())).unwrap_or_default()
+    }
+
     /// Whether it has not ended.
     pub(crate) fn is_alive(&mut self) -> bool {
         matches!(self.process.ended(), Ok(None))

@@ -4,6 +4,7 @@
 //! the answer is a task or a [`TaskError`] that says where, what was expected and what to do.
 
 pub(crate) mod arguments;
+pub(crate) mod baselines;
 pub(crate) mod cases;
 pub(crate) mod error;
 pub(crate) mod family;
@@ -23,6 +24,7 @@ use crate::{
     build::flags,
     task::{Case, KernelContext, Language, Precision, Size, Source, Task, Tolerance},
 };
+use baselines::Wanted;
 use error::Document;
 use file::{Backend, TaskFile};
 use std::{
@@ -92,6 +94,8 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
         None => reference::beside(document, &file.reference, entry)?,
     };
     let tuning = tuning::space(document, file.tuning)?;
+    let wanted = Wanted { entry, language, cases: [&cases, &final_cases] };
+    let baselines = baselines::baselines(document, file.baseline, (file.timing.as_ref(), file.oracle), &wanted)?;
     let (reference, initial) = reference::bound(document, &file.reference, written, &tuning)?;
     let context = KernelContext {
         language,
@@ -103,6 +107,7 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
             .as_ref()
             .map_or(Ok(BTreeMap::new()), |name| include::headers(document, name, language))?,
         origin: file.origin.map(Box::new),
+        baselines,
         binding,
         tuning,
         returns: file.returns,

@@ -59,6 +59,7 @@ impl Tried {
                     labels: vec![],
                     widened_by: None,
                     object: None,
+                    against: None,
                 })
             }
         }

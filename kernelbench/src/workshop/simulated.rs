@@ -323,7 +323,15 @@ fn timed(candidate: &Candidate, suite: &Suite, plan: &TimingPlan, purpose: &str)
     let cases = suite.timed.iter().map(case).collect::<Result<Vec<_>, Fault>>()?;
     let pairs: Vec<_> = cases.iter().map(|case| (&case.reference, &case.candidate)).collect();
     let speedup = Speedup::over(&pairs, plan.statistic).ok_or_else(none)?;
-    Ok(Timed { cases, speedup, statistic: plan.statistic, labels: vec![], widened_by: Some(0.0), object: None })
+    Ok(Timed {
+        cases,
+        speedup,
+        statistic: plan.statistic,
+        labels: vec![],
+        widened_by: Some(0.0),
+        object: None,
+        against: None,
+    })
 }
 
 fn first_output(task: &Task) -> &str {

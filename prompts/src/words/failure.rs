@@ -28,6 +28,7 @@ fn short(failure: &Failure) -> &'static str {
         Failure::Memory { .. } => "asks for too much memory",
         Failure::Flood { .. } => "prints without end",
         Failure::Forbidden { .. } => "does what a kernel may not do",
+        Failure::Library { .. } => "uses a library that it may not use",
         Failure::Mismatch { .. } => "gives wrong results",
         Failure::InputChanged { .. } => "changes an input",
         Failure::OutOfBounds { .. } => "writes out of bounds",
@@ -57,6 +58,10 @@ fn summary(failure: &Failure) -> String {
         Failure::Forbidden { case, what } => {
             format!("Forbidden: the kernel tried to {what} on case {case}. A kernel only computes.")
         }
+        Failure::Library { library, how } => format!(
+            "Forbidden library: the kernel {how}. It is to be faster than {library}, and may not use it: write the computation \
+             itself."
+        ),
         Failure::Mismatch { case, argument, while_timed, .. } => {
             let again = if *while_timed { ", in a later call after all first calls had been right" } else { "" };
             format!("Wrong result: output `{argument}` differs from the reference on case {case}{again}.")

@@ -14,6 +14,7 @@ pub(crate) fn timed(timed: &Timed) -> Value {
     let case = |case: &CaseTiming| case_timing(case, timed.statistic);
     context! {
         statistic => statistic,
+        beside => timed.against.as_deref().map_or_else(|| "reference".to_owned(), one_line),
         cases => timed.cases.iter().map(case).collect::<Vec<_>>(),
         speedup => ratio(&timed.speedup),
         interval => interval(timed.speedup.interval),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     engine::{
-        backend::{Found, Inputs, Look, Pair, Side},
+        backend::{Found, Inputs, Look, Pair, Side, Standard},
         compare::compare,
         contents::{layout, mismatch, poison},
     },
@@ -26,19 +26,22 @@ use crate::{
         kernel_process::{KernelProcess, not_started},
         layer::Layer,
         peer::{Allowed, Peer, Trust},
-        start::Dress,
+        start::{Dress, variable},
     },
     task::{
         Case, Task,
+        baseline::BaselineKernel,
         layout::{Array, Layout, PAGE},
+        library::{self, Forbidden},
     },
 };
 use rand::{Rng, rngs::StdRng};
 use std::{
     collections::HashMap,
+    ffi::OsString,
     fs::File,
     os::fd::AsRawFd,
-    path::Path,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -65,12 +68,14 @@ struct SideProcess {
 
 impl SideProcess {
     /// Starts one for some cases, all in each of so many slots, and has it load an object.
-    fn start(cpu: &Cpu, layouts: &[Layout], slots: usize, object: &Path) -> Attempt<Self> {
+    fn start(cpu: &Cpu, layouts: &[Layout], slots: usize, object: &Object) -> Attempt<Self> {
         let guards = guards(layouts, slots);
         let segment =
             Segment::new(guards.slot_bytes, slots, rand::rng().random()).map_err(fault("cannot share memory"))?;
-        let file = File::open(object).map_err(fault(format_args!("cannot read {}", object.display())))?;
-        let mut process = started(cpu, &segment, guards, &file)?;
+        let file = File::open(&object.path).map_err(fault(format_args!("cannot read {}", object.path.display())))?;
+        let environment = object.of_baseline.iter().flatten();
+        let environment = environment.map(|(name, value)| variable(name, value)).collect();
+        let mut process = started(cpu, &segment, guards, &file, environment)?;
         process.load(Some(format!("/proc/self/fd/{}", file.as_raw_fd()).as_ref()))?;
         Ok(Self { process, segment })
     }
@@ -83,7 +88,13 @@ impl SideProcess {
 }
 
 /// A process that was greeted, and holds nobody's code yet.
-fn started(cpu: &Cpu, segment: &Segment, guards: Guards, object: &File) -> Result<KernelProcess, Fault> {
+fn started(
+    cpu: &Cpu,
+    segment: &Segment,
+    guards: Guards,
+    object: &File,
+    environment: Vec<(String, OsString)>,
+) -> Result<KernelProcess, Fault> {
     let host = Host {
         segment_bytes: segment.bytes(),
         memory_bytes: cpu.options.memory_mib << 20,
@@ -91,7 +102,7 @@ fn started(cpu: &Cpu, segment: &Segment, guards: Guards, object: &File) -> Resul
     };
     let (memory, object) = (segment.memory().as_raw_fd(), object.as_raw_fd());
     let child = |control| Child::CpuKernel(Setup { confinement: confinement(), control, memory, object, guards, host });
-    let dress = Dress { files: vec![memory, object], ..Dress::default() };
+    let dress = Dress { files: vec![memory, object], environment, ..Dress::default() };
     let allowed = Allowed { memory_mib: cpu.options.memory_mib, print_kib: PRINT_KIB, processes: false };
     let mut peer = Peer::new(cpu.sandbox.start(child, &dress)?, Trust::Candidate, allowed);
     peer.greet(&serde_json::json!({}), LOADING).map_err(not_started)?;
@@ -110,7 +121,7 @@ pub(super) fn confinement() -> Confinement {
 pub(super) fn probe(cpu: &Cpu) -> Result<Vec<Layer>, Fault> {
     let nothing = File::open("/dev/null").map_err(fault("cannot read /dev/null"))?;
     let segment = Segment::new(0, 1, 0).map_err(fault("cannot share memory"))?;
-    let mut process = started(cpu, &segment, Guards::default(), &nothing)?;
+    let mut process = started(cpu, &segment, Guards::default(), &nothing, vec![])?;
     process.load(None).map_err(not_started)?;
     Ok(std::mem::take(&mut process.peer.layers))
 }
@@ -119,9 +130,14 @@ pub(super) fn probe(cpu: &Cpu) -> Result<Vec<Layer>, Fault> {
 pub(crate) struct CpuPair<'a> {
     cpu: &'a Cpu,
     task: &'a Task,
-    reference: &'a Path,
-    candidate: &'a Path,
-    call_ns: &'a mut HashMap<String, f64>,
+    /// What stands on the reference's side, on cases of the usual size and on large ones.
+    standing: [&'a Object; 2],
+    /// Of these, the one that does now.
+    reference: &'a Object,
+    candidate: &'a Object,
+    /// What the candidate may not use.
+    forbidden: Vec<Forbidden>,
+    call_ns: &'a mut HashMap<(PathBuf, String), f64>,
     /// The cases whose arguments the processes hold, one behind the other.
     layouts: Vec<Layout>,
     /// The one that is called, as its arrays lie.
@@ -140,12 +156,31 @@ pub(crate) struct CpuPair<'a> {
 }
 
 impl<'a> CpuPair<'a> {
-    pub(super) fn new(cpu: &'a Cpu, task: &'a Task, session: &'a mut Reference, loaded: &'a Object) -> Self {
+    pub(super) fn new(
+        cpu: &'a Cpu,
+        task: &'a Task,
+        session: &'a mut Reference,
+        loaded: &'a Object,
+        standard: Standard,
+    ) -> Self {
+        let Reference { object, baselines, call_ns } = session;
+        let (object, baselines, all) = (&*object, &*baselines, task.baselines());
+        let of =
+            |kernel: Option<&BaselineKernel>| kernel.and_then(|kernel| baselines.get(&kernel.name)).unwrap_or(object);
+        let standing = match standard {
+            Standard::Reference => [object; 2],
+            Standard::Outputs => [object, of(all.oracle())],
+            Standard::Times => [of(all.against()); 2],
+        };
+        // A baseline in the candidate's place uses what it is linked with.
+        let forbidden = if loaded.of_baseline.is_some() { vec![] } else { all.forbidden() };
         Self {
             task,
-            reference: &session.object.path,
-            candidate: &loaded.path,
-            call_ns: &mut session.call_ns,
+            standing,
+            reference: standing[0],
+            candidate: loaded,
+            forbidden,
+            call_ns,
             layouts: vec![],
             layout: Layout::default(),
             sides: None,
@@ -169,6 +204,9 @@ impl<'a> CpuPair<'a> {
         self.sides = None;
         let reference = trusted(SideProcess::start(self.cpu, &self.layouts, calls, self.reference))?;
         let candidate = SideProcess::start(self.cpu, &self.layouts, calls, self.candidate)?;
+        // From here on it can open nothing more.
+        let maps = if self.forbidden.is_empty() { String::new() } else { candidate.process.peer.mappings() };
+        library::refuse(&self.forbidden, |library| library.in_mappings(&maps))?;
         self.sides = Some([reference, candidate]);
         self.poisons = vec![[0; 8]; calls];
         self.contents.resize_with(calls, Contents::default);
@@ -266,6 +304,7 @@ impl Pair for CpuPair<'_> {
     fn enter(&mut self, case: &Case) -> Attempt<usize> {
         self.layout = with_rooms(layout(self.task, case)?, 0);
         self.layouts = vec![self.layout.clone()];
+        self.reference = self.standing[usize::from(self.task.baselines().is_large(&case.name))];
         (self.sides, self.extreme) = (None, false);
         Ok((REQUEST_BYTES / self.layout.slot_bytes.max(1)).max(1))
     }
@@ -288,7 +327,7 @@ impl Pair for CpuPair<'_> {
         self.lay(placed(&self.layout, PLACEMENTS[at]))
     }
 
-    /// The smallest come first, as many as fit together.
+    /// The smallest come first, as many as fit together. Where there is an oracle, it answers for all of them.
     fn enter_all(&mut self, cases: &[Case]) -> Attempt<Vec<usize>> {
         let mut laid = vec![];
         for (at, case) in cases.iter().enumerate() {
@@ -296,6 +335,7 @@ impl Pair for CpuPair<'_> {
         }
         laid.sort_by_key(|(_, layout)| layout.array_bytes());
         (self.sides, self.timed, self.extreme) = (None, false, true);
+        self.reference = self.standing[1];
         let (mut entered, mut from, mut bytes) = (vec![], 0, 0);
         self.layouts.clear();
         for (at, layout) in laid {
@@ -364,11 +404,11 @@ impl Pair for CpuPair<'_> {
     }
 
     fn known_call_ns(&self) -> Option<f64> {
-        self.call_ns.get(&self.layout.case).copied()
+        self.call_ns.get(&(self.reference.path.clone(), self.layout.case.clone())).copied()
     }
 
     fn note_call_ns(&mut self, ns: f64) {
-        self.call_ns.insert(self.layout.case.clone(), ns);
+        self.call_ns.insert((self.reference.path.clone(), self.layout.case.clone()), ns);
     }
 
     /// It can start nothing, and its memory is limited.

@@ -31,7 +31,7 @@ pub(super) fn timed(
     file: Option<&TimingFile>,
     cases: &[Case],
 ) -> Result<TimedCases, TaskError> {
-    match file.map(|file| &file.cases) {
+    match file.and_then(|file| file.cases.as_ref()) {
         None => Ok(TimedCases::Largest),
         Some(which) if which.get_ref() == "largest" => Ok(TimedCases::Largest),
         Some(which) if which.get_ref() == "all" => Ok(TimedCases::All),

@@ -1,7 +1,7 @@
 //! What does a `task.toml` look like?
 
 use super::tuning::Tuning;
-use crate::task::{Dtype, Fill, Language, Origin, Returns, Transfer};
+use crate::task::{Dtype, Fill, Language, Origin, Returns, Transfer, library::Forbidden};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -34,6 +34,31 @@ pub(super) struct TaskFile {
     #[serde(default)]
     pub(super) returns: Returns,
     pub(super) operations: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) baseline: Vec<BaselineFile>,
+    pub(super) oracle: Option<OracleFile>,
+}
+
+/// Something to time against.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BaselineFile {
+    pub(super) name: Spanned<String>,
+    pub(super) source: Spanned<String>,
+    #[serde(default)]
+    pub(super) link: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) environment: BTreeMap<Spanned<String>, Spanned<String>>,
+    #[serde(default)]
+    pub(super) forbid: Forbidden,
+}
+
+/// The baseline that stands for the reference on some cases.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OracleFile {
+    pub(super) baseline: Spanned<String>,
+    pub(super) cases: Vec<Spanned<String>>,
 }
 
 /// Where a kernel runs. The language says it too; a task may say both.
@@ -66,7 +91,8 @@ pub(super) struct ToleranceFile {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TimingFile {
-    pub(super) cases: Spanned<String>,
+    pub(super) cases: Option<Spanned<String>>,
+    pub(super) against: Option<Spanned<String>>,
 }
 
 /// A case: its name and, beside it, a value for each scalar.

@@ -1,0 +1,54 @@
+//! The library that a generated operator is measured against, as far as this machine has it: `OpenBLAS`.
+
+use std::{fs, path::Path};
+
+/// Where a linker finds the library, by architecture.
+const FOLDERS: [&str; 6] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib/riscv64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/lib",
+];
+
+/// `OpenBLAS` on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenBlas {
+    /// The kernels of this processor's widest vectors, as `OPENBLAS_CORETYPE` names them: those that it chooses by itself
+    /// may be narrower.
+    pub core: Option<&'static str>,
+}
+
+impl OpenBlas {
+    /// What is here; `None` where a linker does not find it.
+    #[must_use]
+    pub fn here() -> Option<Self> {
+        let is_here = FOLDERS.iter().any(|folder| Path::new(folder).join("libopenblas.so").exists());
+        let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        is_here.then(|| Self { core: core(&flags) })
+    }
+}
+
+/// The core type of the widest vectors that `/proc/cpuinfo` has.
+fn core(cpuinfo: &str) -> Option<&'static str> {
+    let flags: Vec<&str> = cpuinfo.lines().find(|line| line.starts_with("flags"))?.split_whitespace().collect();
+    let has = |wanted: &[&str]| wanted.iter().all(|flag| flags.contains(flag));
+    if has(&["avx512f", "avx512dq", "avx512bw", "avx512vl"]) {
+        return Some("SkylakeX");
+    }
+    has(&["avx2", "fma"]).then_some("Haswell")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_widest_vectors_name_the_core_type() {
+        let flags = |text: &str| core(&format!("model name\t: x\nflags\t\t: fpu {text}\n"));
+        assert_eq!(flags("avx2 fma avx512f avx512dq avx512bw avx512vl"), Some("SkylakeX"));
+        assert_eq!(flags("avx2 fma avx512f"), Some("Haswell"));
+        assert_eq!((flags("sse2"), core("Features : asimd")), (None, None));
+    }
+}
