@@ -400,6 +400,12 @@ pub struct ReportArgs {
     /// Open it, in what the desktop opens such files with.
     #[arg(long)]
     pub open: bool,
+    /// Show the run in a browser while it goes on, until Ctrl-C: a page at 127.0.0.1 that only reads. Nothing is written.
+    #[arg(long, conflicts_with_all = ["out", "picture"])]
+    pub serve: bool,
+    /// The port of that page [default: one that is free].
+    #[arg(long, value_name = "N", requires = "serve")]
+    pub port: Option<u16>,
 }
 
 /// `init`
@@ -599,7 +605,8 @@ const REPORT_EXAMPLES: &str = "\
 Examples:
   warpsmith report RUN
   warpsmith report RUN --out silu.html --open
-  warpsmith report RUN --picture silu.svg";
+  warpsmith report RUN --picture silu.svg
+  warpsmith report RUN --serve --port 4720   # also of a batch or an ablation that runs";
 
 const EVALUATE_EXAMPLES: &str = "\
 Ends with 0 if the candidate is correct, with 1 if it is not.

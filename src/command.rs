@@ -30,8 +30,6 @@ mod verify;
 pub(crate) mod worker;
 mod workflow;
 
-pub(crate) use report::write as write_report;
-
 use crate::{
     cli::{
         Cli, Command, FinishArgs, PromptsArgs, PromptsCommand, ReplayArgs, ReportArgs, ResumeArgs, ShowArgs,

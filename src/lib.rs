@@ -19,6 +19,7 @@ pub mod handover;
 pub mod hosts;
 pub mod init;
 pub mod key;
+pub mod live;
 mod logging;
 pub mod plan;
 pub mod progress;

@@ -8,11 +8,13 @@ pub mod batch;
 mod chart;
 mod claim;
 mod curve;
+pub mod file;
 mod page;
 mod picture;
 mod round;
 mod samples;
 mod search;
+pub(crate) mod so_far;
 mod spent;
 mod spread;
 
@@ -51,6 +53,13 @@ pub fn html(input: &ReportInput) -> String {
     render("report.html", context! { page => Value::from(Serde(page::Page::of(input, ""))) })
 }
 
+/// What lies behind one round, as a part of a page; `None` where there is no such round.
+fn round_part(input: &ReportInput, number: u32) -> Option<String> {
+    let round = input.trajectory.rounds.iter().find(|round| round.number == number)?;
+    let round = round::RoundView::of(input, round);
+    Some(render("inside.html", context! { r => Value::from(Serde(round)) }))
+}
+
 /// The rounds of a run as a picture (SVG), light or dark as its reader's desktop is: speedups with their intervals, and what
 /// the Judge said before each. `None` before the first round has ended.
 ///
@@ -74,6 +83,7 @@ fn render(name: &str, values: Value) -> String {
         ("task.html", include_str!("report/task.html")),
         ("picture.svg", include_str!("report/picture.svg")),
         ("charts.html", include_str!("report/charts.html")),
+        ("inside.html", include_str!("report/inside.html")),
         ("round.html", include_str!("report/round.html")),
         ("report.css", include_str!("report/report.css")),
     ] {

@@ -6,7 +6,7 @@ use crate::{
     config::Limits,
     exit::{Exit, Trouble},
     progress::{Outcome, Screen, Telling, Voice},
-    quantity, show,
+    quantity, report, show,
     store::{RunFolder, TaskLog},
 };
 use agents::{
@@ -116,7 +116,7 @@ impl Ending<'_> {
         let outcome = Outcome::of(story);
         let exit = if outcome.speedup.is_some() { Exit::Done } else { Exit::NothingCorrect };
         // A report that cannot be written does not keep the outcome from being told.
-        let report = command::write_report(self.folder, None);
+        let report = report::file::write(self.folder, None);
         let (path, run) = (report.as_ref().ok(), self.folder.path());
         if self.voice == Voice::Json {
             let best = best::write(self.folder, &story.name, story).ok().flatten();

@@ -7,6 +7,7 @@
 mod batch;
 mod blobs;
 mod folder;
+mod follow;
 mod header;
 mod lock;
 mod log;
@@ -16,6 +17,7 @@ mod names;
 pub use batch::{BatchList, Listed, Unreadable};
 pub use blobs::Blobs;
 pub use folder::RunFolder;
+pub use follow::{Follow, Grown};
 pub use header::RunHeader;
 pub use lock::Lock;
 pub use log::{Record, TaskLog, timed};

@@ -2,7 +2,7 @@
 
 use super::limits::Used;
 use crate::{exit::Trouble, progress::plain, quantity, store::RunFolder};
-use agents::event::{End, Event};
+use agents::event::{End, Event, Step};
 use kernelbench::{CertificateVerdict, Evaluation};
 use metrics::{Claim, Speedup};
 
@@ -79,7 +79,10 @@ impl Standing {
         match event {
             Event::Opened { .. } => self.doing = "choosing the shapes",
             Event::SuiteFrozen { .. } => self.doing = "examining the reference",
-            Event::Began { round, .. } => (self.open, self.doing) = (Some(*round), "deciding"),
+            Event::Began { round, step } => {
+                let profiles = matches!(step, Step::Optimize { .. });
+                (self.open, self.doing) = (Some(*round), if profiles { "profiling" } else { "deciding" });
+            }
             Event::Asked { call } => self.doing = waiting_for(call.role),
             Event::Wrote { .. } => (self.doing, self.has_candidate) = ("examining the candidate", true),
             Event::Evaluated { evaluation, .. } => {

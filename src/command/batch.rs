@@ -24,6 +24,7 @@ use crate::{
     key::{Environment, without_credentials},
     logging, plan,
     progress::{Screen, plain},
+    report,
     session::interrupted,
     store::{BatchList, Listed, Lock, RunFolder, RunHeader},
     version::VERSION,
@@ -397,7 +398,7 @@ impl Ending<'_> {
             spent(&self.meter.used())
         ));
         let all_done = outcome.left == 0 && outcome.waiting.is_empty() && outcome.broke_off.is_empty();
-        match all_done.then(|| super::write_report(self.folder, None)) {
+        match all_done.then(|| report::file::write(self.folder, None)) {
             Some(Ok(report)) => say(&format!("report     {}", report.display())),
             Some(Err(why)) => self.screen.warn(&why.to_string()),
             None => {}

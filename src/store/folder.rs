@@ -4,6 +4,7 @@ use super::{
     StoreError,
     batch::{self, BatchList},
     blobs::{Blobs, sync},
+    follow::Follow,
     header::RunHeader,
     is_a_plain_name,
     lock::Lock,
@@ -174,6 +175,20 @@ impl RunFolder {
     #[must_use]
     pub fn has_record(&self, task: &str) -> bool {
         self.events(task).is_ok_and(|events| fs::symlink_metadata(events).is_ok())
+    }
+
+    /// The record of one task, to be read while it grows.
+    ///
+    /// # Errors
+    ///
+    /// If a task cannot be called so, or its folder is a link.
+    pub fn follow(&self, task: &str) -> Result<Follow, StoreError> {
+        let events = self.events(task)?;
+        let folder = events.parent().unwrap_or(&self.path);
+        if fs::symlink_metadata(folder).is_ok_and(|about| !about.is_dir()) {
+            return Err(StoreError::damaged(folder, "expected a task's folder, not a link or a file"));
+        }
+        Ok(Follow::new(events))
     }
 
     /// The record of the run's only task.

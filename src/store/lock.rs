@@ -8,7 +8,11 @@ use std::{
     fs::{self, File, TryLockError},
     io::{Read, Write},
     path::{Path, PathBuf},
+    time::Duration,
 };
+
+/// How often a lock that is held is tried again, before somebody is said to work on the run.
+const LOOKS: u32 = 3;
 
 /// The right to write to a run, for as long as it lives.
 #[derive(Debug)]
@@ -25,11 +29,18 @@ impl Lock {
     /// If a living process holds it, or one on another machine may.
     pub fn take(run: &Path) -> Result<(Self, Option<String>), StoreError> {
         let path = run.join("lock");
+        let mut looks = 0;
         loop {
             let mut file = open(&path)?;
             let owner = owner_in(&mut file);
             match file.try_lock() {
                 Ok(()) => {}
+                // Whoever looks at who holds it does so for an instant, too.
+                Err(TryLockError::WouldBlock) if looks < LOOKS => {
+                    looks += 1;
+                    std::thread::sleep(Duration::from_millis(5));
+                    continue;
+                }
                 Err(TryLockError::WouldBlock) => return Err(locked(run, &owner, "; wait for it or end it")),
                 Err(TryLockError::Error(e)) => return Err(StoreError::system("lock the run", &path, e)),
             }

@@ -17,7 +17,7 @@ use std::{
 };
 
 /// The longest line that is read, in bytes: an event holds numbers and short texts, long ones are blobs.
-const LONGEST_LINE: u64 = 64 << 20;
+pub(super) const LONGEST_LINE: u64 = 64 << 20;
 
 /// What stands in a task's record.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ impl Record {
     }
 }
 
-fn parse(bytes: &[u8], number: usize, path: &Path) -> Result<Line, StoreError> {
+pub(super) fn parse(bytes: &[u8], number: usize, path: &Path) -> Result<Line, StoreError> {
     let damaged = |why: String| StoreError::damaged_at(path, number, why);
     if number == 1 {
         check_format(bytes).map_err(damaged)?;

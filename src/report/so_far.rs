@@ -1,0 +1,64 @@
+//! What is there of a run that has not ended?
+//!
+//! A task that has ended counts by its certificate, one that has not by its rounds: 25 right candidates of which none is
+//! certified yet are not "0 of 25 correct".
+
+use metrics::{Claim, Speedup};
+
+/// How many tasks have come how far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SoFar {
+    /// In all.
+    pub(crate) all: usize,
+    /// Those that have ended.
+    pub(crate) ended: usize,
+    /// Those with a certified candidate.
+    pub(crate) certified: usize,
+    /// Those of which it is faster.
+    pub(crate) wins: usize,
+    /// Those with a right candidate, certified or, where the task has not ended, in a round.
+    pub(crate) right: usize,
+    /// Those of which it is faster.
+    pub(crate) faster: usize,
+}
+
+impl SoFar {
+    /// Takes in a task: whether it has ended, what is certified of it, and the best of its rounds.
+    pub(crate) fn count(&mut self, ended: bool, certified: Option<&Speedup>, best: Option<&Speedup>) {
+        let counts = if ended { certified } else { certified.or(best) };
+        let is_faster = |speedup: Option<&Speedup>| speedup.is_some_and(|s| s.claim() == Claim::Faster);
+        self.all += 1;
+        self.ended += usize::from(ended);
+        self.certified += usize::from(certified.is_some());
+        self.wins += usize::from(is_faster(certified));
+        self.right += usize::from(counts.is_some());
+        self.faster += usize::from(is_faster(counts));
+    }
+
+    /// Whether every task has ended.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.ended == self.all
+    }
+
+    /// It in a line.
+    pub(crate) fn words(&self) -> String {
+        if self.is_whole() {
+            return format!("{} of {} correct, {} faster", self.certified, self.all, self.wins);
+        }
+        let Self { all, ended, right, faster, .. } = self;
+        format!("{ended} of {all} ended; {right} right so far, {faster} faster")
+    }
+
+    /// What these words mean.
+    pub(crate) fn detail(&self) -> String {
+        let rule = "faster is a speedup over the reference whose whole 95 % interval lies above 1";
+        if self.is_whole() {
+            return format!("Correct is what a certificate confirmed; {rule}, certified too.");
+        }
+        let certified = match self.certified {
+            0 => "none is certified yet".to_owned(),
+            some => format!("{some} certified, {} of these faster", self.wins),
+        };
+        format!("Of a task that has not ended, right is its best candidate as measured in a round, before any certificate: {certified}; {rule}.")
+    }
+}
