@@ -80,6 +80,7 @@ impl Device {
 fn words(work: Work) -> &'static str {
     match work {
         Work::Prepare => "examined the reference",
+        Work::Build => "built configurations",
         Work::Examine => "examined a candidate",
         Work::Check => "checked a configuration",
         Work::Profile => "profiled",
