@@ -369,3 +369,42 @@ fn the_matrix_products_have_regions_and_a_kernel_of_at_most_six_lines() {
         assert!(task.reference().contains("16"), "{name}");
     }
 }
+
+const BASELINE: &str = r#"[[baseline]]
+name = "quick"
+source = "reference.cpp"
+link = ["openblas"]
+environment = { OPENBLAS_NUM_THREADS = "1" }
+forbid = { symbols = ["cblas_*"] }
+[oracle]
+baseline = "quick"
+cases = ["big", "one"]
+[tuning]
+"#;
+
+#[test]
+fn baselines_and_an_oracle_are_in_the_task_and_each_slip_is_told() {
+    let whole = GOOD.replacen("[tuning]\n", BASELINE, 1).replacen("[timing]", "[timing]\nagainst = \"quick\"", 1);
+    let task = load::task(folder(&whole).path()).unwrap();
+    let (all, oracle) = (task.baselines(), task.baselines().oracle().unwrap());
+    assert_eq!((task.against().as_deref(), oracle.name.as_str()), (Some("quick"), "quick"));
+    assert!(all.is_large("big") && all.is_large("one") && !all.is_large("small"));
+    let forbidden = &all.forbidden()[0];
+    assert_eq!((&forbidden.link[0], &forbidden.symbols[0]), (&"openblas".to_owned(), &"cblas_*".to_owned()));
+    for (old, new, why) in [
+        ("against = \"quick\"", "against = \"fast\"", "there is no baseline of this name"),
+        ("name = \"quick\"", "name = \"reference\"", "this cannot be a baseline's name"),
+        ("\"openblas\"", "\"-Wl,x\"", "this is no library's name"),
+        ("OPENBLAS_NUM_THREADS", "LD_PRELOAD", "a baseline cannot be given this variable"),
+        ("\"big\", \"one\"", "\"big\", \"two\"", "there is no case of this name"),
+        ("\"big\", \"one\"", "\"big\", \"small\"", "this oracle would answer for every case"),
+        ("source = \"reference.cpp\"\nlink", "source = \"../x.cpp\"\nlink", "this file must lie in the task's folder"),
+        ("symbols =", "functions =", "unknown field"),
+        ("\"c++17\"", "\"cuda\"", "a task in \"cuda\" cannot have baselines"),
+    ] {
+        assert!(whole.contains(old), "{old}");
+        let changed = whole.replacen(old, new, 1).replace("flags = [\"-O2\", \"-ffast-math\"]\n", "");
+        let error = load::task(folder(&changed).path()).expect_err(new).to_string();
+        assert!(error.contains(why), "{new}: {error}");
+    }
+}
