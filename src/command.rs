@@ -77,7 +77,7 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
         Command::Show(arguments) => show::show(&arguments, &layers.config.run.folder),
         Command::Scores(arguments) => scores::scores(&arguments),
         Command::Ablate(arguments) => ablate::ablate(&arguments, &layers, environment),
-        Command::Compare(arguments) => compare::compare(&arguments, layers),
+        Command::Compare(arguments) => compare::compare(&arguments, &layers),
         Command::Export(arguments) => export::export(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Evaluate(arguments) => evaluate::evaluate(&arguments, layers),

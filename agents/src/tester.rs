@@ -297,8 +297,8 @@ impl Place {
         };
         // Elsewhere whole steps are asked for, each of which builds for itself.
         let here = if self.workshop.elsewhere().is_some() { &[][..] } else { &candidates[..] };
-        let built = stream::iter(here.iter().map(build)).buffer_unordered(cores).filter(|built| future::ready(*built));
-        let (count, took) = Build::timed(self.clock, built.count()).await;
+        let done = stream::iter(here.iter().map(build)).buffer_unordered(cores).filter(|built| future::ready(*built));
+        let (count, took) = Build::timed(self.clock, done.count()).await;
         took.ended(count)
     }
 

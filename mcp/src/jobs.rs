@@ -41,7 +41,8 @@ enum State {
 /// One job, as a client sees it.
 #[derive(Clone, Serialize)]
 pub(crate) struct Job {
-    job: String,
+    #[serde(rename = "job")]
+    id: String,
     /// The command line.
     command: String,
     state: State,
@@ -81,7 +82,7 @@ impl Jobs {
         let mut known = self.lock();
         let number = known.last_key_value().map_or(1, |(number, _)| number + 1);
         let job = Job {
-            job: format!("job-{number}"),
+            id: format!("job-{number}"),
             command: format!("warpsmith {}", words.join(" ")),
             state: State::Waiting,
             seconds: 0.0,
@@ -112,8 +113,8 @@ impl Jobs {
     /// One as it stands now.
     pub(crate) fn of(&self, id: &str) -> Result<Job, String> {
         let known = self.lock();
-        let found = known.values().find(|job| job.job == id).cloned();
-        let all = || known.values().rev().take(8).map(|job| job.job.as_str()).collect::<Vec<_>>().join(", ");
+        let found = known.values().find(|job| job.id == id).cloned();
+        let all = || known.values().rev().take(8).map(|job| job.id.as_str()).collect::<Vec<_>>().join(", ");
         let mut job = found.ok_or_else(|| match known.len() {
             0 => format!("there is no job {id:?}: none was begun"),
             _ => format!("there is no job {id:?}; the latest are {}", all()),

@@ -88,6 +88,9 @@ fn first_code(reply: &str) -> Result<(Block<'_>, bool), Unreadable> {
 }
 
 /// The text of the first block that is code, whole, with `\n` at its line ends; it may hold no function, and be empty.
+///
+/// # Errors
+/// Where there is none, or it is cut off.
 pub fn code_text(reply: &str) -> Result<String, Unreadable> {
     let (block, cut) = first_code(reply)?;
     check_closed(&block, cut)?;

@@ -41,14 +41,14 @@ Examples:
   warpsmith compare W@c7 W@best --recorded                                # without building and timing";
 
 /// Reads them and prints the comparison.
-pub(super) fn compare(arguments: &CompareArgs, layers: Layers) -> Result<Exit, Trouble> {
+pub(super) fn compare(arguments: &CompareArgs, layers: &Layers) -> Result<Exit, Trouble> {
     let root = &layers.config.run.folder;
     let named = |path: &PathBuf| At::candidate_named(&path.to_string_lossy(), root);
     let found = arguments.runs.iter().map(named).collect::<Result<Vec<_>, Trouble>>()?;
     if found.iter().any(Option::is_some) {
         let mixed = || Trouble::usage("candidates are compared with candidates: write each as RUN@NAME");
         let all = found.into_iter().collect::<Option<Vec<At>>>().ok_or_else(mixed)?;
-        return candidates(&all, arguments, &layers);
+        return candidates(&all, arguments, layers);
     }
     let side = |path: &PathBuf| Ok(Side::of(&RunFolder::open(path)?, None)?);
     let mut sides = arguments.runs.iter().map(side).collect::<Result<Vec<_>, Trouble>>()?;

@@ -129,12 +129,12 @@ fn what(arguments: &EvaluateArgs, config: &Config) -> Result<What, Trouble> {
 
 /// The candidates that stand behind the task: files, or candidates of runs.
 fn candidates(arguments: &EvaluateArgs, task: &Task, root: &Path) -> Result<Vec<(String, Candidate)>, Trouble> {
-    let of = |path: &PathBuf| match At::candidate_named(&path.to_string_lossy(), root)? {
-        Some(at) => Ok((at.label(), recorded(&at, arguments)?)),
-        None => {
-            let candidate = bound(task, &Candidate::new(read(path)?), &arguments.bind)?;
-            Ok((path.display().to_string(), candidate))
+    let of = |path: &PathBuf| {
+        if let Some(at) = At::candidate_named(&path.to_string_lossy(), root)? {
+            return Ok((at.label(), recorded(&at, arguments)?));
         }
+        let candidate = bound(task, &Candidate::new(read(path)?), &arguments.bind)?;
+        Ok((path.display().to_string(), candidate))
     };
     arguments.candidates.iter().map(of).collect()
 }

@@ -91,10 +91,10 @@ impl Pair {
         show::plain(&text)
     }
 
-    fn timed(&self, times: &Evaluation) -> String {
+    fn timed(&self, found: &Evaluation) -> String {
         let [first, second] = &self.names;
-        let Evaluation::Passed(timed) = times else {
-            return format!("in pairs: {second} beside {first}: {}\n", progress::evaluated(times));
+        let Evaluation::Passed(timed) = found else {
+            return format!("in pairs: {second} beside {first}: {}\n", progress::evaluated(found));
         };
         let (speedup, claim) = (quantity::speedup(&timed.speedup), quantity::claim(&timed.speedup));
         let mut text = format!("in pairs: {second} is {speedup} as fast as {first} ({claim})\n");

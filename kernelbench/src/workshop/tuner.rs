@@ -123,7 +123,9 @@ mod tests {
                 if batch.is_empty() {
                     return all;
                 }
-                batch.iter().for_each(|point| tuning.tell(point, Some(numbers(point).iter().sum())));
+                for point in &batch {
+                    tuning.tell(point, Some(numbers(point).iter().sum()));
+                }
                 all.extend(batch);
             }
         };

@@ -108,11 +108,14 @@ impl Tpe {
     /// Estimators that know the best and the latest, and nothing else.
     fn begin_anew(&mut self) {
         let best: Vec<(usize, f64)> = self.found.iter().take(BEST).map(|(ratio, at)| (*at, -ratio)).collect();
-        let latest = self.latest.iter().filter(|(at, _)| best.iter().all(|(known, _)| known != at)).copied();
-        let told: Vec<(usize, f64)> = best.iter().copied().chain(latest.collect::<Vec<_>>()).collect();
+        let new = |at: &usize| best.iter().all(|(known, _)| known != at);
+        let latest: Vec<(usize, f64)> = self.latest.iter().filter(|(at, _)| new(at)).copied().collect();
+        let told = [best, latest].concat();
         self.estimators = estimators(&self.grid, self.seed + self.so_far as u64);
         self.known = 0;
-        told.into_iter().for_each(|(at, loss)| self.learn(at, loss));
+        for (at, loss) in told {
+            self.learn(at, loss);
+        }
     }
 
     fn is_left(&self, at: usize) -> bool {
