@@ -42,6 +42,7 @@ pub enum Check {
         /// Pairs of processes that they are spread over.
         processes: usize,
         /// Stretches of time that those are spread over, with other work between them.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
         sittings: usize,
         /// The baseline, where it is one that was beside it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,6 +110,16 @@ pub enum Check {
         /// Why not.
         why: String,
     },
+}
+
+/// Records made before there were several sittings say nothing of them.
+const fn one() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+const fn is_one(sittings: &usize) -> bool {
+    *sittings == 1
 }
 
 /// A row of a certificate: what was looked at, or could not be.
@@ -251,5 +262,8 @@ mod tests {
         let new = Checked::from(Check::Outputs { shapes: 7, new: 3, draws: 2, signed: false });
         assert_eq!(serde_json::from_str::<Checked>(&serde_json::to_string(&new).unwrap()).unwrap(), new);
         assert!(new.what.starts_with("outputs on 7 shapes, 3 of them new"));
+        let before: Check =
+            serde_json::from_str(r#"{"check": "timed", "shapes": 4, "pairs": 100, "processes": 10}"#).unwrap();
+        assert_eq!(before, Check::Timed { shapes: 4, pairs: 100, processes: 10, sittings: 1 });
     }
 }
