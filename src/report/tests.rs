@@ -119,7 +119,7 @@ fn batch(samples: &[Sample], name: &str) -> String {
 #[test]
 fn the_page_of_a_batch_counts_its_tasks_and_opens_each() {
     let page = batch(&[sample::certified(), sample::hopeless(), sample::unfinished()], "silu");
-    assert!(page.contains("<div class=\"words\">1 of 3 correct, 1 faster</div>"));
+    assert!(page.contains("<div class=\"words\">1 of 3 ended; 3 right so far, 3 faster</div>"));
     assert!(page.contains("Not ended: 2 of "), "one was never given a certificate, one never an end");
     for at in 0..3 {
         assert!(page.contains(&format!("id=\"task-{at}\"")) && page.contains(&format!("id=\"task-{at}-round-1\"")));
