@@ -194,7 +194,7 @@ impl Watch {
                     return true;
                 }
             };
-            task.is_new |= !lines.is_empty() || task.damaged.take().is_some();
+            task.is_new |= task.damaged.take().is_some() || !lines.is_empty();
             for line in &lines {
                 news.extend(task.seen.take_in(line).map(|turn| News { task: number, turn }));
                 lease(&mut self.devices, number, line);
