@@ -255,6 +255,10 @@ pub struct BatchArgs {
     /// On simulated machines: nothing is compiled or run, the times are made up. For trying the machinery.
     #[arg(long)]
     pub simulate: bool,
+    /// Show it in a browser meanwhile, at this port of 127.0.0.1 [default: one that is free]; `warpsmith report RUN --serve`
+    /// does so at any time.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    pub serve: Option<u16>,
     /// Print what came of it as a line of JSON.
     #[arg(long)]
     pub json: bool,

@@ -39,7 +39,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// The one in this folder. Nothing of its records is read yet.
+    /// The one in this folder, a run's or an ablation's. Nothing of its records is read yet.
     ///
     /// # Errors
     ///

@@ -70,6 +70,13 @@ impl RunScores {
         table::tables(&self.tasks)
     }
 
+    /// The table of a run that has not ended: a task that has counts by its certificate, one that has not by the best of its
+    /// rounds, as that was measured there.
+    #[must_use]
+    pub fn so_far(&self) -> ScoreTable {
+        table::so_far(&self.tasks)
+    }
+
     /// What all tasks took together.
     #[must_use]
     pub fn spent(&self) -> Spent {

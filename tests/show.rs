@@ -1,9 +1,18 @@
 //! Does one get at what a run made, by whatever name one has for it?
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod browser;
 mod program;
 
-use program::{Told, place, run, simulated, warpsmith};
-use std::{fs, path::Path, process::Command};
+use browser::Browser;
+use program::{Told, only_events, place, run, simulated, warpsmith};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
 #[test]
 fn the_winning_kernel_is_a_file_and_what_show_prints_as_the_source() {
@@ -78,4 +87,66 @@ fn of_a_batch_show_lists_the_tasks_and_each_has_its_kernel() {
     assert!(told.out.contains("one  1 rounds: ") && told.out.contains("two  1 rounds: "), "{told:?}");
     assert!(run(&["show", &out, "--task", "one"]).ended(0).out.contains("certified: "));
     assert!(Path::new(&out).join("tasks/one/best.cpp").is_file());
+}
+
+/// The page of a run that is served, and where; ended with this.
+struct Served(Child, String);
+
+impl Served {
+    fn of(run: &str) -> Self {
+        let mut child = warpsmith(&["report", run, "--serve"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self(child, line.trim().to_owned())
+    }
+
+    fn get(&self, path: &str) -> String {
+        let host = self.1.trim_start_matches("http://").trim_end_matches('/');
+        let mut stream = TcpStream::connect(host).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Ends it as a person does; gives the exit code.
+    fn interrupt(mut self) -> Option<i32> {
+        assert!(Command::new("kill").args(["-INT", &self.0.id().to_string()]).status().unwrap().success());
+        self.0.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn a_run_that_goes_on_is_shown_on_a_page_until_ctrl_c_and_a_browser_opens_its_verdicts_and_diffs() {
+    let (_folder, recorded) = place();
+    simulated(&recorded, &[]).ended(0);
+    let record = only_events(Path::new(&recorded));
+    let whole = fs::read_to_string(&record).unwrap();
+    let cut = whole.lines().position(|line| line.contains("\"event\":\"began\",\"round\":5")).unwrap();
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    let (before, rest) = lines.split_at(cut);
+    fs::write(&record, before.concat()).unwrap();
+    let page = Served::of(&recorded);
+    let state = page.get("/state");
+    assert!(state.contains("0 of 1 ended; 1 right so far, 1 faster"), "{state}");
+    assert!(page.get("/task/0/round/2").contains("Load once, in step 2."), "the verdict of round 2");
+    if let Some(mut browser) = Browser::start() {
+        browser.open(&format!("{}#task-0-round-2", page.1), 1300);
+        browser.wait_for("document.querySelectorAll('#tasks .diff .added').length > 0");
+        browser.wait_for("document.querySelector('#tasks').textContent.includes('Load once, in step 2.')");
+        browser.wait_for("document.querySelector('#words').textContent.startsWith('0 of 1 ended')");
+        fs::OpenOptions::new().append(true).open(&record).unwrap().write_all(rest.concat().as_bytes()).unwrap();
+        browser.wait_for("document.querySelector('#words').textContent.startsWith('1 of 1 correct')");
+        browser.wait_for("document.querySelectorAll('#tasks details details').length == 10");
+        for (page, width) in
+            [(page.1.as_str(), 390), (&format!("{}run/0", page.1), 390), (&format!("{}run/0", page.1), 1300)]
+        {
+            browser.open(page, width);
+            browser.wait_for("document.body.textContent.includes('silu_and_mul')");
+            browser.wait_for("document.documentElement.scrollWidth <= document.documentElement.clientWidth");
+            browser.wait_for("[...document.querySelectorAll('.wide')].every(t => t.scrollWidth <= t.clientWidth)");
+        }
+        assert_eq!(browser.complaints(), [""; 0], "what it may not load, and what is wrong in the page's script");
+    }
+    assert_eq!(page.interrupt(), Some(0));
 }

@@ -22,6 +22,7 @@ use crate::{
     guidance::Told,
     hosts,
     key::{Environment, without_credentials},
+    live::{self, Live, Served},
     logging, plan,
     progress::{Screen, plain},
     report,
@@ -203,6 +204,7 @@ impl New<'_> {
             at_once,
             json: arguments.json,
             more: More::default(),
+            serve: arguments.serve,
         };
         going.work(places, llm, prompts, config, &[])
     }
@@ -281,6 +283,8 @@ pub(super) struct Going {
     pub(super) at_once: usize,
     pub(super) json: bool,
     pub(super) more: More,
+    /// The port of a page that shows it meanwhile; 0 is one that is free.
+    pub(super) serve: Option<u16>,
 }
 
 impl Going {
@@ -293,11 +297,15 @@ impl Going {
         config: &Config,
         begun: &[Standing],
     ) -> Result<Exit, Trouble> {
-        let Self { folder, lock, list, policy, screen, at_once, json, more } = self;
+        let Self { folder, lock, list, policy, screen, at_once, json, more, serve } = self;
         logging::start(&screen, Some(folder.path()));
         let limits = config.limits;
         let all = list.tasks.len();
         on_threads(async move {
+            let _page = match serve {
+                Some(port) => Some(show(&folder, port, &screen, json).await?),
+                None => None,
+            };
             let meter = Arc::new(Meter::new(limits, begun));
             let board = Board::new(screen.clone(), meter.clone(), policy.rounds, all, begun);
             if json {
@@ -323,6 +331,18 @@ impl Going {
             Ending { folder: &folder, board: &board, meter: &meter, screen: &screen, json }.tell(outcome)
         })
     }
+}
+
+/// Shows it in a browser while it is worked on, and says where: not among lines that are JSON.
+async fn show(folder: &RunFolder, port: u16, screen: &Screen, json: bool) -> Result<Served, Trouble> {
+    let served = live::serve(Live::of(folder.path())?, port).await?;
+    let line = format!("page       {}", served.address());
+    if json {
+        eprint(&line);
+    } else {
+        screen.say(&line);
+    }
+    Ok(served)
 }
 
 /// The last words of a batch.
@@ -472,6 +492,6 @@ pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Re
     let told = needs.told(&mut policy, false, config)?;
     let asked = Asked { profiles: policy.profile != Profiling::Never, told: told.as_ref() };
     let (places, at_once) = staffed(&needs, config, asked, folder.path(), given.environment)?;
-    let going = Going { folder, lock, list, policy, screen, at_once, json: given.json, more: given.more };
+    let going = Going { folder, lock, list, policy, screen, at_once, json: given.json, more: given.more, serve: None };
     going.work(places, llm, prompts, config, &begun)
 }

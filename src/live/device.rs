@@ -79,12 +79,12 @@ impl Device {
 
 fn words(work: Work) -> &'static str {
     match work {
-        Work::Prepare => "examined the reference",
-        Work::Build => "built configurations",
-        Work::Examine => "examined a candidate",
-        Work::Check => "checked a configuration",
-        Work::Profile => "profiled",
-        Work::Certify => "examined the best anew",
+        Work::Prepare => "the reference",
+        Work::Build => "configurations",
+        Work::Examine => "a candidate",
+        Work::Check => "a configuration",
+        Work::Profile => "a profile",
+        Work::Certify => "the certificate",
     }
 }
 

@@ -35,6 +35,9 @@ const OURS: &str = "default-src 'none'; script-src 'self'; style-src 'self'; con
 const REPORT: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
+/// What this machine is called in its own browser.
+const OUR_NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
+
 type Body = BoxBody<Bytes, Infallible>;
 
 /// A page that is served for as long as this lives.
@@ -171,7 +174,7 @@ fn refuse(request: &Request<Incoming>) -> Option<Response<Body>> {
 /// Whether a name with or without a port is this machine's own.
 fn is_this_machine(host: &str) -> bool {
     let authority = host.parse::<Authority>().ok().filter(|_| !host.contains('@'));
-    authority.is_some_and(|authority| ["localhost", "127.0.0.1"].contains(&authority.host()))
+    authority.is_some_and(|authority| OUR_NAMES.iter().any(|ours| authority.host().eq_ignore_ascii_case(ours)))
 }
 
 fn page(kind: &'static str, text: &'static str) -> Response<Body> {

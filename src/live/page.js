@@ -4,6 +4,7 @@
 
 const tasks = new Map(); // by number: {row, box, parts, turns}
 const opened = new Map(); // markup of rounds that were opened, by address
+const NEWS = 12; // rounds that are listed as they come
 let summary = null, devices = [], skew = 0;
 
 const at = (id) => document.getElementById(id);
@@ -23,6 +24,9 @@ const wait = (ms) => {
 const since = (ms) => wait(Date.now() + skew - ms);
 const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const name = (row) => (summary && summary.runs.length > 1 ? summary.runs[row.run].name + ": " : "") + row.name;
+
+// When what a task does began: not before whoever works on the run did.
+const begun = (id, ms) => (tasks.has(id) && summary ? Math.max(ms, summary.runs[tasks.get(id).row.run].writes_since_ms || 0) : ms);
 
 // What lies behind a round, fetched when it is opened.
 async function fill(box, address, is_over) {
@@ -113,7 +117,7 @@ function age(task) {
   const of = row.of > 0 ? "round " + round + " of " + row.of + ": " : "";
   const works = row.state === "works" && summary && summary.runs[row.run].writer;
   const doing = row.state === "works" && !works ? "stopped while " + row.doing : row.doing;
-  say(parts.doing, (row.state === "works" ? of : "") + doing + (works ? ", " + since(row.at_ms) : ""));
+  say(parts.doing, (row.state === "works" ? of : "") + doing + (works ? ", " + since(begun(row.id, row.at_ms)) : ""));
 }
 
 function choose(task) {
@@ -172,8 +176,9 @@ function draw_devices() {
   const cards = devices.map((device) => {
     const card = el("div", "card");
     card.append(el("h3", "", device.name));
-    const now = is_on ? device.now.map(([id, what, ms]) => named(id) + ": " + what + (ms ? ", " + since(ms) : "")) : [];
-    const lines = now.concat(device.says);
+    const now = is_on ? device.now.map(([id, what, ms]) => named(id) + ": " + what + (ms ? ", " + since(begun(id, ms)) : "")) : [];
+    const lines = device.says.concat(now);
+    if (now.length > 1) card.append(el("p", "small soft", now.length + " tasks are at it or in line for it"));
     if (lines.length === 0) card.append(el("p", "soft", is_on ? "no task is at it" : "idle"));
     for (const line of lines.slice(0, 6)) card.append(el("p", "small", line));
     if (lines.length > 6) card.append(el("p", "small soft", "and " + (lines.length - 6) + " more"));
@@ -184,7 +189,7 @@ function draw_devices() {
       card.append(bar, el("p", "small soft", "held for " + Math.round(100 * device.lately) + " % of the last five minutes"));
     }
     const last = device.last;
-    if (last) card.append(el("p", "small soft", "last " + last.what + " of " + named(last.task) + ", " + since(last.until_ms) + " ago, held for " + (last.held_us / 1e6).toFixed(1) + " s"));
+    if (last) card.append(el("p", "small soft", "last: " + last.what + " of " + named(last.task) + ", " + since(last.until_ms) + " ago, held for " + (last.held_us / 1e6).toFixed(1) + " s"));
     card.append(el("p", "small soft", "in all " + device.jobs + " jobs, held for " + wait(device.held_us / 1000) + ", of these " + wait(device.alone_us / 1000) + " alone"));
     return card;
   });
@@ -201,7 +206,7 @@ function news(turns) {
       el("span", turn.kind, turn.outcome), el("span", "advice", turn.advice));
     list.prepend(shown.box);
   }
-  while (list.children.length > 40) list.lastElementChild.remove();
+  while (list.children.length > NEWS) list.lastElementChild.remove();
   box.hidden = list.children.length === 0;
 }
 
@@ -231,10 +236,23 @@ function restart(told) {
   take(told);
 }
 
+// An address may name a task, and one of its rounds: #task-3-round-2.
+function show_named() {
+  const [, id, round] = location.hash.match(/^#task-(\d+)(?:-round-(\d+))?$/) || [];
+  const task = id === undefined ? undefined : tasks.get(Number(id));
+  if (!task) return;
+  task.box.open = true;
+  rounds(task);
+  const turn = task.turns.get(Number(round));
+  if (turn) turn.box.open = true;
+  (turn || task).box.scrollIntoView();
+}
+
 const source = new EventSource("/events");
 const link = (kind, text) => { at("pulse").className = "pulse " + kind; say(at("link"), text); };
-source.addEventListener("state", (event) => { link("on", "live"); restart(JSON.parse(event.data)); });
+source.addEventListener("state", (event) => { link("on", "live"); restart(JSON.parse(event.data)); show_named(); });
 source.addEventListener("change", (event) => take(JSON.parse(event.data)));
 source.onerror = () => link("off", "no connection: what is shown is how it was last");
+addEventListener("hashchange", show_named);
 for (const id of ["find", "which"]) at(id).addEventListener("input", () => { tasks.forEach(choose); counted(); });
 setInterval(() => { if (!document.hidden) { for (const task of tasks.values()) if (task.row.state === "works") age(task); draw_devices(); } }, 1000);

@@ -38,10 +38,10 @@ impl Seen {
             }
             Event::Evaluated { candidate, evaluation } => return self.evaluated(candidate, evaluation, line.at_ms),
             Event::NotTimed { why, .. } => {
-                return self.over("failed", format!("right, but it could not be timed: {why}"), line.at_ms);
+                return self.over("failed", &format!("right, but it could not be timed: {why}"), line.at_ms);
             }
             Event::Unreadable { role, why } => {
-                return self.over("failed", format!("the {} gave no readable reply: {why}", role.name()), line.at_ms);
+                return self.over("failed", &format!("the {} gave no readable reply: {why}", role.name()), line.at_ms);
             }
             Event::Certified { certificate, .. } => {
                 if let CertificateVerdict::Refused(_) = certificate.verdict {
@@ -68,15 +68,15 @@ impl Seen {
         match evaluation {
             Evaluation::Passed(timed) => {
                 self.right.push((candidate.clone(), timed.speedup));
-                self.over(kind(&timed.speedup), told(&timed.speedup), at_ms)
+                self.over(kind(&timed.speedup), &told(&timed.speedup), at_ms)
             }
-            Evaluation::Failed(failure) => self.over("failed", failure.to_string(), at_ms),
+            Evaluation::Failed(failure) => self.over("failed", &failure.to_string(), at_ms),
         }
     }
 
-    fn over(&mut self, kind: &'static str, outcome: String, at_ms: i64) -> Option<Turn> {
+    fn over(&mut self, kind: &'static str, outcome: &str, at_ms: i64) -> Option<Turn> {
         let turn = self.turns.last_mut()?;
-        (turn.kind, turn.outcome, turn.at_ms) = (kind, plain(&outcome), at_ms);
+        (turn.kind, turn.outcome, turn.at_ms) = (kind, plain(outcome), at_ms);
         Some(turn.clone())
     }
 }

@@ -55,6 +55,8 @@ struct Run {
     facts: Vec<(String, String)>,
     unreadable: Vec<(String, String)>,
     writer: Option<String>,
+    /// Since when somebody works on it, in milliseconds since 1970-01-01 UTC.
+    writes_since_ms: Option<i64>,
     roll: Option<Roll>,
 }
 
@@ -192,7 +194,7 @@ impl Watch {
                     return true;
                 }
             };
-            task.is_new |= !lines.is_empty() || task.damaged.take().is_some();
+            task.is_new |= task.damaged.take().is_some() || !lines.is_empty();
             for line in &lines {
                 news.extend(task.seen.take_in(line).map(|turn| News { task: number, turn }));
                 lease(&mut self.devices, number, line);
@@ -282,6 +284,7 @@ impl Run {
             ],
             unreadable: vec![],
             writer: None,
+            writes_since_ms: None,
             roll: None,
             folder,
         };
@@ -296,12 +299,14 @@ impl Run {
 
     fn ask_who_writes(&mut self) {
         self.writer = self.folder.writer();
+        self.writes_since_ms = self.writer.as_ref().and(self.folder.written_since());
         self.roll = Roll::of(self.folder.path());
     }
 
     fn told(&self) -> Value {
         json!({
             "name": self.name, "facts": self.facts, "writer": self.writer.as_deref().map(plain),
+            "writes_since_ms": self.writes_since_ms,
             "path": plain(&self.folder.path().display().to_string()), "unreadable": self.unreadable,
             "hosts": self.roll.as_ref().and_then(|roll| roll.lines().pop()),
         })

@@ -3,7 +3,7 @@
 //! The tables first, then the tasks, each to be opened. Tasks are rendered one after the other, so that a page of hundreds
 //! needs the memory of one.
 
-use super::{ReportInput, curve::Curve, page::Page, render, spent::TimeBar, spread::Spread};
+use super::{ReportInput, curve::Curve, page::Page, render, so_far::SoFar, spent::TimeBar, spread::Spread};
 use crate::{
     quantity,
     scores::{RunScores, ScoreTable, Spent, State, TaskScore, text},
@@ -60,6 +60,8 @@ struct BatchPage {
     title: String,
     words: String,
     detail: String,
+    /// Whether every task has ended.
+    is_whole: bool,
     warnings: Vec<String>,
     facts: Vec<(String, String)>,
     tables: Vec<ScoresView>,
@@ -74,12 +76,13 @@ struct BatchPage {
     reproduction: Vec<(String, String)>,
 }
 
-/// A table of scores.
+/// A table of scores: measures with a value for each group of tasks, and their formulas.
 #[derive(Serialize)]
 struct ScoresView {
-    baseline: String,
+    title: String,
     groups: Vec<String>,
-    rows: Vec<(String, Vec<String>, String)>,
+    rows: Vec<(String, Vec<String>)>,
+    formulas: Vec<(String, String)>,
 }
 
 /// A task's line in the table, and the heading of its part.
@@ -102,19 +105,16 @@ struct Member {
 impl BatchPage {
     fn of(input: &BatchInput) -> Self {
         let scores = input.scores;
-        let (spent, correct) = (scores.spent(), scores.tasks.iter().filter(|task| task.speedup.is_some()).count());
-        let words = format!("{correct} of {} correct, {} faster", scores.tasks.len(), scores.wins());
+        let (spent, so_far, words) = (scores.spent(), so_far(scores), so_far(scores).words());
         let simulated = input.kind == MachineKind::Simulated;
         Self {
             title: scores.run.clone(),
             words: if simulated { format!("Simulated: {words}") } else { words },
-            detail:
-                "Correct is what a certificate confirmed; faster is a certified speedup over the reference whose whole \
-                     95 % interval lies above 1."
-                    .into(),
+            detail: so_far.detail(),
+            is_whole: so_far.is_whole(),
             warnings: warnings(scores, simulated),
             facts: facts(scores, &spent),
-            tables: scores.tables().iter().map(ScoresView::of).collect(),
+            tables: tables(scores, &so_far),
             spread: Spread::of(&scores.tasks),
             curve: Curve::of(&scores.tasks),
             time: TimeBar::of_parts(parts(&spent)),
@@ -128,16 +128,17 @@ impl BatchPage {
 }
 
 impl ScoresView {
-    fn of(table: &ScoreTable) -> Self {
+    fn of(table: &ScoreTable, title: String) -> Self {
         let first = table.groups.first().map(|group| group.scores.as_slice()).unwrap_or_default();
         let row = |(at, score): (usize, &crate::scores::Score)| {
             let values = table.groups.iter().map(|group| text::estimate(group.scores[at].estimate.as_ref()));
-            (score.measure.clone(), values.collect(), score.formula.clone())
+            (score.measure.clone(), values.collect())
         };
         Self {
-            baseline: table.baseline.clone(),
+            title,
             groups: table.groups.iter().map(|group| format!("{} (n = {})", group.name, group.tasks)).collect(),
             rows: first.iter().enumerate().map(row).collect(),
+            formulas: first.iter().map(|score| (score.measure.clone(), score.formula.clone())).collect(),
         }
     }
 }
@@ -150,7 +151,11 @@ impl Member {
         Self {
             id: format!("task-{at}"),
             name: task.task.clone(),
-            kind: if task.speedup.is_some() { "passed" } else { "failed" },
+            kind: match (&task.speedup, task.state) {
+                (Some(_), _) => "passed",
+                (None, State::Open | State::NotBegun) => "open",
+                (None, State::Ended | State::BrokenOff) => "failed",
+            },
             outcome: text::outcome(task),
             begun: task.state != State::NotBegun,
             rounds: task.rounds,
@@ -164,6 +169,36 @@ impl Member {
     }
 }
 
+/// How far the tasks have come.
+fn so_far(scores: &RunScores) -> SoFar {
+    let mut so_far = SoFar::default();
+    for task in &scores.tasks {
+        so_far.count(task.state == State::Ended, task.speedup.as_ref(), task.best.as_ref());
+    }
+    so_far
+}
+
+/// The tables of what is certified; of a run that has not ended first what there is, and those only where there is any.
+fn tables(scores: &RunScores, so_far: &SoFar) -> Vec<ScoresView> {
+    let certified =
+        scores.tables().into_iter().map(|table| ScoresView::of(&table, format!("Speedup s over {}", table.baseline)));
+    if so_far.is_whole() {
+        return certified.collect();
+    }
+    let now = scores.so_far();
+    let now = ScoresView::of(&now, format!("So far: speedup s over {}", now.baseline));
+    let counted = certified.filter(|_| so_far.certified > 0);
+    [now]
+        .into_iter()
+        .chain(counted.map(|view| ScoresView { title: format!("Certified alone: {}", lower(&view.title)), ..view }))
+        .collect()
+}
+
+/// A heading that goes on after a colon.
+fn lower(title: &str) -> String {
+    title.replacen('S', "s", 1)
+}
+
 fn warnings(scores: &RunScores, simulated: bool) -> Vec<String> {
     let count = |state| scores.tasks.iter().filter(|task| task.state == state).count();
     let mut warnings = vec![];
@@ -174,10 +209,7 @@ fn warnings(scores: &RunScores, simulated: bool) -> Vec<String> {
     {
         if count(state) > 0 {
             let of = scores.tasks.len();
-            warnings.push(format!(
-                "{words}: {} of {of} tasks. That counts as a failure, and the run can be resumed.",
-                count(state)
-            ));
+            warnings.push(format!("{words}: {} of {of} tasks.", count(state)));
         }
     }
     let mut limits: Vec<&str> = scores.tasks.iter().filter_map(|task| task.limit).collect();

@@ -285,7 +285,7 @@ impl Sample {
     fn timed(&self, ratio: f64, seed: u64) -> Timed {
         let speedup = Speedup { ratio, interval: Interval { low: ratio * 0.97, high: ratio * 1.02 } };
         let case = |name: &str, ns: f64, seed| {
-            let (reference, candidate) = (samples(ns, seed), samples(ns / ratio, seed + 1));
+            let (reference, candidate) = (samples(ns, seed), samples(ns / ratio, seed));
             CaseTiming {
                 case: self.dirty(name),
                 reference,

@@ -25,7 +25,7 @@ pub(crate) struct SoFar {
 impl SoFar {
     /// Takes in a task: whether it has ended, what is certified of it, and the best of its rounds.
     pub(crate) fn count(&mut self, ended: bool, certified: Option<&Speedup>, best: Option<&Speedup>) {
-        let counts = if ended { certified } else { certified.or(best) };
+        let counts = certified.or(best.filter(|_| !ended));
         let is_faster = |speedup: Option<&Speedup>| speedup.is_some_and(|s| s.claim() == Claim::Faster);
         self.all += 1;
         self.ended += usize::from(ended);
@@ -51,14 +51,16 @@ impl SoFar {
 
     /// What these words mean.
     pub(crate) fn detail(&self) -> String {
-        let rule = "faster is a speedup over the reference whose whole 95 % interval lies above 1";
+        let rule = "Faster is a speedup over the reference whose whole 95 % interval lies above 1";
         if self.is_whole() {
-            return format!("Correct is what a certificate confirmed; {rule}, certified too.");
+            return format!("Correct is what a certificate confirmed. {rule}, certified too.");
         }
         let certified = match self.certified {
-            0 => "none is certified yet".to_owned(),
+            0 => "None is certified yet".to_owned(),
             some => format!("{some} certified, {} of these faster", self.wins),
         };
-        format!("Of a task that has not ended, right is its best candidate as measured in a round, before any certificate: {certified}; {rule}.")
+        format!(
+            "{certified}; what is right and faster of tasks that have not ended is as measured in their rounds. {rule}."
+        )
     }
 }

@@ -12,7 +12,7 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
 
-/// Every task's certified speedup with its interval, from the slowest to the fastest, failures first.
+/// Every task's speedup, certified or, where it has not ended, as measured in a round, with its interval, from the slowest to the fastest, failures first.
 #[derive(Serialize)]
 pub(super) struct Spread {
     width: f64,
@@ -25,12 +25,14 @@ pub(super) struct Spread {
     one: f64,
     marks: Vec<Dot>,
     failed: usize,
+    /// Tasks that have not ended and are shown by the best of their rounds.
+    open: usize,
 }
 
 #[derive(Serialize)]
 struct Dot {
     x: f64,
-    /// For the style sheet: faster, slower, same or failed.
+    /// For the style sheet: faster, slower, same, hollow or failed.
     kind: &'static str,
     /// The ratio and the ends of its interval; none for a failure.
     y: Option<[f64; 3]>,
@@ -38,11 +40,11 @@ struct Dot {
 }
 
 impl Spread {
-    /// `None` where no task is correct.
+    /// `None` where no task has a right candidate that counts.
     pub(super) fn of(tasks: &[TaskScore]) -> Option<Self> {
         let mut tasks: Vec<&TaskScore> = tasks.iter().collect();
         tasks.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
-        let axis = Axis::over(tasks.iter().filter_map(|task| task.speedup))?;
+        let axis = Axis::over(tasks.iter().filter_map(|task| task.so_far()))?;
         let x = |at: usize| round1(LEFT + (WIDTH - LEFT - RIGHT) * (at as f64 + 0.5) / tasks.len() as f64);
         Some(Self {
             width: WIDTH,
@@ -53,17 +55,23 @@ impl Spread {
             ticks: axis.ticks(),
             one: axis.y(1.0),
             marks: tasks.iter().enumerate().map(|(at, task)| dot(task, x(at), &axis)).collect(),
-            failed: tasks.iter().filter(|task| task.speedup.is_none()).count(),
+            failed: tasks.iter().filter(|task| task.so_far().is_none()).count(),
+            open: tasks.iter().filter(|task| is_open(task)).count(),
         })
     }
 }
 
+/// Whether what counts of it so far is not certified.
+fn is_open(task: &TaskScore) -> bool {
+    task.speedup.is_none() && task.so_far().is_some()
+}
+
 fn ratio(task: &TaskScore) -> f64 {
-    task.speedup.map_or(0.0, |speedup| speedup.ratio)
+    task.so_far().map_or(0.0, |speedup| speedup.ratio)
 }
 
 fn dot(task: &TaskScore, x: f64, axis: &Axis) -> Dot {
-    let Some(speedup) = &task.speedup else {
+    let Some(speedup) = &task.so_far() else {
         return Dot {
             x,
             kind: "failed",
@@ -77,6 +85,7 @@ fn dot(task: &TaskScore, x: f64, axis: &Axis) -> Dot {
         Claim::NoDifference => "same",
     };
     let ends = [speedup.ratio, speedup.interval.low, speedup.interval.high].map(|value| axis.y(value));
+    let kind = if is_open(task) { "hollow" } else { kind };
     Dot { x, kind, y: Some(ends), title: format!("{}: {}", task.task, quantity::speedup(speedup)) }
 }
 

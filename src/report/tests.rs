@@ -119,13 +119,29 @@ fn batch(samples: &[Sample], name: &str) -> String {
 #[test]
 fn the_page_of_a_batch_counts_its_tasks_and_opens_each() {
     let page = batch(&[sample::certified(), sample::hopeless(), sample::unfinished()], "silu");
-    assert!(page.contains("<div class=\"words\">1 of 3 correct, 1 faster</div>"));
+    assert!(page.contains("<div class=\"words\">1 of 3 ended; 2 right so far, 2 faster</div>"));
     assert!(page.contains("Not ended: 2 of "), "one was never given a certificate, one never an end");
     for at in 0..3 {
         assert!(page.contains(&format!("id=\"task-{at}\"")) && page.contains(&format!("id=\"task-{at}-round-1\"")));
     }
     assert!(page.contains("Speedup against rounds") && page.contains("geometric mean of s"));
+    assert!(page.contains("So far: speedup s over the reference") && page.contains("<g class=\"hollow\">"));
+    assert!(page.contains("Certified alone: speedup s over the reference"), "one of them is");
     assert!(page.trim_end().ends_with("</html>"));
+}
+
+#[test]
+fn right_candidates_that_are_not_certified_yet_are_not_called_none() {
+    let page = batch(&[sample::unfinished(), sample::unfinished()], "silu");
+    assert!(page.contains("<div class=\"words\">0 of 2 ended; 2 right so far, 2 faster</div>"));
+    assert!(
+        page.contains("None is certified yet") && !page.contains("Certified alone"),
+        "nor is there a table of zeros"
+    );
+    let correct = page.split("<code>correct</code>").nth(1).unwrap();
+    assert!(correct[..120].contains(">1.000<"), "{}", &correct[..120]);
+    let whole = batch(&[sample::certified()], "silu");
+    assert!(whole.contains("<div class=\"words\">1 of 1 correct, 1 faster</div>") && !whole.contains("So far"));
 }
 
 #[test]

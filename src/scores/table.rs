@@ -46,6 +46,11 @@ pub(super) fn tables(tasks: &[TaskScore]) -> Vec<ScoreTable> {
     own.into_iter().chain(others).filter(|table| !table.groups.is_empty()).collect()
 }
 
+/// The table over the reference of what there is so far.
+pub(super) fn so_far(tasks: &[TaskScore]) -> ScoreTable {
+    table(own_name(tasks), tasks, |task| Some(task.so_far().map(|speedup| speedup.ratio)))
+}
+
 /// What a problem's reference is, where all tasks are problems.
 fn own_name(tasks: &[TaskScore]) -> &'static str {
     if tasks.iter().all(|task| task.problem) { "eager torch, the reference" } else { "the reference" }

@@ -108,6 +108,12 @@ impl TaskScore {
         }
     }
 
+    /// What counts of a run that has not ended: what is certified; of a task that has not ended, the best of its rounds.
+    #[must_use]
+    pub fn so_far(&self) -> Option<Speedup> {
+        self.speedup.or(self.best.filter(|_| self.state != State::Ended))
+    }
+
     /// The ratio that is scored.
     #[must_use]
     pub fn outcome(&self) -> Outcome {

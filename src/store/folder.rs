@@ -225,6 +225,13 @@ impl RunFolder {
         Lock::owner(&self.path)
     }
 
+    /// When whoever writes to it took the right to, in milliseconds since 1970-01-01 UTC.
+    #[must_use]
+    pub fn written_since(&self) -> Option<i64> {
+        let taken = fs::metadata(self.path.join("lock")).ok()?.modified().ok()?;
+        Some(taken.duration_since(std::time::UNIX_EPOCH).ok()?.as_millis() as i64)
+    }
+
     /// Takes the right to write to this run; see [`Lock::take`].
     ///
     /// # Errors

@@ -91,7 +91,12 @@ impl Follow {
             if bytes.last() != Some(&b'\n') || bytes.contains(&0) {
                 return Ok(Grown::By(lines, false));
             }
-            lines.push(parse(&bytes, self.lines + 1, &self.path)?);
+            match parse(&bytes, self.lines + 1, &self.path) {
+                Ok(line) => lines.push(line),
+                // What came before it counts; the next look begins here and says why.
+                Err(_) if !lines.is_empty() => return Ok(Grown::By(lines, true)),
+                Err(why) => return Err(why),
+            }
             self.lines += 1;
             self.read += bytes.len() as u64;
             self.known_by = bytes.split_off(bytes.len().saturating_sub(KNOWN_BY));

@@ -264,6 +264,6 @@ mod tests {
         assert!(new.what.starts_with("outputs on 7 shapes, 3 of them new"));
         let before: Check =
             serde_json::from_str(r#"{"check": "timed", "shapes": 4, "pairs": 100, "processes": 10}"#).unwrap();
-        assert_eq!(before, Check::Timed { shapes: 4, pairs: 100, processes: 10, sittings: 1 });
+        assert_eq!(before, Check::Timed { shapes: 4, pairs: 100, processes: 10, sittings: 1, against: None });
     }
 }
