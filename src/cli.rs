@@ -1,5 +1,6 @@
 //! What can be asked of the program?
 
+mod evaluate;
 mod features;
 mod flags;
 mod metrics;
@@ -7,6 +8,7 @@ mod prompts;
 mod tensor;
 mod transform;
 
+pub use self::evaluate::EvaluateArgs;
 pub use self::features::{FeaturesCommand, FeaturesListArgs, FeaturesScoreArgs, FeaturesShowArgs, FeaturesVerifyArgs};
 pub use self::flags::{
     ChoiceArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
@@ -148,7 +150,7 @@ pub enum Command {
     #[command(after_help = export::EXAMPLES)]
     Export(ExportArgs),
     /// Build, check and time candidates, with no model at all.
-    #[command(after_help = EVALUATE_EXAMPLES)]
+    #[command(after_help = evaluate::EXAMPLES)]
     Evaluate(EvaluateArgs),
     /// Say what this machine can and cannot do, why, and what to install.
     #[command(after_help = "Examples:\n  warpsmith doctor\n  warpsmith doctor --json | jq .compilers")]
@@ -439,52 +441,6 @@ pub struct ManArgs {
     pub folder: PathBuf,
 }
 
-/// `evaluate`
-#[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
-pub struct EvaluateArgs {
-    /// The task: a folder that holds a task.toml, or a problem in KernelBench's format (a Python file); or a candidate of a
-    /// run as RUN@NAME, with the run's task.
-    #[arg(value_name = "TASK|RUN@NAME")]
-    pub task: PathBuf,
-    /// The candidates: source files, evaluated one after another; `-` is standard input, RUN@NAME a candidate of a run: a
-    /// checkpoint, a round's number, `best`, `reference`, or the first digits of an id.
-    #[arg(value_name = "CANDIDATE")]
-    pub candidates: Vec<PathBuf>,
-    /// A value for one of the task's tuning parameters, which the candidate names as {{NAME}}; can be repeated. What is left
-    /// open is searched.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = binding)]
-    pub bind: Vec<(String, kernelbench::Parameter)>,
-    #[command(flatten)]
-    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
-    pub problem: ProblemArgs,
-    /// Profile it too, if it is correct.
-    #[arg(long)]
-    pub profile: bool,
-    /// Certify it too: rebuild it, check and time it with fresh seeds and on further shapes.
-    #[arg(long)]
-    pub certify: bool,
-    /// The policy whose timing is used.
-    #[arg(long, value_name = "NAME|FILE")]
-    pub policy: Option<String>,
-    #[command(flatten)]
-    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
-    pub timing: TimingArgs,
-    /// On a simulated machine: nothing is compiled or run, the times are made up.
-    #[arg(long)]
-    pub simulate: bool,
-    /// Print the outcome as JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// A binding as it stands on the command line.
-fn binding(text: &str) -> Result<(String, kernelbench::Parameter), String> {
-    let parts = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
-    let (name, value) = parts.ok_or("expected NAME=VALUE, such as TILE=64")?;
-    Ok((name.to_owned(), value.into()))
-}
-
 /// `doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
@@ -611,13 +567,3 @@ Examples:
   warpsmith report RUN --out silu.html --open
   warpsmith report RUN --picture silu.svg
   warpsmith report RUN --serve --port 4720   # also of a batch or an ablation that runs";
-
-const EVALUATE_EXAMPLES: &str = "\
-Ends with 0 if the candidate is correct, with 1 if it is not.
-
-Examples:
-  warpsmith evaluate examples/silu_and_mul mine.cpp
-  warpsmith evaluate KernelBench/level1/29_Softplus.py mine.py --profile
-  warpsmith evaluate examples/silu_and_mul mine.cpp --certify --json
-  warpsmith evaluate RUN@best --profile                                   # on the run's own task
-  warpsmith evaluate examples/matmul W@c7 W@pipelined mine.cpp";
