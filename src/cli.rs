@@ -5,6 +5,7 @@ mod features;
 mod flags;
 mod metrics;
 mod prompts;
+mod report;
 mod tensor;
 mod transform;
 
@@ -15,6 +16,7 @@ pub use self::flags::{
 };
 pub use self::metrics::{HandedOver, Metrics, MetricsArgs, MetricsSampleArgs, MetricsShowArgs};
 pub use self::prompts::{PromptsArgs, PromptsCommand, RenderArgs, RenderRole};
+pub use self::report::ReportArgs;
 
 pub use self::tensor::{AskArgs, HardwareArgs};
 pub use self::transform::{NewNameArgs, RestoreArgs, TransformArgs, TreeArgs, TuneArgs};
@@ -135,7 +137,7 @@ pub enum Command {
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArgs),
     /// Write the report of a run: one HTML file that needs no network.
-    #[command(after_help = REPORT_EXAMPLES)]
+    #[command(after_help = report::EXAMPLES)]
     Report(ReportArgs),
     /// Say how good a run was: correct, faster, how much, at what cost, in all and task by task.
     #[command(after_help = scores::EXAMPLES)]
@@ -392,28 +394,6 @@ pub enum LogFormat {
     Astra,
 }
 
-/// `report`
-#[derive(Debug, Args)]
-pub struct ReportArgs {
-    /// The run's folder.
-    pub run: PathBuf,
-    /// Where to write it [default: report.html in the run's folder].
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
-    /// Write a picture instead (SVG), of the rounds of a run of one task: speedups and what the Judge said.
-    #[arg(long, value_name = "FILE.svg", conflicts_with = "out")]
-    pub picture: Option<PathBuf>,
-    /// Open it, in what the desktop opens such files with.
-    #[arg(long)]
-    pub open: bool,
-    /// Show the run in a browser while it goes on, until Ctrl-C: a page at 127.0.0.1 that only reads. Nothing is written.
-    #[arg(long, conflicts_with_all = ["out", "picture"])]
-    pub serve: bool,
-    /// The port of that page [default: one that is free].
-    #[arg(long, value_name = "N", requires = "serve")]
-    pub port: Option<u16>,
-}
-
 /// `init`
 #[derive(Debug, Args)]
 pub struct InitArgs {
@@ -560,10 +540,3 @@ Examples:
   warpsmith show W@c7                                                     # a checkpoint, a round, `best`: all of it
   warpsmith show BATCH                                                    # its tasks; then --task NAME
   warpsmith show RUN --format astra";
-
-const REPORT_EXAMPLES: &str = "\
-Examples:
-  warpsmith report RUN
-  warpsmith report RUN --out silu.html --open
-  warpsmith report RUN --picture silu.svg
-  warpsmith report RUN --serve --port 4720   # also of a batch or an ablation that runs";
