@@ -23,7 +23,7 @@ fn the_winning_kernel_is_a_file_and_what_show_prints_as_the_source() {
     assert_eq!(run(&["show", &recorded, "--source"]).ended(0).out, kernel);
     let first = run(&["show", &recorded, "--source", "1"]).ended(0).out;
     assert!(first.starts_with("// round 1,"), "{first}");
-    assert!(run(&["show", &recorded, "--source", "99"]).ended(2).err.contains("no round and no candidate"));
+    assert!(run(&["show", &recorded, "--source", "99"]).ended(2).err.contains("is called \"99\""));
 }
 
 #[test]

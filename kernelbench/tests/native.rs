@@ -3,6 +3,8 @@
 
 #[path = "native/baselines.rs"]
 mod baselines;
+#[path = "native/confined.rs"]
+mod confined;
 
 use baselines::certify_for;
 use metrics::{Arch, Machine, MachineKind};
@@ -535,28 +537,6 @@ fn a_candidate_that_slips_out_of_the_sanitizer_is_refused() {
         let verdict = certify(&program("#include <unistd.h>", &body)).verdict;
         assert!(matches!(&verdict, CertificateVerdict::Refused(Failure::Sanitizer { .. })), "{status}: {verdict:?}");
     }
-}
-
-#[test]
-fn what_confines_a_kernel_here_is_what_its_process_found() {
-    let _alone = alone();
-    let layers = workshop().confinement().unwrap();
-    let in_force = |name: &str| layers.iter().find(|l| l.name == name).is_some_and(|l| l.in_force);
-    assert!(in_force("resource limits") && in_force("system call filter"), "{layers:#?}");
-    assert_eq!(children(), Vec::<String>::new());
-}
-
-#[test]
-fn the_compiler_reads_nothing_but_the_candidate_and_the_system() {
-    if workshop().confinement().unwrap().iter().any(|layer| layer.name == "landlock" && !layer.in_force) {
-        eprintln!("this kernel has no landlock: nothing to see");
-        return;
-    }
-    let secret = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(secret.path(), "int secret;").unwrap();
-    let include = format!("#include \"{}\"", secret.path().display());
-    let failed = failure(&program(&include, RIGHT));
-    assert!(matches!(&failed, Failure::Build { log } if log.contains("Permission denied")), "{failed:?}");
 }
 
 #[test]

@@ -87,8 +87,11 @@ fn divided(source: &str, entry: &str) -> Vec<Part> {
 
 /// Whether a line begins the entry's definition: its name and a parenthesis, not indented and not called.
 fn defines(line: &str, entry: &str) -> bool {
-    let at = line.find(entry).filter(|_| line.starts_with(|c: char| c.is_alphabetic()));
-    at.is_some_and(|at| line[at + entry.len()..].trim_start().starts_with('(') && !line.trim_end().ends_with(';'))
+    let Some((before, behind)) = line.split_once(entry).filter(|_| line.starts_with(char::is_alphabetic)) else {
+        return false;
+    };
+    let whole = before.ends_with([' ', '*', '&']) && !before.contains(['(', '{', '=']);
+    whole && behind.trim_start().starts_with('(') && !line.trim_end().ends_with(';')
 }
 
 #[cfg(test)]
