@@ -128,6 +128,8 @@ async fn a_client_does_a_whole_workflow_over_standard_input_and_output() {
 
 #[tokio::test]
 async fn a_client_does_a_whole_workflow_over_http() {
+    // The workspace's HTTP client brings no provider of its own; with features unified, this client is the same crate.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let folder = tempfile::tempdir().unwrap();
     let mut child =
         server(&["--http", "127.0.0.1:0"]).stderr(std::process::Stdio::piped()).kill_on_drop(true).spawn().unwrap();
