@@ -7,8 +7,18 @@ use std::{
 };
 
 /// From left to right: each may use those before it.
-const ROOMS: [&str; 9] =
-    ["metrics", "kernelbench", "prompts", "agents", "metrics/selection", "sglang", ".", "hosts", "mcp"];
+const ROOMS: [&str; 10] = [
+    "metrics",
+    "kernelbench/arrays",
+    "kernelbench",
+    "prompts",
+    "agents",
+    "metrics/selection",
+    "sglang",
+    ".",
+    "hosts",
+    "mcp",
+];
 /// Rooms beside the line, which the program alone uses, with all that they may use themselves: no other room waits for
 /// polars, and SGLang has nothing to do with models.
 const ASIDE: [(&str, &[&str]); 2] = [("selection", &["metrics"]), ("sglang", &["metrics", "kernelbench"])];

@@ -4,7 +4,6 @@ pub(crate) mod backend;
 mod baselines;
 pub(crate) mod certify;
 pub(crate) mod check;
-pub(crate) mod compare;
 pub(crate) mod contents;
 pub(crate) mod notes;
 pub(crate) mod sessions;

@@ -19,9 +19,9 @@ pub mod stage;
 pub(crate) mod task;
 pub(crate) mod workshop;
 
+pub use arrays::{Comparison, compare, fill};
 pub use backend::{cuda, native, torch};
 pub use build::compiler::answer_within;
-pub use engine::compare::{Comparison, compare};
 pub use engine::notes::{Clocks, Remarks};
 pub use hash::{Hash, Hashing};
 pub use machine::{cpu, gpu};
@@ -38,7 +38,6 @@ pub use sandbox::layer::Layer;
 pub use sandbox::process::end_all as end_processes;
 pub use task::baseline::{BaselineKernel, Baselines, Oracle};
 pub use task::family::{Design, Family, Member};
-pub use task::fill::fill;
 pub use task::library::Forbidden;
 pub use task::load;
 pub use task::region;

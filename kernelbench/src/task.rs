@@ -4,7 +4,6 @@
 
 pub(crate) mod baseline;
 pub(crate) mod family;
-pub(crate) mod fill;
 pub(crate) mod layout;
 pub(crate) mod library;
 pub mod load;
@@ -14,6 +13,8 @@ pub(crate) mod size;
 pub(crate) mod space;
 pub(crate) mod suite;
 mod tuning;
+
+pub use arrays::{Dtype, Fill, Tolerance};
 
 use crate::{
     result::candidate::Candidate,
@@ -405,6 +406,20 @@ impl Language {
     pub fn is_cpp(self) -> bool {
         matches!(self, Self::Cpp | Self::Cuda)
     }
+
+    /// The name of an element type in it.
+    #[must_use]
+    pub fn name_of(self, dtype: Dtype) -> &'static str {
+        match dtype {
+            Dtype::F16 if self == Self::Cuda => "__half",
+            Dtype::Bf16 if self == Self::Cuda => "__nv_bfloat16",
+            Dtype::F32 => "float",
+            Dtype::F64 => "double",
+            Dtype::F16 | Dtype::Bf16 => "uint16_t",
+            Dtype::I32 => "int32_t",
+            Dtype::I64 => "int64_t",
+        }
+    }
 }
 
 /// One argument of the entry point.
@@ -447,84 +462,6 @@ pub enum Transfer {
     InOut,
 }
 
-/// The type of an element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    /// IEEE single.
-    F32,
-    /// IEEE double.
-    F64,
-    /// IEEE half; in C and C++ a `uint16_t` that holds its bits, in CUDA `__half`.
-    F16,
-    /// bfloat16; in C and C++ a `uint16_t` that holds its bits, in CUDA `__nv_bfloat16`.
-    Bf16,
-    /// 32-bit signed.
-    I32,
-    /// 64-bit signed.
-    I64,
-}
-
-impl Dtype {
-    /// Bytes an element.
-    #[must_use]
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::F16 | Self::Bf16 => 2,
-            Self::F32 | Self::I32 => 4,
-            Self::F64 | Self::I64 => 8,
-        }
-    }
-
-    /// The type in a language that kernels are written in.
-    #[must_use]
-    pub fn name_in(self, language: Language) -> &'static str {
-        match self {
-            Self::F16 if language == Language::Cuda => "__half",
-            Self::Bf16 if language == Language::Cuda => "__nv_bfloat16",
-            Self::F32 => "float",
-            Self::F64 => "double",
-            Self::F16 | Self::Bf16 => "uint16_t",
-            Self::I32 => "int32_t",
-            Self::I64 => "int64_t",
-        }
-    }
-}
-
-/// What an array holds before the call. Every element is drawn on its own.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Fill {
-    /// All zero.
-    Zeros,
-    /// All one.
-    Ones,
-    /// Uniform in `[low, high)`.
-    Uniform {
-        /// The least value.
-        low: f64,
-        /// The bound above.
-        high: f64,
-    },
-    /// Normal.
-    Normal {
-        /// The mean.
-        mean: f64,
-        /// The standard deviation.
-        std: f64,
-        /// The share of elements that are minus infinity instead, 0 to 1.
-        #[serde(default)]
-        minus_infinity: f64,
-    },
-    /// Whole numbers from `low` to `high`, both included.
-    Integers {
-        /// The least value.
-        low: i64,
-        /// The greatest value.
-        high: i64,
-    },
-}
-
 /// A size as an expression of a case's scalars: integers, names, `+ - * /` and parentheses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -547,18 +484,6 @@ pub struct Case {
     pub name: String,
     /// The scalars' values by name.
     pub scalars: BTreeMap<String, Number>,
-}
-
-/// When an output counts as the same: `|c - r| <= atol + rtol * |r|` for at least `share` of the elements, NaN never
-/// (Hawkeye G.3, with a share of 1).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Tolerance {
-    /// Absolute.
-    pub atol: f64,
-    /// Relative to the reference.
-    pub rtol: f64,
-    /// The share of elements that must pass, 0 to 1.
-    pub share: f64,
 }
 
 /// Which cases are timed.

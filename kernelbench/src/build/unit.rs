@@ -53,7 +53,7 @@ pub(crate) fn prototype(context: &KernelContext) -> String {
 }
 
 fn parameter(argument: &Argument, language: Language) -> String {
-    let (c, name) = (argument.dtype.name_in(language), &argument.name);
+    let (c, name) = (language.name_of(argument.dtype), &argument.name);
     match &argument.kind {
         ArgumentKind::Scalar => format!("{c} {name}"),
         ArgumentKind::Array { transfer: Transfer::In, .. } => format!("const {c} *{name}"),
@@ -121,16 +121,16 @@ fn bare_declaration(context: &KernelContext) -> String {
 fn bare(argument: &Argument) -> &'static str {
     match &argument.kind {
         ArgumentKind::Array { .. } => "void *",
-        ArgumentKind::Scalar => argument.dtype.name_in(Language::Cpp),
+        ArgumentKind::Scalar => Language::Cpp.name_of(argument.dtype),
     }
 }
 
 /// An argument of a call, taken from an array of pointers called `arguments`.
 fn passed(at: usize, argument: &Argument, language: Language) -> String {
     let c = if language == Language::Cuda {
-        argument.dtype.name_in(Language::Cpp)
+        Language::Cpp.name_of(argument.dtype)
     } else {
-        argument.dtype.name_in(language)
+        language.name_of(argument.dtype)
     };
     match argument.kind {
         ArgumentKind::Scalar => format!("*({c} *)arguments[{at}]"),

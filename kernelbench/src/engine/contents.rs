@@ -1,7 +1,6 @@
 //! The arguments of kernel contexts on any device: where they lie, what they hold before a call, and what a comparison finds
 //! after it.
 
-use super::compare::Comparison;
 use crate::{
     result::failure::{Failure, Fault},
     task::{
@@ -9,6 +8,7 @@ use crate::{
         layout::{Array, Layout},
     },
 };
+use arrays::Comparison;
 
 /// The kernel context of a task that is one.
 pub(crate) fn context(task: &Task) -> Result<&KernelContext, Fault> {

@@ -24,10 +24,10 @@ use crate::{
     },
     task::{
         Case, KernelContext, Language,
-        fill::fill,
         layout::{KernelArg, Layout},
     },
 };
+use arrays::fill;
 use rand::{Rng, rngs::StdRng};
 use std::{
     fs::File,

@@ -166,7 +166,7 @@ fn prototype(kernel: &KernelContext) -> String {
 }
 
 fn parameter(argument: &Argument, language: Language) -> String {
-    let (c_type, name) = (argument.dtype.name_in(language), &argument.name);
+    let (c_type, name) = (language.name_of(argument.dtype), &argument.name);
     match &argument.kind {
         ArgumentKind::Scalar => format!("{c_type} {name}"),
         ArgumentKind::Array { transfer: Transfer::In, .. } => format!("const {c_type}* {name}"),

@@ -6,7 +6,6 @@
 use crate::{
     engine::{
         backend::{Look, Side},
-        compare::{Comparison, compare_on_cores},
         contents::{mismatch, poison},
     },
     machine::driver::{CudaDevice, HANDLE, Kernel, Memory},
@@ -21,6 +20,7 @@ use crate::{
         layout::{Array, Layout, PAGE},
     },
 };
+use arrays::{Comparison, compare_on_cores};
 use rand::{Rng, rngs::StdRng};
 use std::sync::Arc;
 

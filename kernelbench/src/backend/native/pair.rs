@@ -3,14 +3,13 @@
 use super::{
     Cpu, Object, Reference,
     child::{Host, Setup},
-    contents::{Contents, Maker, spread},
+    contents::Contents,
     placement::{Guards, PLACEMENTS, guards, placed, with_rooms},
     segment::Segment,
 };
 use crate::{
     engine::{
         backend::{Found, Inputs, Look, Pair, Side, Standard},
-        compare::compare,
         contents::{layout, mismatch, poison},
     },
     machine::cores::Aside,
@@ -35,6 +34,7 @@ use crate::{
         library::{self, Forbidden},
     },
 };
+use arrays::{Maker, compare, repeat};
 use rand::{Rng, rngs::StdRng};
 use std::{
     collections::HashMap,
@@ -236,7 +236,7 @@ impl<'a> CpuPair<'a> {
                 if array.is_input() {
                     place.copy_from_slice(self.contents[slot].of(at));
                 } else {
-                    spread(&poison(array.dtype, poisons[side])[..array.dtype.bytes()], place);
+                    repeat(&poison(array.dtype, poisons[side])[..array.dtype.bytes()], place);
                 }
             }
         }

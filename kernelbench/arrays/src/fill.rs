@@ -1,11 +1,46 @@
 //! What does an array hold before the call?
 
-use crate::task::{Dtype, Fill};
+use crate::Dtype;
 use half::{bf16, f16};
-use rand::Rng;
+use rand::{Rng, rngs::StdRng};
+use serde::{Deserialize, Serialize};
+
+/// What an array holds before the call. Every element is drawn on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Fill {
+    /// All zero.
+    Zeros,
+    /// All one.
+    Ones,
+    /// Uniform in `[low, high)`.
+    Uniform {
+        /// The least value.
+        low: f64,
+        /// The bound above.
+        high: f64,
+    },
+    /// Normal.
+    Normal {
+        /// The mean.
+        mean: f64,
+        /// The standard deviation.
+        std: f64,
+        /// The share of elements that are minus infinity instead, 0 to 1.
+        #[serde(default)]
+        minus_infinity: f64,
+    },
+    /// Whole numbers from `low` to `high`, both included.
+    Integers {
+        /// The least value.
+        low: i64,
+        /// The greatest value.
+        high: i64,
+    },
+}
 
 /// Fills an array of `dtype`, native byte order, every element drawn on its own. A rest shorter than an element stays as it is.
-pub fn fill<R: Rng>(array: &mut [u8], dtype: Dtype, fill: Fill, rng: &mut R) {
+pub fn fill(array: &mut [u8], dtype: Dtype, fill: Fill, rng: &mut StdRng) {
     if matches!(fill, Fill::Zeros) {
         array.fill(0);
         return;
@@ -30,7 +65,7 @@ fn each<const N: usize>(array: &mut [u8], mut element: impl FnMut() -> [u8; N]) 
     }
 }
 
-fn draw<R: Rng>(fill: Fill, rng: &mut R) -> f64 {
+fn draw(fill: Fill, rng: &mut StdRng) -> f64 {
     match fill {
         Fill::Zeros => 0.0,
         Fill::Ones => 1.0,
@@ -44,7 +79,7 @@ fn draw<R: Rng>(fill: Fill, rng: &mut R) -> f64 {
 }
 
 /// Box and Muller's transform.
-fn standard_normal<R: Rng>(rng: &mut R) -> f64 {
+fn standard_normal(rng: &mut StdRng) -> f64 {
     let radius = (-2.0 * (1.0 - rng.random::<f64>()).ln()).sqrt();
     radius * (std::f64::consts::TAU * rng.random::<f64>()).cos()
 }
@@ -52,7 +87,7 @@ fn standard_normal<R: Rng>(rng: &mut R) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::{SeedableRng, rngs::StdRng};
+    use rand::SeedableRng;
 
     fn floats(how: Fill, seed: u64) -> Vec<f32> {
         let mut bytes = vec![0; 40_000];

@@ -1,14 +1,24 @@
 //! Does an output count as the same?
 //!
 //! Every element is compared: `|c - r| <= atol + rtol * |r|`. NaN never passes, not even where the reference has one, and
-//! an infinity passes only beside the same infinity. `tests/comparison/cases.json` has the cases that this rule, the GPU
+//! an infinity passes only beside the same infinity. `kernelbench/tests/comparison/cases.json` has the cases that this rule, the GPU
 //! verifier's and Python's all pass.
 
-use crate::{
-    result::failure::Spread,
-    task::{Dtype, Tolerance},
-};
+use crate::{Dtype, Spread};
 use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
+
+/// When an output counts as the same: `|c - r| <= atol + rtol * |r|` for at least `share` of the elements, NaN never
+/// (Hawkeye G.3, with a share of 1).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tolerance {
+    /// Absolute.
+    pub atol: f64,
+    /// Relative to the reference.
+    pub rtol: f64,
+    /// The share of elements that must pass, 0 to 1.
+    pub share: f64,
+}
 
 /// Elements that are looked at in one go.
 const STRETCH: usize = 1024;
@@ -64,7 +74,8 @@ pub fn compare(
 ///
 /// # Panics
 /// As `compare`.
-pub(crate) fn compare_on_cores(
+#[must_use]
+pub fn compare_on_cores(
     dtype: Dtype,
     reference: &[u8],
     candidate: &[u8],
