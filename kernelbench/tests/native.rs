@@ -5,6 +5,8 @@
 mod baselines;
 #[path = "native/confined.rs"]
 mod confined;
+#[path = "native/held_out.rs"]
+mod held_out;
 
 use baselines::certify_for;
 use metrics::{Arch, Machine, MachineKind};
