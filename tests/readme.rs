@@ -91,6 +91,20 @@ fn the_commands_that_it_shows_are_commands() {
 }
 
 #[test]
+fn commands_md_names_every_command() {
+    let command = <warpsmith::cli::Cli as clap::CommandFactory>::command();
+    let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+    assert!(names.len() > 30, "{names:?}");
+    let named = |name: &str| {
+        ["`", "warpsmith "]
+            .iter()
+            .any(|before| COMMANDS.split(&format!("{before}{name}")).skip(1).any(|rest| rest.starts_with([' ', '`'])))
+    };
+    let missing: Vec<&&str> = names.iter().filter(|name| !named(name)).collect();
+    assert!(missing.is_empty(), "docs/COMMANDS.md says nothing of {missing:?}");
+}
+
+#[test]
 fn the_rust_that_it_asks_for_is_the_one_that_the_manifest_asks_for() {
     let version = env!("CARGO_PKG_RUST_VERSION");
     assert!(PAGE.contains(&format!("You need Rust {version} or newer")), "Cargo.toml asks for {version}");
