@@ -95,12 +95,12 @@ fn commands_md_names_every_command() {
     let command = <warpsmith::cli::Cli as clap::CommandFactory>::command();
     let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
     assert!(names.len() > 30, "{names:?}");
-    let named = |name: &str| {
+    let told = |name: &str| {
         ["`", "warpsmith "]
             .iter()
             .any(|before| COMMANDS.split(&format!("{before}{name}")).skip(1).any(|rest| rest.starts_with([' ', '`'])))
     };
-    let missing: Vec<&&str> = names.iter().filter(|name| !named(name)).collect();
+    let missing: Vec<&&str> = names.iter().filter(|name| !told(name)).collect();
     assert!(missing.is_empty(), "docs/COMMANDS.md says nothing of {missing:?}");
 }
 

@@ -280,7 +280,7 @@ impl Run {
                 fact("Answered by", &header.model),
                 fact("Machine", &header.machine.name),
                 fact("Policy", &header.policy),
-                fact("Began", &header.began),
+                fact("Began", &to_the_minute(&header.began)),
             ],
             unreadable: vec![],
             writer: None,
@@ -331,6 +331,13 @@ fn lease(devices: &mut BTreeMap<String, Device>, task: usize, line: &Line) {
     if let Event::Spent { work, lease: Some(lease), .. } = &line.event {
         devices.entry(lease.device.clone()).or_default().take_in(task, *work, lease);
     }
+}
+
+/// A moment of a header as a person reads it; as it stands where it is none.
+fn to_the_minute(moment: &str) -> String {
+    moment
+        .parse()
+        .map_or_else(|_| moment.to_owned(), |at: jiff::Timestamp| at.strftime("%Y-%m-%d %H:%M UTC").to_string())
 }
 
 /// What a folder is called.

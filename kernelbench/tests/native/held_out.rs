@@ -2,6 +2,8 @@
 //!
 //! Seconds each and more, so they run when asked for: `cargo test --workspace --test native -- --ignored held_out`.
 
+#![expect(clippy::print_stdout, reason = "its lines are the raw file of what was measured")]
+
 use super::*;
 use std::path::Path;
 use warpsmith_kernelbench::load;
