@@ -70,11 +70,17 @@ impl RunScores {
         table::tables(&self.tasks)
     }
 
-    /// The table of a run that has not ended: a task that has counts by its certificate, one that has not by the best of its
-    /// rounds, as that was measured there.
+    /// The table of a run that has not ended, over the tasks that have begun: one that has ended counts by its certificate,
+    /// one that has not by the best of its rounds, as that was measured there.
     #[must_use]
     pub fn so_far(&self) -> ScoreTable {
-        table::so_far(&self.tasks)
+        table::so_far(&self.begun())
+    }
+
+    /// The tasks that have begun.
+    #[must_use]
+    pub fn begun(&self) -> Vec<TaskScore> {
+        self.tasks.iter().filter(|task| task.state != State::NotBegun).cloned().collect()
     }
 
     /// What all tasks took together.

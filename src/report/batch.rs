@@ -115,8 +115,8 @@ impl BatchPage {
             warnings: warnings(scores, simulated),
             facts: facts(scores, &spent),
             tables: tables(scores, &so_far),
-            spread: Spread::of(&scores.tasks),
-            curve: Curve::of(&scores.tasks),
+            spread: Spread::of(&scores.begun()),
+            curve: Curve::of(&scores.begun()),
             time: TimeBar::of_parts(parts(&spent)),
             took: took(&spent, scores.tasks.len(), scores.wins()),
             stages: text::stage_rows(&spent).into_iter().skip(1).collect(),
@@ -186,7 +186,7 @@ fn tables(scores: &RunScores, so_far: &SoFar) -> Vec<ScoresView> {
         return certified.collect();
     }
     let now = scores.so_far();
-    let now = ScoresView::of(&now, format!("So far: speedup s over {}", now.baseline));
+    let now = ScoresView::of(&now, format!("So far, tasks that have begun: speedup s over {}", now.baseline));
     let counted = certified.filter(|_| so_far.certified > 0);
     [now]
         .into_iter()

@@ -125,9 +125,19 @@ fn the_page_of_a_batch_counts_its_tasks_and_opens_each() {
         assert!(page.contains(&format!("id=\"task-{at}\"")) && page.contains(&format!("id=\"task-{at}-round-1\"")));
     }
     assert!(page.contains("Speedup against rounds") && page.contains("geometric mean of s"));
-    assert!(page.contains("So far: speedup s over the reference") && page.contains("<g class=\"hollow\">"));
+    assert!(
+        page.contains("So far, tasks that have begun: speedup s over the reference")
+            && page.contains("<g class=\"hollow\">")
+    );
     assert!(page.contains("Certified alone: speedup s over the reference"), "one of them is");
     assert!(page.trim_end().ends_with("</html>"));
+}
+
+#[test]
+fn a_task_that_has_not_begun_is_no_failure_of_a_batch_that_goes_on() {
+    let page = batch(&[sample::unfinished(), Sample::default(), Sample::default()], "silu");
+    assert!(page.contains("Not begun: 2 of 3 tasks") && page.contains("all (n = 1)"), "{page}");
+    assert!(page.contains("tasks without a right candidate, 0.</figcaption>"), "{page}");
 }
 
 #[test]
