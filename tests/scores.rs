@@ -319,7 +319,7 @@ fn the_same_run_twice_is_no_difference_and_a_better_one_is_higher() {
         .collect();
     let comparison = Comparison::of(&sides.iter().collect::<Vec<_>>());
     assert!(comparison.doubts.is_empty(), "{:?}", comparison.doubts);
-    assert!(comparison.text().contains("first   policy self-refine, answered by"), "{}", comparison.text());
+    assert!(comparison.text().contains("first   policy cudaforge, answered by"), "{}", comparison.text());
     let changes = |at: usize| comparison.tasks.iter().filter(|task| task.changes[at] == TaskChange::Faster).count();
     assert_eq!((changes(0), changes(1)), (0, 6));
     let mean = comparison.measures.iter().find(|measure| measure.measure == "mean").unwrap();

@@ -57,12 +57,12 @@ fn indent(line: &str, width: usize) -> usize {
     let (mut column, mut gap) = (0, None);
     for (blanks, word) in words(line) {
         column += blanks.len();
-        if blanks.len() > 1 && column > own && column <= width * 5 / 8 {
+        if blanks.len() > 1 && column > own && column <= width * 3 / 4 {
             gap = Some(column);
         }
         column += measure_text_width(word);
     }
-    let labelled = line.find(": ").is_some_and(|at| at < own + 24);
+    let labelled = own < 5 && line.find(": ").is_some_and(|at| at < own + 24);
     gap.unwrap_or(own + if labelled { 2 } else { 0 })
 }
 
