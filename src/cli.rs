@@ -32,6 +32,7 @@ use crate::{
     },
     exit::Exit,
     hosts::HostsArgs,
+    progress::fitted,
     version::VERSION,
 };
 use clap::{Args, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -48,6 +49,9 @@ pub struct Cli {
     /// When to colour: `auto` where it is a terminal and the variable `NO_COLOR` is not set.
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     pub color: ColorChoice,
+    /// Say only what came of it, with warnings and errors: no rounds, no line that moves.
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -65,6 +69,19 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap:
     let choice = words().find_map(|word| word.strip_prefix("--color=")).or(after);
     let choice = choice.and_then(|choice| ColorChoice::from_str(choice, true).ok()).unwrap_or_default();
     Cli::from_arg_matches(&Cli::command().color(choice).try_get_matches_from(&arguments)?)
+}
+
+/// Prints what the reading has to say, its lines broken between words where they go to a terminal.
+pub(crate) fn print(told: &clap::Error) {
+    use std::io::Write;
+    let terminal = if told.use_stderr() { console::Term::stderr() } else { console::Term::stdout() };
+    if !terminal.is_term() {
+        let _ = told.print();
+        return;
+    }
+    let coloured = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+    let text = if coloured { told.render().ansi().to_string() } else { told.render().to_string() };
+    let _ = (&terminal).write_all(fitted(&text, &terminal).as_bytes());
 }
 
 const LONG_ABOUT: &str = "\
@@ -204,7 +221,7 @@ pub struct RunArgs {
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub limits: LimitArgs,
     /// The run's folder, which must not exist or be empty [default: runs/TIME-TASK].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
@@ -245,7 +262,7 @@ pub struct BatchArgs {
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub limits: LimitArgs,
     /// The run's folder, which must not exist or be empty [default: runs/TIME-NAME].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
@@ -293,7 +310,7 @@ pub struct RunsArgs {
 pub struct ResumeArgs {
     /// The run's folder.
     pub run: PathBuf,
-    /// Go on with a batch only as far as no device is needed, such as from a Judge's reply to the next question: where the
+    /// Go on only as far as no device is needed, such as from a Judge's reply to the next question: where the
     /// GPU is not at hand.
     #[arg(long)]
     pub without_device: bool,

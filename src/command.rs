@@ -38,7 +38,9 @@ use crate::{
     config::Layers,
     exit::{Exit, Trouble},
     key::Environment,
-    logging, store,
+    logging,
+    progress::{self, fitted},
+    store,
 };
 use std::{future::Future, path::PathBuf, time::Duration};
 
@@ -49,6 +51,9 @@ use std::{future::Future, path::PathBuf, time::Duration};
 /// Why not.
 pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, Trouble> {
     logging::colour(cli.color);
+    if cli.quiet {
+        progress::be_quiet();
+    }
     let layers = Layers::load(cli.config.as_deref())?;
     for run in named_runs(&mut cli.command) {
         *run = store::find(&layers.config.run.folder, run)?;
@@ -129,10 +134,15 @@ fn on_threads<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Tr
     done
 }
 
-/// Prints a line for people or scripts; a reader that went away is no reason to fail.
+/// Prints a line for people, or JSON for scripts; a reader that went away is no reason to fail.
 fn say(line: &str) {
+    verbatim(&fitted(line, &console::Term::stdout()));
+}
+
+/// Prints a text as it is: what is to be a file.
+fn verbatim(text: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
 /// As JSON, for scripts.

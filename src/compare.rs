@@ -32,6 +32,10 @@ pub struct Side {
 pub struct Comparison {
     /// What the runs are called.
     pub names: Vec<String>,
+    /// The policy of each run.
+    pub policies: Vec<String>,
+    /// What answered in each run.
+    pub models: Vec<String>,
     /// Why their numbers may differ for other reasons than the ones that are compared.
     pub doubts: Vec<String>,
     /// The tasks that all runs have, by name.
@@ -127,6 +131,8 @@ impl Comparison {
             .collect();
         Self {
             names: sides.iter().map(|side| side.name.clone()).collect(),
+            policies: sides.iter().map(|side| side.header.policy.clone()).collect(),
+            models: sides.iter().map(|side| side.header.model.clone()).collect(),
             doubts: doubts(sides, &common),
             tasks: common.iter().map(|name| paired(sides, name)).collect(),
             measures: Measure::ALL
@@ -213,13 +219,12 @@ fn doubts(sides: &[&Side], common: &[String]) -> Vec<String> {
     for side in others {
         let mut differs = |what: &str, here: &str, there: &str| {
             if here != there {
-                doubts.push(format!("{what}: {} has {here:?}, {} has {there:?}", first.name, side.name));
+                doubts.push(format!("{what}: {} has {here}, {} has {there}", first.name, side.name));
             }
         };
         differs("machine", &first.header.machine.name, &side.header.machine.name);
         differs("warpsmith", &first.header.warpsmith, &side.header.warpsmith);
-        differs("compilers", &format!("{:?}", first.header.compilers), &format!("{:?}", side.header.compilers));
-        let timing = |header: &RunHeader| format!("{:?}", header.configuration.timing);
+        differs("compilers", &compilers(&first.header), &compilers(&side.header));
         differs("timing", &timing(&first.header), &timing(&side.header));
         if first.header.templates != side.header.templates {
             doubts.push(format!("prompts: the templates of {} and {} are not the same", first.name, side.name));
@@ -235,6 +240,21 @@ fn doubts(sides: &[&Side], common: &[String]) -> Vec<String> {
     doubts
 }
 
+fn compilers(header: &RunHeader) -> String {
+    let each: Vec<String> = header.compilers.iter().map(|(name, version)| format!("{name}: {version}")).collect();
+    if each.is_empty() { "none that is known".to_owned() } else { each.join(", ") }
+}
+
+/// How a run was told to time; what is 0 there is as its policy says.
+fn timing(header: &RunHeader) -> String {
+    let own = |count: u32, what: &str| match count {
+        0 => format!("{what} as its policy says"),
+        count => format!("{count} {what}"),
+    };
+    let timing = &header.configuration.timing;
+    format!("{} and {}", own(timing.warmup, "warm-up calls"), own(timing.repetitions, "samples"))
+}
+
 fn left_out(side: &Side, common: &[String]) -> Option<String> {
     let alone: Vec<&str> = side
         .scores
@@ -248,4 +268,48 @@ fn left_out(side: &Side, common: &[String]) -> Option<String> {
     (!alone.is_empty()).then(|| {
         format!("{} tasks of {} are left out, for another run lacks them or has other content under their name: {shown}{more}", alone.len(), side.name)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_said_in_words() {
+        let side = |name: &str, repetitions: u32, compiler: &str| {
+            let mut configuration = crate::config::Config::default();
+            configuration.timing.repetitions = repetitions;
+            let header = RunHeader {
+                format: 1,
+                warpsmith: "1".into(),
+                began: String::new(),
+                task: String::new(),
+                model: "m".into(),
+                policy: "p".into(),
+                simulated: false,
+                compilers: [("c++".to_owned(), compiler.to_owned())].into(),
+                templates: [].into(),
+                machine: kernelbench::Workshop::machine(&kernelbench::Simulated::new()).clone(),
+                configuration,
+            };
+            let scores = RunScores {
+                run: name.into(),
+                model: "m".into(),
+                policy: "p".into(),
+                machine: String::new(),
+                simulated: false,
+                tasks: vec![],
+            };
+            Side { name: name.into(), header, scores }
+        };
+        let (first, second) = (side("a", 0, "g++ 12"), side("b", 30, "g++ 13"));
+        let said = Comparison::of(&[&first, &second]).text();
+        for line in [
+            "beware: compilers: a has c++: g++ 12, b has c++: g++ 13",
+            "beware: timing: a has warm-up calls as its policy says and samples as its policy says, b has warm-up",
+        ] {
+            assert!(said.contains(line), "{said}");
+        }
+        assert!(said.contains("and 30 samples") && !said.contains('{'), "{said}");
+    }
 }

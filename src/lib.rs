@@ -60,7 +60,7 @@ pub fn main_with(hosts: Option<hosts::Hosts>) -> ExitCode {
     let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(told) => {
-            let _ = told.print();
+            cli::print(&told);
             return ExitCode::from(if told.use_stderr() { Exit::Usage.code() } else { Exit::Done.code() });
         }
     };
@@ -72,6 +72,8 @@ pub fn main_with(hosts: Option<hosts::Hosts>) -> ExitCode {
 
 fn fail(trouble: &Trouble) -> ExitCode {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr().lock(), "warpsmith: {trouble}");
+    let words = trouble.to_string();
+    let words = progress::fitted(&words, &console::Term::stderr());
+    let _ = writeln!(std::io::stderr().lock(), "warpsmith: {words}");
     ExitCode::from(trouble.exit.code())
 }

@@ -3,6 +3,7 @@
 //! A [`Telling`] stands in front of the record: it writes each event down, and then says it. On a terminal a line at the
 //! bottom shows what is going on; elsewhere there are only plain lines.
 
+mod lines;
 mod screen;
 mod search;
 mod summary;
@@ -11,7 +12,8 @@ mod words;
 mod workflow;
 
 pub use kernelbench::plain;
-pub use screen::Screen;
+pub(crate) use lines::fitted;
+pub use screen::{Screen, be_quiet, is_quiet};
 pub use search::pace;
 pub use summary::Outcome;
 pub use weighed::lines as weighed;

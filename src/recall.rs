@@ -2,7 +2,7 @@
 
 use crate::store::{Blobs, Record, RunFolder, StoreError};
 use agents::{
-    event::Event,
+    event::{End, Event},
     llm::{CallId, Purpose, Reply, replay::RecordedAnswer, seeded::Seeds},
 };
 use kernelbench::{Bindings, Failure, Findings, Hash, Tried};
@@ -27,6 +27,21 @@ pub fn answers(record: &Record) -> Result<Vec<RecordedAnswer>, StoreError> {
             Ok(RecordedAnswer { id, prompt, reply, model, usage, usd })
         })
         .collect()
+}
+
+/// The questions that no answer came to, in a record that ended there because what answered held no further reply.
+#[must_use]
+pub fn unanswered(record: &Record) -> Vec<CallId> {
+    let (mut asked, mut unanswered) = (None, vec![]);
+    for event in record.events() {
+        match event {
+            Event::Asked { call } => asked = Some(call),
+            Event::Answered { .. } => asked = None,
+            Event::Ended { end: End::RecordEnds } => unanswered.extend(asked.take()),
+            _ => {}
+        }
+    }
+    unanswered
 }
 
 /// The Coder's first replies of a run's tasks, by task and attempt, each with who gave it.

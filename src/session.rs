@@ -16,7 +16,7 @@ use agents::{
     policy::Policy,
     trajectory::Trajectory,
 };
-use kernelbench::{Certificate, CertificateVerdict, Task, Workshop};
+use kernelbench::{Absent, Certificate, CertificateVerdict, Task, Workshop};
 use prompts::Prompts;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -121,15 +121,16 @@ impl Ending<'_> {
         if self.voice == Voice::Json {
             let best = best::write(self.folder, &story.name, story).ok().flatten();
             let told = serde_json::json!({ "outcome": outcome, "kernel": best, "report": path, "run": run, "exit": exit.code() });
-            self.screen.say(&told.to_string());
+            self.screen.result(&told.to_string());
         } else {
-            self.screen.say(&format!("\n{}\n\n{}", show::rounds(story).trim_end(), result(story)));
+            self.screen.say(&format!("\n{}\n", show::rounds(story).trim_end()));
+            self.screen.result(&result(story));
             let path = path.map_or("-".to_owned(), |path| path.display().to_string());
             let best = match best::write(self.folder, &story.name, story) {
                 Ok(best) => best.map(|best| format!("kernel     {}\n", best.display())).unwrap_or_default(),
                 Err(why) => format!("kernel     not written: {why}\n"),
             };
-            self.screen.say(&format!("{best}report     {path}\nrun        {}", run.display()));
+            self.screen.result(&format!("{best}report     {path}\nrun        {}", run.display()));
         }
         report.map(|_| exit)
     }
@@ -140,9 +141,9 @@ impl Ending<'_> {
         if self.voice == Voice::Json {
             let head = story.workflow.head().map(|head| &head.name);
             let told = serde_json::json!({ "head": head, "run": self.folder.path(), "exit": exit.code() });
-            self.screen.say(&told.to_string());
+            self.screen.result(&told.to_string());
         } else {
-            self.screen.say(&format!("\n{}\n\nrun        {}", tree.trim_end(), self.folder.path().display()));
+            self.screen.result(&format!("\n{}\n\nrun        {}", tree.trim_end(), self.folder.path().display()));
         }
         exit
     }
@@ -150,6 +151,7 @@ impl Ending<'_> {
     fn explain(&self, why: &BrokeOff) -> Trouble {
         let exit = match why {
             BrokeOff::Waiting(_) | BrokeOff::Model(AskError::Waiting(_)) => Exit::Waiting,
+            BrokeOff::Fault(fault) if *fault == Absent::needed() => Exit::Waiting,
             BrokeOff::Model(_) | BrokeOff::RecordEnds(_) | BrokeOff::Limit(_) => Exit::Model,
             BrokeOff::Fault(_) => Exit::Machine,
             BrokeOff::Log(_) => Exit::Record,

@@ -266,7 +266,8 @@ fn with_letters_missing_every_task_advances_and_the_run_goes_on_elsewhere() {
     let (out, model) = (out.display().to_string(), format!("mailbox:{}", letters.display()));
     let resumed =
         |more: &[&str]| run(&[&["resume", &out, "--model", &model, "--exit-when-waiting"][..], more].concat());
-    assert!(resumed(&["--without-device"]).ended(10).out.contains("waiting    for a device"));
+    let told = resumed(&["--without-device"]).ended(10);
+    assert!(told.out.contains("waiting    for a device") && !told.err.contains("trying once more"), "{told:?}");
     // From the Judge's reply to the Coder's question no device is needed.
     for (code, more) in [(10, &[][..]), (10, &["--without-device"]), (0, &[])] {
         resumed(more).ended(code);

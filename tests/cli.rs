@@ -27,6 +27,31 @@ fn every_command_explains_itself_with_an_example() {
 }
 
 #[test]
+fn wherever_something_is_written_o_says_where() {
+    fn look(command: &clap::Command, found: &mut usize) {
+        for out in command.get_arguments().filter(|argument| argument.get_id() == "out") {
+            assert_eq!(out.get_short(), Some('o'), "{} --out", command.get_name());
+            *found += 1;
+        }
+        command.get_subcommands().for_each(|command| look(command, found));
+    }
+    let mut found = 0;
+    look(&<warpsmith::cli::Cli as clap::CommandFactory>::command(), &mut found);
+    assert!(found > 10, "{found} commands write something");
+}
+
+#[test]
+fn quietly_only_what_came_of_a_run_is_said() {
+    let (_folder, run_path) = place();
+    let told = simulated(&run_path, &["--quiet"]).ended(0);
+    let heads: Vec<&str> = told.out.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(heads, ["result", "kernel", "report", "run"], "{told:?}");
+    let (_folder, run_path) = place();
+    let told = simulated(&run_path, &["-q", "--json"]).ended(0);
+    assert!(json(&told.out)["outcome"].is_object(), "{told:?}");
+}
+
+#[test]
 fn every_exit_code_is_explained_in_the_help() {
     let help = run(&["--help"]).ended(0).out;
     for exit in warpsmith::exit::Exit::ALL {
@@ -47,6 +72,14 @@ fn what_the_user_gets_wrong_ends_with_2_and_says_what_to_do() {
         (&["run", &at("empty")], "no task.toml"),
         (&["run", TASK, "--model", "gpt", "--simulate"], "expected openai:NAME"),
         (&["run", TASK, "--model", "openai:x", "--simulate"], "OPENAI_API_KEY"),
+        (
+            &["run", TASK, "--model", "openai:unheard-of", "--usd", "1", "--simulate"],
+            "the price of unheard-of is not known",
+        ),
+        (
+            &["batch", "examples", "--model", "openai:unheard-of", "--task-usd", "1", "--simulate"],
+            "the price of unheard",
+        ),
         (&["run", TASK, "--model", SCRIPT, "--policy", "luck", "--simulate"], "no policy \"luck\""),
         (&["--config", &at("settings.toml"), "config"], "settings.toml:2: unknown field `rouns`"),
         (&["evaluate", TASK, &at("nothing.cpp"), "--simulate"], "nothing.cpp"),

@@ -113,3 +113,13 @@ fn in_strict_mode_a_prompt_that_differs_ends_the_run_and_is_shown() {
     let told = run(&["run", &task, "--simulate", "--strict-replay", "--out", &again]).ended(4);
     assert!(told.err.contains("ACTIVATION"), "{told:?}");
 }
+
+#[test]
+fn a_run_that_ended_in_the_midst_of_a_round_for_want_of_replies_is_made_again_to_the_same_end() {
+    let (folder, recorded) = place();
+    let script = folder.path().join("script.jsonl").display().to_string();
+    fs::write(&script, r#"{"role": "coder", "reply": "I would rather not."}"#).unwrap();
+    let model = format!("scripted:{script}");
+    run(&["run", TASK, "--model", &model, "--simulate", "--shapes", "task", "--out", &recorded]).ended(1);
+    run(&["replay", &recorded]).ended(0);
+}

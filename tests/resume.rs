@@ -248,6 +248,10 @@ fn with_letters_missing_it_ends_with_10_and_goes_on_when_they_are_there() {
     assert!(told.err.contains("waiting for a reply") && told.err.contains("warpsmith resume"), "{told:?}");
     for reply in [candidate(1), verdict(2), candidate(2)] {
         answer_the_open_letter(&letters, &reply);
+        if reply == candidate(1) {
+            let told = program::run(&["resume", &run, "--exit-when-waiting", "--without-device"]).ended(10).err;
+            assert!(told.contains("a device is needed next") && !told.contains("trying once more"), "{told}");
+        }
         let code = if reply == candidate(2) { 0 } else { 10 };
         program::run(&["resume", &run, "--exit-when-waiting"]).ended(code);
     }

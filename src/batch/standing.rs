@@ -62,7 +62,8 @@ impl Standing {
         if let Some(speedup) = &self.certified {
             return format!("{}, {}, certified", quantity::speedup(speedup), quantity::claim(speedup));
         }
-        let why = self.trouble.as_ref().map(|why| format!(" ({})", plain(why))).unwrap_or_default();
+        let ends = || (self.end == Some(End::RecordEnds)).then(|| "what answers holds no further reply".to_owned());
+        let why = self.trouble.clone().or_else(ends).map(|why| format!(" ({})", plain(&why))).unwrap_or_default();
         format!("nothing correct{why}")
     }
 
@@ -135,5 +136,17 @@ fn waiting_for(role: agents::llm::Role) -> &'static str {
         Role::Judge => "waiting for the judge",
         Role::Tester => "waiting for the tester",
         Role::Planner => "waiting for the planner",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_came_to_nothing_says_why() {
+        let mut standing = Standing::default();
+        standing.take_in(&Event::Ended { end: End::RecordEnds });
+        assert_eq!(standing.came_to(), "nothing correct (what answers holds no further reply)");
     }
 }

@@ -56,7 +56,7 @@ pub struct MetricsSampleArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub keep: u32,
     /// The table to write (Parquet); what was found out is kept in a folder beside it, and not found out again.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     pub out: PathBuf,
     /// Take the candidates of this run too, before those of the family; may be given several times.
     #[arg(long, value_name = "RUN")]

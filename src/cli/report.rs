@@ -9,7 +9,7 @@ pub struct ReportArgs {
     /// The run's folder.
     pub run: PathBuf,
     /// Where to write it [default: report.html in the run's folder].
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Write a picture instead (SVG), of the rounds of a run of one task: speedups and what the Judge said.
     #[arg(long, value_name = "FILE.svg", conflicts_with = "out")]

@@ -51,7 +51,7 @@ pub struct TransformArgs {
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub timing: TimingArgs,
     /// For a task: the run's folder, which must not exist or be empty [default: runs/TIME-TASK].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// For a task: on a simulated machine, where nothing is compiled or run and the times are made up.
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! `warpsmith ablate`: variants of a run over the same tasks
 
-use super::{batch, json, resume, say};
+use super::{batch, json, resume, say, verbatim};
 use crate::{
     ablation::{AblationFolder, Asked, Planned, Spec, Table},
     cli::{BatchArgs, Cli, Command, ResumeArgs},
@@ -8,7 +8,7 @@ use crate::{
     config::Layers,
     exit::{Exit, Trouble},
     key::Environment,
-    progress::plain,
+    progress::{is_quiet, plain},
     scores::{RunScores, State},
     store::RunFolder,
 };
@@ -34,7 +34,7 @@ pub struct AblateArgs {
     #[arg(long, value_name = "PATH|SUITE")]
     pub tasks: Option<String>,
     /// The folder to make [default: runs/TIME-NAME].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// All variants get the first variant's first candidates, so that they differ only in what follows.
     #[arg(long)]
@@ -64,7 +64,7 @@ pub(super) fn ablate(arguments: &AblateArgs, layers: &Layers, environment: &Envi
     if let Some(name) = &arguments.show {
         let known = || Spec::embedded().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
         let none = || Trouble::usage(format!("no ablation {name:?} comes along; expected one of {}", known()));
-        say(Spec::text(name).ok_or_else(none)?.trim_end());
+        verbatim(Spec::text(name).ok_or_else(none)?.trim_end());
         return Ok(Exit::Done);
     }
     let Some(name) = arguments.spec.as_ref().filter(|_| !arguments.list) else {
@@ -124,18 +124,25 @@ struct Work<'a> {
     environment: &'a Environment,
 }
 
+/// Says what goes on, unless only what came of it is wanted.
+fn happens(line: &str) {
+    if !is_quiet() {
+        say(line);
+    }
+}
+
 impl Work<'_> {
     fn run(&self, planned: &Planned<'_>) -> Result<Exit, Trouble> {
         let path = self.folder.run(&planned.name);
         let flags = flags(&self.asked.spec, &self.asked.arguments, &path)?;
         if !path.join("run.toml").exists() {
-            say(&format!("\nvariant {} of {}", planned.name, plain(&self.asked.spec.name)));
+            happens(&format!("\nvariant {} of {}", planned.name, plain(&self.asked.spec.name)));
             return batch::batch(&flags, self.settings(planned)?, self.environment);
         }
         if ended(&path)? {
             return Ok(Exit::Done);
         }
-        say(&format!("\nvariant {} goes on", planned.name));
+        happens(&format!("\nvariant {} goes on", planned.name));
         let BatchArgs { model, width, limits, json, .. } = flags;
         resume::resume(
             &ResumeArgs { run: path, model, width, limits, json, ..ResumeArgs::default() },

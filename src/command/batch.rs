@@ -340,7 +340,7 @@ async fn show(folder: &RunFolder, port: u16, screen: &Screen, json: bool) -> Res
     if json {
         eprint(&line);
     } else {
-        screen.say(&line);
+        screen.result(&line);
     }
     Ok(served)
 }
@@ -371,7 +371,7 @@ impl Ending<'_> {
                 "waiting": waiting, "broke_off": broke_off, "no_reply": self.board.speechless(), "limit": outcome.limit, "usd": used.usd,
                 "unpriced": used.unpriced, "tokens": used.tokens, "run": self.folder.path(), "exit": exit.code(),
             });
-            self.screen.say(&told.to_string());
+            self.screen.result(&told.to_string());
         } else {
             self.in_words(&outcome, &go_on);
         }
@@ -393,7 +393,7 @@ impl Ending<'_> {
     }
 
     fn in_words(&self, outcome: &Outcome, go_on: &str) {
-        let say = |line: &str| self.screen.say(line);
+        let say = |line: &str| self.screen.result(line);
         let (finished, correct, faster) = self.board.counts();
         say("");
         for (task, why) in &outcome.broke_off {

@@ -1,6 +1,6 @@
 //! `warpsmith completions` and `warpsmith man`: what a shell and `man` know of the program.
 
-use super::say;
+use super::{say, verbatim};
 use crate::{
     cli::{Cli, CompletionsArgs, ManArgs},
     exit::{Exit, Trouble},
@@ -12,7 +12,7 @@ use clap::CommandFactory;
 pub(super) fn completions(arguments: &CompletionsArgs) -> Result<Exit, Trouble> {
     let mut text = vec![];
     clap_complete::generate(arguments.shell, &mut Cli::command(), "warpsmith", &mut text);
-    say(String::from_utf8_lossy(&text).trim_end());
+    verbatim(String::from_utf8_lossy(&text).trim_end());
     Ok(Exit::Done)
 }
 

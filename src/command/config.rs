@@ -1,6 +1,6 @@
 //! `warpsmith config`: the settings in force.
 
-use super::say;
+use super::verbatim;
 use crate::{
     cli::ConfigArgs,
     config::{DEFAULTS, Layers},
@@ -11,6 +11,6 @@ use crate::{
 #[expect(clippy::unnecessary_wraps, reason = "every command gives the same type")]
 pub(super) fn config(arguments: &ConfigArgs, layers: &Layers) -> Result<Exit, Trouble> {
     let text = if arguments.defaults { DEFAULTS.to_owned() } else { layers.describe() };
-    say(text.trim_end());
+    verbatim(text.trim_end());
     Ok(Exit::Done)
 }

@@ -20,7 +20,7 @@ use metrics::{
     Machine, Profile, Speedup,
     facts::{self, Bottleneck},
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::{
     fs,
     io::{self, Read},
@@ -47,7 +47,8 @@ struct Found {
     machine: Machine,
     /// What is to be known of both beside the numbers.
     labels: Vec<Label>,
-    /// What each stage took, in seconds.
+    /// What each stage took, in seconds, in their order.
+    #[serde(serialize_with = "as_object")]
     seconds: Vec<(&'static str, f64)>,
     baseline: Baseline,
     evaluation: Evaluation,
@@ -161,30 +162,38 @@ impl Bench<'_> {
     async fn find_out(&self, file: String, candidate: Candidate, arguments: &EvaluateArgs) -> Result<Found, Fault> {
         let (workshop, task, plan) = (self.workshop, self.task, &self.policy.timing);
         let mut seconds = Seconds { last: Instant::now(), found: vec![] };
-        self.screen.show(&format!("{file}: building, checking and timing"));
+        let show = |what: &str| self.screen.show(&format!("{file}: {what}"));
+        show("building");
         let tuned = self.tune(candidate).await?;
         if !tuned.tried.is_empty() {
-            seconds.note("search bindings");
+            seconds.note("search-bindings");
         }
         let candidate = tuned.candidate.clone();
         let mut built = None;
         if self.build_first {
             built = Some(self.build(&candidate, &mut seconds).await?);
         }
+        show("building, checking and timing the reference");
         let baseline = workshop.prepare(task, &self.suite, plan).await?;
-        seconds.note("prepare the reference");
-        let built = match built {
-            Some(built) => built,
-            None => self.build(&candidate, &mut seconds).await?,
+        seconds.note("prepare");
+        let built = if let Some(built) = built {
+            built
+        } else {
+            show("building");
+            self.build(&candidate, &mut seconds).await?
         };
+        show("checking");
         let tried = tuned.tried;
         let (differs, mut labels) = (baseline.self_difference(), baseline.labels.clone());
         let (evaluation, verified) = match self.verify(built, &mut seconds).await? {
             Err(failure) => (Evaluation::Failed(failure), None),
-            Ok(verified) => match workshop.time(task, &verified, &self.suite, plan, differs).await? {
-                Err(failure) => (Evaluation::Failed(failure), None),
-                Ok(timed) => (Evaluation::Passed(timed), Some(verified)),
-            },
+            Ok(verified) => {
+                show("timing");
+                match workshop.time(task, &verified, &self.suite, plan, differs).await? {
+                    Err(failure) => (Evaluation::Failed(failure), None),
+                    Ok(timed) => (Evaluation::Passed(timed), Some(verified)),
+                }
+            }
         };
         seconds.note("time");
         labels.extend(evaluation.passed().map(|timed| timed.labels.clone()).unwrap_or_default());
@@ -276,6 +285,11 @@ impl Seconds {
         self.found.push((stage, self.last.elapsed().as_secs_f64()));
         self.last = Instant::now();
     }
+}
+
+/// Names and numbers as one object, in their order.
+fn as_object<S: Serializer>(pairs: &[(&'static str, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().copied())
 }
 
 /// A candidate's source; `-` is standard input.

@@ -1,6 +1,6 @@
 //! `warpsmith policies`: the ways to work on a task.
 
-use super::say;
+use super::{say, verbatim};
 use crate::{
     cli::NameArgs,
     exit::{Exit, Trouble},
@@ -25,7 +25,7 @@ fn print(name: &str, json: bool) -> Result<(), Trouble> {
     if json {
         say(&super::json(&plan::parse(name, text)?));
     } else {
-        say(text.trim_end());
+        verbatim(text.trim_end());
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 mod render;
 
-use super::say;
+use super::{say, verbatim};
 use crate::{
     cli::{PromptsArgs, PromptsCommand, RenderArgs},
     config::Config,
@@ -29,7 +29,7 @@ pub(super) fn prompts(arguments: &PromptsArgs, config: &Config) -> Result<Exit, 
             let text = library
                 .source(name)
                 .ok_or_else(|| Trouble::usage(format!("there is no template {name:?}; there are {}", known())))?;
-            say(&if arguments.json { super::json(&text) } else { text.trim_end().to_owned() });
+            verbatim(&if arguments.json { super::json(&text) } else { text.trim_end().to_owned() });
         }
     }
     Ok(Exit::Done)
@@ -41,7 +41,7 @@ fn rendered(arguments: &RenderArgs, library: &Prompts) -> Result<Exit, Trouble> 
     for missing in &missing {
         let _ = writeln!(std::io::stderr().lock(), "note: {missing}");
     }
-    say(&if arguments.json { super::json(&prompt) } else { text(&prompt) });
+    verbatim(&if arguments.json { super::json(&prompt) } else { text(&prompt) });
     Ok(Exit::Done)
 }
 

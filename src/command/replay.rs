@@ -99,7 +99,7 @@ fn one(folder: &RunFolder, record: &Record) -> Result<Found, Trouble> {
 
 async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Trouble> {
     let (task, policy) = opened(record)?;
-    let replies = Replay::new("the record", recall::answers(record)?, false);
+    let replies = Replay::new("the record", recall::answers(record)?, false).ending_at(recall::unanswered(record));
     let log = MemoryLog::default();
     let found = recall::findings(record.events());
     let (machine, mut findings) = found.ok_or_else(|| Trouble::record("the record holds no event"))?;

@@ -26,7 +26,7 @@ use agents::{
     trajectory::{Round, Trajectory},
     workflow::TUNE,
 };
-use kernelbench::{Hash, Task};
+use kernelbench::{Absent, Hash, Task, Workshop};
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 /// With what a batch goes on.
@@ -178,7 +178,11 @@ fn go_on(
     let told = start.told(kind, config)?;
     let profiles = start.policy.profile != Profiling::Never;
     let asked = super::run::Asked { profiles, told: told.as_ref() };
-    let workshop = super::run::workshop(kind, config, asked, folder.path(), environment)?;
+    let workshop: Arc<dyn Workshop> = if arguments.without_device {
+        Arc::new(Absent::new(header.machine.clone()))
+    } else {
+        super::run::workshop(kind, config, asked, folder.path(), environment)?
+    };
     if start.so_far.machine.as_ref().is_some_and(|machine| machine.name != workshop.machine().name) {
         screen.warn("this is another machine than the one the run began on: times of earlier rounds do not compare with later ones");
     }

@@ -67,6 +67,7 @@ fn start(
         plan.policy.shapes = Shapes::Task;
     }
     plan::known(&plan.task, &plan.policy).map_err(Trouble::usage)?;
+    super::batch::priced(&layers.config, &plan.spec)?;
     let kind = Kind::of(&plan.task, arguments.simulate);
     let told = if plan.recorded_policy {
         guidance::recorded(&plan.policy, kind, &layers.config)?
@@ -126,7 +127,6 @@ fn begin(
     environment: &Environment,
 ) -> Result<Exit, Trouble> {
     let Beginning { path, features, request, hand } = beginning;
-    super::batch::priced(config, &plan.spec)?;
     let prompts = Arc::new(super::prompts::library(config)?);
     super::transform::suits(&plan.policy, &plan.task, &prompts)?;
     let exit_when_waiting = arguments.model.exit_when_waiting;

@@ -16,7 +16,11 @@ use std::path::Path;
 pub(super) fn runs(arguments: &RunsArgs, layers: &Layers) -> Result<Exit, Trouble> {
     let root = arguments.folder.as_ref().unwrap_or(&layers.config.run.folder);
     let mut told = vec![];
-    for path in store::runs(root)? {
+    let paths = store::runs(root)?;
+    if paths.is_empty() && !arguments.json {
+        say(&format!("there are no runs in {}: `warpsmith run TASK` makes one there", root.display()));
+    }
+    for path in paths {
         // One that cannot be read does not hide the others.
         let came_to = came_to(&path).unwrap_or_else(|trouble| format!("cannot be read: {}", trouble.message));
         if arguments.json {

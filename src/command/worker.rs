@@ -2,7 +2,7 @@
 
 mod slurm;
 
-use super::say;
+use super::verbatim;
 use crate::{
     cli::ProblemArgs,
     config::{Config, Layers},
@@ -74,7 +74,7 @@ pub(super) fn worker(arguments: &WorkerArgs, mut layers: Layers, environment: &E
         ));
     }
     if arguments.slurm.slurm {
-        say(slurm::script(&arguments.slurm, config).trim_end());
+        verbatim(slurm::script(&arguments.slurm, config).trim_end());
         return Ok(Exit::Done);
     }
     let hosts = hosts::behind(environment)?;

@@ -15,6 +15,7 @@ pub(super) fn comparison(comparison: &Comparison) -> String {
     for doubt in &comparison.doubts {
         let _ = writeln!(text, "beware: {}", plain(doubt));
     }
+    text += &ways(comparison);
     let count = comparison.tasks.len();
     let _ = write!(text, "\n{count} tasks, paired\n{}", measures(comparison));
     text += "\nAfter a value: 95 % of its values when tasks are drawn anew (2000 times). A difference is drawn in pairs; one \
@@ -22,6 +23,15 @@ pub(super) fn comparison(comparison: &Comparison) -> String {
     let _ = write!(text, "\nTask by task\n{}", tasks(comparison));
     let _ = write!(text, "\nWhat it took\n{}", took(comparison));
     text
+}
+
+/// How each run worked, a line each.
+fn ways(comparison: &Comparison) -> String {
+    let each = comparison.names.iter().zip(&comparison.policies).zip(&comparison.models);
+    let rows = each.map(|((name, policy), model)| {
+        vec![name.clone(), format!("policy {}, answered by {}", plain(policy), plain(model))]
+    });
+    columns(&rows.collect::<Vec<_>>())
 }
 
 fn measures(comparison: &Comparison) -> String {

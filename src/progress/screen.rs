@@ -1,10 +1,27 @@
 //! How do lines and the moving lines at the bottom share a terminal?
 
+use super::fitted;
+use console::Term;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
     io::{self, IsTerminal, Write},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
+
+/// Whether what happens is told, or only what came of it.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Only what came of it is told from here on, with warnings and errors.
+pub fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether only what came of it is told.
+#[must_use]
+pub fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
 
 /// Standard output for lines, and on a terminal moving lines at the bottom for what is going on. Clones are one screen.
 #[derive(Clone, Debug)]
@@ -18,7 +35,7 @@ impl Screen {
     /// A screen; the moving lines are there only if both outputs are a terminal and they are wanted.
     #[must_use]
     pub fn new(moving: bool) -> Self {
-        let moving = moving && io::stderr().is_terminal() && io::stdout().is_terminal();
+        let moving = moving && !is_quiet() && io::stderr().is_terminal() && io::stdout().is_terminal();
         let target = if moving { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let all = MultiProgress::with_draw_target(target);
         let bar = all.add(ProgressBar::no_length());
@@ -47,17 +64,24 @@ impl Screen {
         line
     }
 
-    /// Prints a line. A reader that went away is no reason to stop.
+    /// Prints a line about what happens, unless that is not wanted. A reader that went away is no reason to stop.
     pub fn say(&self, line: &str) {
+        if !is_quiet() {
+            self.result(line);
+        }
+    }
+
+    /// Prints a line about what came of it.
+    pub fn result(&self, line: &str) {
         self.all.suspend(|| {
-            let _ = writeln!(io::stdout().lock(), "{line}");
+            let _ = writeln!(io::stdout().lock(), "{}", fitted(line, &Term::stdout()));
         });
     }
 
     /// Prints a line to standard error.
     pub fn warn(&self, line: &str) {
         self.all.suspend(|| {
-            let _ = writeln!(io::stderr().lock(), "{line}");
+            let _ = writeln!(io::stderr().lock(), "{}", fitted(line, &Term::stderr()));
         });
     }
 

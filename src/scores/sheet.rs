@@ -126,7 +126,7 @@ fn line(run: &RunScores, task: &TaskScore, baselines: &[&String]) -> Vec<(String
     line.extend(speedup("speedup", task.speedup));
     for name in baselines {
         let over = task.over.iter().find(|(known, _)| known == *name).and_then(|(_, speedup)| *speedup);
-        line.extend(speedup(&format!("speedup over {name}"), over));
+        line.extend(speedup(&heading(&format!("speedup_over_{name}")), over));
     }
     line.push(("best_in_rounds".to_owned(), Cell::Number(task.best.map(|best| best.ratio))));
     line.push(("round".to_owned(), whole(task.round)));
@@ -136,12 +136,17 @@ fn line(run: &RunScores, task: &TaskScore, baselines: &[&String]) -> Vec<(String
     line
 }
 
+/// A column's name for programs that split at blanks and commas.
+fn heading(name: &str) -> String {
+    name.replace(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c), "_")
+}
+
 fn speedup(name: &str, speedup: Option<Speedup>) -> [(String, Cell); 3] {
     let number = |of: fn(&Speedup) -> f64| Cell::Number(speedup.as_ref().map(of));
     [
         (name.to_owned(), number(|speedup| speedup.ratio)),
-        (format!("{name}, low"), number(|speedup| speedup.interval.low)),
-        (format!("{name}, high"), number(|speedup| speedup.interval.high)),
+        (format!("{name}_low"), number(|speedup| speedup.interval.low)),
+        (format!("{name}_high"), number(|speedup| speedup.interval.high)),
     ]
 }
 
@@ -160,4 +165,17 @@ fn spent(task: &TaskScore) -> Vec<(String, Cell)> {
     ];
     line.extend(spent.times().map(|(_, name, ms)| (name.to_owned(), Cell::count(ms))));
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::heading;
+
+    #[test]
+    fn no_column_s_name_has_a_blank_a_comma_or_a_quote() {
+        assert_eq!(
+            heading("speedup_over_torch.compile, \"max-autotune\""),
+            "speedup_over_torch.compile___max-autotune_"
+        );
+    }
 }

@@ -31,6 +31,7 @@ pub struct Replay {
     source: String,
     answers: Vec<RecordedAnswer>,
     strict: bool,
+    ends: Vec<CallId>,
     differences: AtomicUsize,
 }
 
@@ -38,7 +39,14 @@ impl Replay {
     /// Answers from these. `source` says where they come from; `strict` makes a prompt that differs from the recorded one an error.
     #[must_use]
     pub fn new(source: impl Into<String>, answers: Vec<RecordedAnswer>, strict: bool) -> Self {
-        Self { source: source.into(), answers, strict, differences: AtomicUsize::new(0) }
+        Self { source: source.into(), answers, strict, ends: vec![], differences: AtomicUsize::new(0) }
+    }
+
+    /// The same, where these calls were asked and what answered held no further reply: here they end it again.
+    #[must_use]
+    pub fn ending_at(mut self, calls: Vec<CallId>) -> Self {
+        self.ends = calls;
+        self
     }
 
     /// How many of the prompts so far were not the recorded ones.
@@ -72,6 +80,9 @@ impl Replay {
     }
 
     fn nothing_for(&self, id: &CallId) -> AskError {
+        if self.ends.contains(id) {
+            return AskError::RecordEnds(format!("{} ends where {id} was asked", self.source));
+        }
         if !self.answers.iter().any(|a| a.id.task == id.task) {
             let held: BTreeSet<_> = self.answers.iter().map(|a| a.id.task.as_str()).collect();
             let held = if held.is_empty() { "no replies at all".into() } else { Vec::from_iter(held).join(", ") };

@@ -36,7 +36,7 @@ where
     E: Into<BrokeOff> + Debug + Send + Sync + 'static,
 {
     match ask_once(actor, message.clone()).await {
-        Err(BrokeOff::Fault(fault)) if !matches!(fault, Fault::Disturbed(_)) => {
+        Err(BrokeOff::Fault(fault)) if fault.may_pass() => {
             tracing::warn!(%fault, "the machine failed: trying once more");
             tokio::time::sleep(PAUSE).await;
             ask_once(actor, message).await

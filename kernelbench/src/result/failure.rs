@@ -212,6 +212,12 @@ impl Fault {
         Self::Reference(format!("the reference failed: {failure}{more}"))
     }
 
+    /// Whether the same may go well a moment later: what is not here stays so, and whoever uses the machine stays longer.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        !matches!(self, Self::Absent(_) | Self::Disturbed(_))
+    }
+
     /// Whether it is the reference's.
     pub(crate) fn is_of_reference(&self) -> bool {
         matches!(self, Self::Reference(_))

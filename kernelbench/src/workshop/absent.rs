@@ -29,6 +29,12 @@ impl Absent {
     pub fn new(machine: Machine) -> Self {
         Self { machine }
     }
+
+    /// What it says when it is asked for anything.
+    #[must_use]
+    pub fn needed() -> Fault {
+        Fault::Absent(NEEDED.to_owned())
+    }
 }
 
 impl Workshop for Absent {
@@ -77,5 +83,5 @@ impl Workshop for Absent {
 }
 
 fn absent<'a, T: Send + 'a>() -> Step<'a, Result<T, Fault>> {
-    Box::pin(std::future::ready(Err(Fault::Absent(NEEDED.to_owned()))))
+    Box::pin(std::future::ready(Err(Absent::needed())))
 }

@@ -36,7 +36,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct OutArgs {
     /// Where to write it.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE")]
     pub(crate) out: PathBuf,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct SelectArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Where to write the set [default: the terminal].
-    #[arg(long, value_name = "SET.toml")]
+    #[arg(long, short, value_name = "SET.toml")]
     pub(crate) out: Option<PathBuf>,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) profiles: ProfilesArgs,
     /// Where to write it.
-    #[arg(long, value_name = "FILE", default_value = "metrics.html")]
+    #[arg(long, short, value_name = "FILE", default_value = "metrics.html")]
     pub(crate) out: PathBuf,
 }
 
@@ -153,7 +153,7 @@ Examples:
 
 const SCORE_EXAMPLES: &str = "\
 Each task is left out in turn; sets are chosen and weighed on the others, and rank the kernels of the one left out.
-1 is the true order, 0 is chance.
+1 is the true order, 0 is chance. A score with a * is of a task that the set itself was chosen on.
 
 Examples:
   warpsmith metrics score profiles.parquet

@@ -80,6 +80,10 @@ fn a_set_is_chosen_the_same_twice_shown_and_scored() {
     let scores = printed(&["score", &at("p.parquet"), "--set", &at("two.toml"), "--json"]);
     let scores: serde_json::Value = serde_json::from_str(&scores).unwrap();
     assert!(scores[0]["set"] == "two" && scores[0]["spearman"]["mean"].as_f64().unwrap() > 0.8, "{scores}");
+    assert_eq!(scores[0]["chosen_on"].as_array().map(Vec::len), Some(3), "it has seen all three: {scores}");
+    assert!(scores[1].get("chosen_on").is_none(), "the rules choose on the others alone: {scores}");
+    let words = printed(&["score", &at("p.parquet"), "--set", &at("two.toml")]);
+    assert_eq!(words.matches('*').count(), 4, "three scores and what the mark says: {words}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::{
     cli::{FeaturesListArgs, FeaturesShowArgs},
-    command::{json, say},
+    command::{json, say, verbatim},
     exit::{Exit, Trouble},
 };
 use kernelbench::feature::{Cell, Column, Features, State};
@@ -60,7 +60,7 @@ pub(super) fn show(arguments: &FeaturesShowArgs, features: &Features) -> Result<
     let column = column.or(features.columns().first()).ok_or_else(|| Trouble::usage("there are no features"))?;
     let cell = column.cell(&arguments.name).map_err(Trouble::usage)?;
     if arguments.kernel {
-        say(cell.optimized().trim_end());
+        verbatim(cell.optimized().trim_end());
         return Ok(Exit::Done);
     }
     say(&format!("{} on {}, row {:02}: {}", cell.name, column.title, cell.row, cell.summary));

@@ -66,7 +66,7 @@ fn on(
     if sampled.correct > 0 && sampled.surveyed == 0 {
         return Err(Trouble::machine("kernels are correct, and none could be profiled: `warpsmith doctor` says why"));
     }
-    screen.say(&format!(
+    screen.result(&format!(
         "{} of {} kernels of {} tasks were correct, and {} profiles are in {}",
         sampled.correct,
         sampled.kernels,

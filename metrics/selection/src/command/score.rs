@@ -20,7 +20,8 @@ pub(super) fn score(arguments: &ScoreArgs) -> Result<(), Wrong> {
     for name in &arguments.set {
         let set = MetricSet::of_name_or_file(name, |file| std::fs::read_to_string(file)).map_err(Wrong)?;
         let contender = Contender::Fixed(known(&set, &evidence));
-        lines.push(Line::of(&set.name, &leave_one_out(&evidence, &contender)));
+        let scored = Line::of(&set.name, &leave_one_out(&evidence, &contender));
+        lines.push(Line { chosen_on: chosen_on(&set, &evidence), ..scored });
     }
     for (name, contender) in contenders(&wish) {
         lines.push(Line::of(&name, &leave_one_out(&evidence, &contender)));
@@ -46,6 +47,12 @@ fn known(set: &MetricSet, evidence: &Evidence) -> Vec<String> {
     names
 }
 
+/// The tasks here that the set was chosen on: its scores there are no proof, for it has seen their kernels.
+fn chosen_on(set: &MetricSet, evidence: &Evidence) -> Vec<String> {
+    let from = set.provenance.iter().flat_map(|provenance| &provenance.task);
+    from.map(|task| task.name.clone()).filter(|name| evidence.tasks.iter().any(|task| task.name == *name)).collect()
+}
+
 /// `9.0` of `sm_90`.
 fn capability(architecture: &str) -> String {
     let digits = architecture.trim_start_matches("sm_").trim_end_matches(char::is_alphabetic);
@@ -64,6 +71,9 @@ struct Line {
     ridge: f64,
     /// Spearman's rho of each left-out task.
     tasks: Vec<(String, f64)>,
+    /// Those of them that the set was chosen on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    chosen_on: Vec<String>,
 }
 
 /// A mean, and how far it goes down and up: over the left-out tasks, or over the seeds.
@@ -84,6 +94,7 @@ impl Line {
             kendall: Spread::of(&each(|score| score.kendall)).mean,
             ridge: Spread::of(&each(|score| score.ridge)).mean,
             tasks: scores.iter().map(|score| (score.task.clone(), score.spearman)).collect(),
+            chosen_on: vec![],
         }
     }
 }
@@ -112,6 +123,7 @@ fn random(evidence: &Evidence, wish: &Wish, seeds: usize) -> Line {
         kendall: over(|line| line.kendall).mean,
         ridge: over(|line| line.ridge).mean,
         tasks: evidence.tasks.iter().enumerate().map(|(at, name)| (name.name.clone(), task(at))).collect(),
+        chosen_on: vec![],
     }
 }
 
@@ -124,7 +136,8 @@ fn print(lines: &[Line], evidence: &Evidence) {
         tasks.join(", ")
     ));
     for line in lines {
-        let each: Vec<String> = line.tasks.iter().map(|(_, rho)| format!("{rho:+.2}")).collect();
+        let mark = |task: &String| if line.chosen_on.contains(task) { "*" } else { "" };
+        let each: Vec<String> = line.tasks.iter().map(|(task, rho)| format!("{rho:+.2}{}", mark(task))).collect();
         let Spread { mean, low, high } = line.spearman;
         say(&format!(
             "{:<widest$}  {:>7.1}  {mean:>+8.3}  {low:>+6.3} to {high:>+6.3}  {:>+7.3}  {:>+6.3}  {}",
@@ -134,5 +147,8 @@ fn print(lines: &[Line], evidence: &Evidence) {
             line.ridge,
             each.join(" ")
         ));
+    }
+    if lines.iter().any(|line| !line.chosen_on.is_empty()) {
+        say("* the set was chosen on this task, too: how it ranks kernels that it has seen is no proof");
     }
 }
