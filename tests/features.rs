@@ -11,7 +11,13 @@ fn the_features_of_an_architecture_are_listed_with_counter_and_state_for_people_
     assert_eq!(listed.lines().count(), 11, "{listed}");
     assert!(listed.contains("wgmma        measured     sm__inst_executed_pipe_tensor_op_gmma.sum"), "{listed}");
     let all: serde_json::Value = serde_json::from_str(&run(&["features", "list", "--json"]).ended(0).out).unwrap();
-    assert!(all.as_array().unwrap().iter().any(|cell| cell["cell"] == "roles" && cell["paper"] == 823.28));
+    let all = all.as_array().unwrap();
+    assert!(all.iter().any(|cell| cell["cell"] == "roles" && cell["paper"] == 823.28));
+    let states = |row: u8| {
+        let of = |cell: &&serde_json::Value| cell["arch"] == "ampere" && cell["row"] == row;
+        all.iter().find(of).map(|cell| cell["state"].as_str().unwrap())
+    };
+    assert_eq!([states(1), states(2), states(10)], [Some("compiled"), Some("unsupported"), Some("compiled")]);
 }
 
 #[test]

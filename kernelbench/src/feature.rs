@@ -43,6 +43,8 @@ pub struct Column {
     pub title: String,
     /// The architectures that it is for.
     pub archs: Vec<Arch>,
+    /// Later architectures that its kernels also build for and are right on; no counter is read there.
+    pub also_on: Vec<Arch>,
     /// Words in a kernel's source that belong to other architectures.
     pub foreign: Vec<String>,
     /// Its cells, in the order of rows.
@@ -64,6 +66,8 @@ pub struct Cell {
     pub state: State,
     /// The signs that it ran; exactly one is the target.
     pub signs: Vec<Sign>,
+    /// Why no instruction tells its kernels apart, where none does.
+    pub no_instruction: Option<String>,
     /// What the paper says it gained there.
     pub paper: Option<Paper>,
     /// The cells that are taken over with it in one step.
@@ -158,7 +162,7 @@ impl Features {
         self.rows.iter().find(|row| row.number == cell.row)
     }
 
-    /// The columns, by name.
+    /// The columns: those with measured cells by name, and then the others.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         &self.columns
