@@ -1,5 +1,6 @@
 //! Reading the features: from files to rows, columns and cells, or what is wrong, where, and what was expected.
 
+use super::module::{API, PATTERNS, modules};
 use super::{Cell, Column, Features, Measured, Paper, Row, Rule, State};
 use metrics::{
     Arch,
@@ -36,7 +37,7 @@ pub struct FeatureError {
     pub why: String,
 }
 
-fn wrong<T>(file: &str, why: impl Into<String>) -> Result<T, FeatureError> {
+pub(super) fn wrong<T>(file: &str, why: impl Into<String>) -> Result<T, FeatureError> {
     Err(FeatureError { file: file.to_owned(), why: why.into() })
 }
 
@@ -136,7 +137,9 @@ fn column(name: &str, files: &Files, rows: &[Row]) -> Result<Column, FeatureErro
     let mut measured: BTreeMap<String, Measured> =
         files.get(&measured).map_or(Ok(BTreeMap::new()), |text| parse(&measured, text))?;
     let of_column = |file: &String| Some(file.strip_prefix(name)?.strip_prefix('/')?.split_once('/')?.0.to_owned());
-    let folders: BTreeSet<String> = files.keys().filter_map(of_column).collect();
+    let [api, patterns] = [API, PATTERNS].map(|kind| modules(name, kind, files));
+    let mut folders: BTreeSet<String> = files.keys().filter_map(of_column).collect();
+    folders.retain(|folder| folder != API && folder != PATTERNS);
     let mut cells = vec![];
     for folder in folders {
         let prefix = format!("{name}/{folder}/");
@@ -150,7 +153,7 @@ fn column(name: &str, files: &Files, rows: &[Row]) -> Result<Column, FeatureErro
     if let Some(coupled) = cells.iter().find_map(|cell| unknown_cell(cell, &cells)) {
         return wrong(&format!("{name}/{coupled}"), "it is coupled with a cell that is not there");
     }
-    Ok(Column { name: name.to_owned(), title, archs, also_on, foreign, cells })
+    Ok(Column { name: name.to_owned(), title, archs, also_on, foreign, api: api?, patterns: patterns?, cells })
 }
 
 /// The file of a cell that is coupled with none of these.

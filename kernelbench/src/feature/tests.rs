@@ -104,6 +104,27 @@ fn a_new_architecture_is_a_folder_and_no_code() {
 }
 
 #[test]
+fn every_column_has_modules_of_its_instructions_and_the_six_patterns_in_the_order_of_a_budget() {
+    for column in Features::embedded().columns() {
+        let names = |modules: &[Module]| modules.iter().map(|module| module.name.clone()).collect::<Vec<_>>();
+        assert_eq!(
+            names(&column.patterns),
+            ["pipeline", "roles", "epilogue", "persistent", "reduction", "cluster"],
+            "{}",
+            column.name
+        );
+        assert_eq!(column.api.len(), 6, "{}: {:?}", column.name, names(&column.api));
+        for module in column.api.iter().chain(&column.patterns) {
+            assert!(module.text.starts_with(&format!("# {}: ", module.name)), "{}", module.text);
+            let foreign = column.foreign.iter().find(|word| module.text.contains(word.as_str()));
+            assert_eq!(foreign, None, "{} of {} is of another architecture", module.name, column.name);
+        }
+    }
+    let empty = BTreeMap::from([("hopper/api/new.md".to_owned(), " ".to_owned())]);
+    assert_eq!(Features::with(empty).unwrap_err().to_string(), "features/hopper/api/new.md: this file is empty");
+}
+
+#[test]
 fn what_is_wrong_with_a_cell_is_said_with_its_file() {
     let config = embedded()["hopper/01_wgmma/config.toml"].clone();
     let error = |file: &str, text: &str| {
