@@ -4,17 +4,21 @@ mod evaluate;
 mod features;
 mod flags;
 mod metrics;
+mod pool;
 mod prompts;
 mod report;
 mod tensor;
 mod transform;
 
 pub use self::evaluate::EvaluateArgs;
-pub use self::features::{FeaturesCommand, FeaturesListArgs, FeaturesScoreArgs, FeaturesShowArgs, FeaturesVerifyArgs};
+pub use self::features::{
+    FeaturesCommand, FeaturesListArgs, FeaturesReportArgs, FeaturesScoreArgs, FeaturesShowArgs, FeaturesVerifyArgs,
+};
 pub use self::flags::{
     ChoiceArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
 };
 pub use self::metrics::{HandedOver, Metrics, MetricsArgs, MetricsSampleArgs, MetricsShowArgs};
+pub use self::pool::{PoolAddArgs, PoolCommand, PoolListArgs};
 pub use self::prompts::{PromptsArgs, PromptsCommand, RenderArgs, RenderRole};
 pub use self::report::ReportArgs;
 
@@ -191,6 +195,9 @@ pub enum Command {
     /// Features of architectures: list them, read one, prove that their counters fire.
     #[command(subcommand, after_help = features::EXAMPLES)]
     Features(FeaturesCommand),
+    /// Kernels that were certified earlier, for the models of later runs: add a run's, list them.
+    #[command(subcommand, after_help = pool::EXAMPLES)]
+    Pool(PoolCommand),
     /// Take operators out of SGLang as tasks, and put faster kernels back.
     #[command(subcommand, after_help = sglang::EXAMPLES)]
     Sglang(Box<Sglang>),

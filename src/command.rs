@@ -15,6 +15,7 @@ mod hardware;
 mod init;
 mod metrics;
 mod policies;
+mod pool;
 mod prompts;
 mod replay;
 mod report;
@@ -92,6 +93,7 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
         Command::Prompts(arguments) => prompts::prompts(&arguments, &layers.config),
         Command::Metrics(what) => metrics::metrics(&what, layers),
         Command::Features(what) => features::features(&what, layers, environment),
+        Command::Pool(what) => pool::pool(&what, &layers.config),
         Command::Sglang(what) => sglang::sglang(&what, &layers),
         Command::Config(arguments) => config::config(&arguments, &layers),
     }

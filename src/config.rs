@@ -236,6 +236,10 @@ pub struct Prompts {
     /// A folder of features, beside those that come with the program; empty for `features` in the working directory, if it
     /// holds columns.
     pub features: String,
+    /// What the Coder is told of the architecture in every prompt: `modules:K`, `lexical`, `folder:PATH`; empty for nothing.
+    pub context: String,
+    /// A folder of kernels that were certified earlier, of which the first prompt shows the nearest; empty for none.
+    pub pool: String,
 }
 
 impl Limits {

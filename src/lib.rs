@@ -30,6 +30,7 @@ pub mod sampling;
 pub mod scores;
 pub mod session;
 pub mod show;
+pub mod stacking;
 pub mod start;
 pub mod store;
 pub mod verify;

@@ -52,17 +52,27 @@ impl<L: Log> Telling<L> {
         Self { log, voice, screen, so_far, rounds, pace: None }
     }
 
-    /// The lines for an event: of a search with its rates, for which the task is read once.
+    /// The lines for an event: of a search and of a turn with their rates, for which the task is read once.
     fn lines(&mut self, event: &Event) -> Vec<String> {
-        let Event::Simulated { node, found, .. } = event else {
+        if !matches!(event, Event::Simulated { .. } | Event::Weighed(_)) {
             return words::of(event, &self.so_far, self.rounds);
-        };
+        }
         if self.pace.is_none() {
             let task = self.so_far.task.as_ref().and_then(|task| self.log.fetch(task).ok());
             let task = task.and_then(|text| serde_json::from_str(&text).ok());
             self.pace = task.and_then(|task| pace(&self.so_far, &task));
         }
-        self.pace.as_ref().map_or(vec![], |pace| search::simulated(*node, found, &self.so_far, pace))
+        let pace = self.pace.as_ref();
+        match event {
+            Event::Simulated { node, found, .. } => {
+                pace.map_or(vec![], |pace| search::simulated(*node, found, &self.so_far, pace))
+            }
+            Event::Weighed(weighed) => {
+                let told = pace.and_then(|pace| search::rate_of(&weighed.candidate, &self.so_far, pace));
+                told.into_iter().chain(weighed::lines(weighed)).collect()
+            }
+            _ => words::of(event, &self.so_far, self.rounds),
+        }
     }
 
     fn tell(&mut self, event: &Event) {

@@ -3,7 +3,7 @@
 mod program;
 
 use program::{Told, run, warpsmith};
-use std::fs;
+use std::{fs, path::Path};
 
 #[test]
 fn the_features_of_an_architecture_are_listed_with_counter_and_state_for_people_and_for_scripts() {
@@ -11,7 +11,13 @@ fn the_features_of_an_architecture_are_listed_with_counter_and_state_for_people_
     assert_eq!(listed.lines().count(), 11, "{listed}");
     assert!(listed.contains("wgmma        measured     sm__inst_executed_pipe_tensor_op_gmma.sum"), "{listed}");
     let all: serde_json::Value = serde_json::from_str(&run(&["features", "list", "--json"]).ended(0).out).unwrap();
-    assert!(all.as_array().unwrap().iter().any(|cell| cell["cell"] == "roles" && cell["paper"] == 823.28));
+    let all = all.as_array().unwrap();
+    assert!(all.iter().any(|cell| cell["cell"] == "roles" && cell["paper"] == 823.28));
+    let states = |row: u8| {
+        let of = |cell: &&serde_json::Value| cell["arch"] == "ampere" && cell["row"] == row;
+        all.iter().find(of).map(|cell| cell["state"].as_str().unwrap())
+    };
+    assert_eq!([states(1), states(2), states(10)], [Some("compiled"), Some("unsupported"), Some("compiled")]);
 }
 
 #[test]
@@ -126,10 +132,53 @@ fn a_turn_says_bottleneck_feature_counter_ratio_and_what_goes_on_and_a_record_th
     assert!(run(&judge).ended(0).out.contains("ratio = 16"), "a round's profile is what its base was weighed by");
     run(&["verify", &run_folder]).ended(0);
     run(&["replay", &run_folder]).ended(0);
+    let told: serde_json::Value =
+        serde_json::from_str(&run(&["features", "report", &run_folder, "--json"]).ended(0).out).unwrap();
+    let (stacking, number) = (&told["tasks"][0]["stacking"], |value: &serde_json::Value| value.as_f64().unwrap());
+    let credits = stacking["credits"].as_array().unwrap();
+    let sum: f64 = credits.iter().map(|credit| number(&credit["delta"])).sum();
+    assert!((sum - number(&stacking["turns"][1]["speed"])).abs() < 1e-9, "the credits add up to the head: {stacking}");
+    assert_eq!((credits.len(), &credits[0]["counter"]), (2, &"time alone".into()));
+    assert!(credits[1]["counter"].as_str().unwrap().starts_with("l1tex__average_t_sectors_per_request"), "{credits:?}");
+    let told = run(&["features", "report", &run_folder, "--expert", "1000"]).ended(0).out;
+    assert!(told.contains(", a collapse") && told.contains("strategies in 1 final kernels"), "{told}");
+    a_later_run_is_shown_what_was_admitted(folder.path(), &run_folder, &model);
     let events = folder.path().join("run/tasks/silu_and_mul/events.jsonl");
     let text = fs::read_to_string(&events).unwrap();
     fs::write(&events, text.replacen("\"accepted\":false", "\"accepted\":true", 1)).unwrap();
     assert!(run(&["verify", &run_folder]).ended(1).out.contains("was weighed as"));
+    let refused = run(&["pool", "add", &run_folder, "--pool", &path("pool")]).ended(1).out;
+    assert!(refused.contains("not admitted: the record does not agree with itself: event"), "{refused}");
+}
+
+/// Admits what a run certified, once, and looks at the first prompt of another task's run.
+fn a_later_run_is_shown_what_was_admitted(folder: &Path, earlier: &str, model: &str) {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let add = ["pool", "add", earlier, "--as", "gate", "--pool", &path("pool")];
+    let said = run(&add).ended(0).out;
+    assert!(said.contains("admitted: ") && said.contains("gate_f32"), "{said}");
+    let again = run(&add).ended(1).out;
+    assert!(again.contains("is not faster than the") && again.contains("that is there"), "{again}");
+    assert!(run(&["pool", "list", "--pool", &path("pool")]).ended(0).out.contains("gate_f32"));
+    fs::write(folder.join("with_pool.toml"), format!("[prompts]\npool = \"{}\"\n", path("pool"))).unwrap();
+    let (settings, later) = (path("with_pool.toml"), path("later"));
+    let task = ["run", "examples/fused_add_rmsnorm", "--simulate", "--rounds", "1", "--repetitions", "20"];
+    run(&[&["--config", &settings][..], &task, &["--model", model, "--out", &later]].concat());
+    let render = ["prompts", "render", "--run", &later, "--round", "1"];
+    let with = run(&[&["--config", &settings][..], &render].concat()).ended(0).out;
+    assert!(with.contains("# Kernels from here") && with.contains("## gate_f32, "), "{with}");
+    assert!(with.contains("// simulate: us=60"), "the certified one is shown: {with}");
+    assert_eq!(run(&render).ended(0).out.matches("Kernels from here").count(), 0, "none without a pool");
+    let asked = texts(&folder.join("later/blobs")).into_iter().any(|text| text.contains("## gate_f32, "));
+    assert!(asked, "the model was asked with it");
+}
+
+/// All texts below a folder.
+fn texts(folder: &Path) -> Vec<String> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| if path.is_dir() { texts(&path) } else { fs::read_to_string(path).into_iter().collect() })
+        .collect()
 }
 
 #[cfg_attr(any(has_gpu, not(has_nvcc)), ignore = "needs nvcc, and no GPU")]

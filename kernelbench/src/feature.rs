@@ -4,10 +4,12 @@
 //! does it. All of it is data: `kernelbench/features/`, and a user's own folder beside it.
 
 mod load;
+mod module;
 mod rule;
 pub mod score;
 
 pub use load::FeatureError;
+pub use module::Module;
 pub use rule::{Choice, Rule};
 
 use metrics::{Arch, Metric, MetricSet, feature::Sign};
@@ -24,6 +26,9 @@ pub struct Row {
     pub title: String,
     /// The kernels that it was seen in (Hawkeye, A.4 and A.5).
     pub lineage: String,
+    /// Words of a kernel's source that show it, on whatever architecture.
+    #[serde(default)]
+    pub marks: Vec<String>,
 }
 
 /// The features there are: the rows, and a column for each architecture.
@@ -43,8 +48,14 @@ pub struct Column {
     pub title: String,
     /// The architectures that it is for.
     pub archs: Vec<Arch>,
+    /// Later architectures that its kernels also build for and are right on; no counter is read there.
+    pub also_on: Vec<Arch>,
     /// Words in a kernel's source that belong to other architectures.
     pub foreign: Vec<String>,
+    /// Its instructions, as a kernel writes them.
+    pub api: Vec<Module>,
+    /// Six patterns made of them, in the order in which a budget takes them.
+    pub patterns: Vec<Module>,
     /// Its cells, in the order of rows.
     pub cells: Vec<Cell>,
 }
@@ -64,6 +75,8 @@ pub struct Cell {
     pub state: State,
     /// The signs that it ran; exactly one is the target.
     pub signs: Vec<Sign>,
+    /// Why no instruction tells its kernels apart, where none does.
+    pub no_instruction: Option<String>,
     /// What the paper says it gained there.
     pub paper: Option<Paper>,
     /// The cells that are taken over with it in one step.
@@ -152,13 +165,21 @@ impl Features {
         &self.rows
     }
 
+    /// The rows whose marks a kernel's source has, comments left aside. A mark shows that somebody meant it, not that it ran.
+    #[must_use]
+    pub fn rows_in(&self, source: &str) -> Vec<u8> {
+        let code: Vec<&str> = source.lines().map(|line| line.split("//").next().unwrap_or(line)).collect();
+        let shown = |row: &&Row| row.marks.iter().any(|mark| code.iter().any(|line| line.contains(mark.as_str())));
+        self.rows.iter().filter(shown).map(|row| row.number).collect()
+    }
+
     /// The row of a cell.
     #[must_use]
     pub fn row(&self, cell: &Cell) -> Option<&Row> {
         self.rows.iter().find(|row| row.number == cell.row)
     }
 
-    /// The columns, by name.
+    /// The columns: those with measured cells by name, and then the others.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         &self.columns

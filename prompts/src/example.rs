@@ -8,13 +8,14 @@ pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
 
 use crate::{
     Choosing, Fix, Offered, Offering, Optimization, Passage, PlanLine, Rewriting, Suggestions, Taken, Unreadable,
-    action, advise, again, apply, diagnose, extract, features, fix, hints::Hints, optimize, plan, primitives, refine,
-    retry, seed, shapes, sketch, space, transform,
+    action, advise, again, apply, diagnose, extract, features, fix, hints::Hints, optimize, plan, pooled, primitives,
+    refine, retry, seed, shapes, sketch, space, transform,
 };
 use kernelbench::{
-    Argument, ArgumentKind, Baselines, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, KernelContext,
-    Language, ModuleValue, Number, Operator, Precision, Primitives, Problem, ReferenceMode, Signature, Size, Source,
-    Spread, Task, TensorLayout, Timed, TimedCases, Tolerance, Transfer,
+    Argument, ArgumentKind, Baselines, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, Hash,
+    KernelContext, Language, ModuleValue, Number, Operator, Precision, Primitives, Problem, ReferenceMode, Signature,
+    Size, Source, Spread, Task, TensorLayout, Timed, TimedCases, Tolerance, Transfer,
+    pool::{About, Pooled},
 };
 use metrics::{
     Arch, Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
@@ -102,6 +103,7 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("optimize", features::guided(guides(), &optimize::values(task, machine, candidate, None))),
         ("fix", features::guided(guides(), &fix::values(task, machine, candidate, &self::build(), None))),
         ("advise", advise::offering(&offered(), &advise::values(task, machine, candidate, &timed, profile))),
+        ("seed", pooled::pooled(&[&in_the_pool(), &in_the_pool()], &seed::values(task, machine, false))),
     ]
 }
 
@@ -417,6 +419,25 @@ pub(crate) fn one_optimization() -> Optimization {
         plan: "Load four vectors, scale them, store all four; finish the rest with single vectors, then single floats."
             .into(),
     }
+}
+
+/// A kernel that was certified earlier.
+pub(crate) fn in_the_pool() -> Pooled {
+    let about = About {
+        schema: 1,
+        workload: "gemm".into(),
+        precision: "bf16".into(),
+        task: "matmul".into(),
+        definition: Hash::of(b"task"),
+        operators: vec!["product".into()],
+        rows: vec![1, 5],
+        speedup: [3.2, 3.1, 3.3],
+        over: "the reference".into(),
+        machine: "NVIDIA H200".into(),
+        kernel: Hash::of(CANDIDATE.as_bytes()),
+        evidence: Hash::of(b"evidence"),
+    };
+    Pooled { about, arch: Arch::host(), language: Language::Cpp, source: CANDIDATE.into() }
 }
 
 /// The example of a feature, as a page names its parts.

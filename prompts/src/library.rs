@@ -25,7 +25,7 @@ pub(crate) const PAGES: [(&str, &str); 17] = [
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 32] = [
+pub(crate) const BLOCKS: [(&str, &str); 33] = [
     ("again", include_str!("../templates/again.md")),
     ("bound/kernel", include_str!("../templates/bound/kernel.md")),
     ("bound/reference", include_str!("../templates/context/reference.md")),
@@ -43,6 +43,7 @@ pub(crate) const BLOCKS: [(&str, &str); 32] = [
     ("example/cuda", include_str!("../templates/example/cuda.md")),
     ("example/python", include_str!("../templates/example/python.md")),
     ("failure", include_str!("../templates/failure.md")),
+    ("feature/context", include_str!("../templates/feature/context.md")),
     ("feature/guides", include_str!("../templates/feature/guides.md")),
     ("feature/offered", include_str!("../templates/feature/offered.md")),
     ("guide/cpu", include_str!("../templates/guide/cpu.md")),

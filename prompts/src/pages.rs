@@ -2,13 +2,14 @@
 
 use crate::{
     catalogue::Catalogue,
+    context::{self, Context},
     example,
     hints::Hints,
     library::{BLOCKS, PAGES, PARTS, is_page, parts},
     prompt::Prompt,
     words::fenced,
 };
-use kernelbench::{Hash, feature::Features};
+use kernelbench::{Hash, feature::Features, pool::Pool};
 use minijinja::{Environment, Error, UndefinedBehavior, Value, syntax::SyntaxConfig};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,6 +24,10 @@ pub struct Prompts {
     hints: Hints,
     /// Those that come with the program where it is `None`.
     pub(crate) features: Option<Arc<Features>>,
+    /// Kernels that were certified earlier, where they are shown.
+    pub(crate) pool: Option<Arc<Pool>>,
+    /// What the Coder is told of the architecture in every prompt, where something is.
+    pub(crate) context: Option<Context>,
 }
 
 /// Why a project's own template cannot be used.
@@ -85,6 +90,8 @@ impl Prompts {
             transformations,
             hints: Hints::embedded(),
             features: None,
+            pool: None,
+            context: None,
         }
     }
 
@@ -149,7 +156,8 @@ impl Prompts {
 
     /// A page with these values.
     pub(crate) fn page(&self, page: &str, values: &Value) -> Prompt {
-        Prompt::new(self.text(&format!("{page}.system"), &Value::from(())), self.text(&format!("{page}.user"), values))
+        let system = self.contextual(page, self.text(&format!("{page}.system"), &Value::from(())), values);
+        Prompt::new(system, self.text(&format!("{page}.user"), values))
     }
 
     /// A template with these values, without space around it.
@@ -167,16 +175,19 @@ impl Prompts {
                 render(&self.environment, &format!("{page}.{part}"), values).map_err(|e| self.error(&e))?;
             }
         }
-        render(&self.environment, "again", &example::again()).map_err(|e| self.error(&e)).map(drop)
+        for (block, values) in [("again", example::again()), ("feature/context", context::example())] {
+            render(&self.environment, block, &values).map_err(|e| self.error(&e))?;
+        }
+        Ok(())
     }
 
     fn check_variables(&self, examples: &[(&'static str, Value)]) -> Result<(), TemplateError> {
-        let again = ("again", example::again());
+        let blocks = [("again", example::again()), ("feature/context", context::example())];
         for (name, template) in self.environment.templates() {
             let places: Vec<&Value> = match name.split_once('.') {
                 Some((page, "user")) => examples.iter().filter(|(p, _)| *p == page).map(|(_, v)| v).collect(),
                 Some(_) => Vec::new(),
-                None => examples.iter().chain([&again]).map(|(_, values)| values).collect(),
+                None => examples.iter().chain(&blocks).map(|(_, values)| values).collect(),
             };
             let mut variables: Vec<String> = template.undeclared_variables(true).into_iter().collect();
             variables.sort();

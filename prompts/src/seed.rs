@@ -9,13 +9,13 @@ impl Prompts {
     /// Coder: the first candidate, from the task and the machine alone.
     #[must_use]
     pub fn seed(&self, task: &Task, machine: &Machine) -> Prompt {
-        self.page("seed", &values(task, machine, false))
+        self.first(task, machine, &values(task, machine, false))
     }
 
     /// The same, after other beginnings: the fastest candidate so far and its speedup are shown, to go another way.
     #[must_use]
     pub fn seed_anew(&self, task: &Task, machine: &Machine, fastest: &Candidate, speedup: f64) -> Prompt {
-        self.page("seed", &anew(task, machine, fastest, speedup))
+        self.first(task, machine, &anew(task, machine, fastest, speedup))
     }
 
     /// The same, with a worked example of another task in the same language (CudaForge, Appendix D.1: one shot). A task whose
@@ -23,12 +23,17 @@ impl Prompts {
     #[must_use]
     pub fn seed_with_example(&self, task: &Task, machine: &Machine) -> Prompt {
         let is_bound = task.context().is_some_and(|context| context.binding.is_some());
-        self.page("seed", &values(task, machine, !is_bound))
+        self.first(task, machine, &values(task, machine, !is_bound))
+    }
+
+    fn first(&self, task: &Task, machine: &Machine, values: &Value) -> Prompt {
+        self.page("seed", &self.with_pool(task, machine, values))
     }
 }
 
 pub(crate) fn values(task: &Task, machine: &Machine, example: bool) -> Value {
-    context! { task => words::task(task), machine => words::machine(machine), example => example, fastest => (), speedup => () }
+    let pool = Vec::<Value>::new();
+    context! { task => words::task(task), machine => words::machine(machine), example, fastest => (), speedup => (), pool }
 }
 
 pub(crate) fn anew(task: &Task, machine: &Machine, fastest: &Candidate, speedup: f64) -> Value {

@@ -6,12 +6,16 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 
 /// The ablations that come with the program.
-const EMBEDDED: [(&str, &str); 6] = [
+const EMBEDDED: [(&str, &str); 10] = [
     ("cudaforge-table1", include_str!("../../agents/ablations/cudaforge-table1.toml")),
     ("cudaforge-table3", include_str!("../../agents/ablations/cudaforge-table3.toml")),
     ("cudaforge-table5", include_str!("../../agents/ablations/cudaforge-table5.toml")),
     ("cudaforge-figure3", include_str!("../../agents/ablations/cudaforge-figure3.toml")),
     ("qimeng-figure4b", include_str!("../../agents/ablations/qimeng-figure4b.toml")),
+    ("hawkeye-context", include_str!("../../agents/ablations/hawkeye-context.toml")),
+    ("hawkeye-modules", include_str!("../../agents/ablations/hawkeye-modules.toml")),
+    ("hawkeye-features", include_str!("../../agents/ablations/hawkeye-features.toml")),
+    ("hawkeye-accept", include_str!("../../agents/ablations/hawkeye-accept.toml")),
     ("astra-table3", include_str!("../../agents/ablations/astra-table3.toml")),
 ];
 /// Settings that a file of variants may not hold: which key goes to which address is said where the program is started.

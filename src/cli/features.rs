@@ -11,9 +11,14 @@ pub enum FeaturesCommand {
     List(FeaturesListArgs),
     /// Print a feature's guide, its evidence and what its counters read.
     Show(FeaturesShowArgs),
+    /// List the texts about an architecture's instructions and patterns, and what each adds to a prompt, in tokens.
+    Modules(FeaturesListArgs),
     /// Prove that each feature of an architecture fires: both kernels are right, and its counters tell them apart.
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(FeaturesVerifyArgs),
+    /// Say how kernels came about: the best against turns and tokens, what each accepted step brought, strategies in common.
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(FeaturesReportArgs),
     /// Ask a model once for each feature, and say how many it brings in at its first try (Pass@1), and how the others fail.
     #[command(after_help = SCORE_EXAMPLES)]
     Score(FeaturesScoreArgs),
@@ -79,6 +84,28 @@ pub struct FeaturesScoreArgs {
     #[arg(long)]
     pub json: bool,
 }
+
+/// `features report`
+#[derive(Debug, Args)]
+pub struct FeaturesReportArgs {
+    /// Folders of runs.
+    #[arg(required = true)]
+    pub runs: Vec<PathBuf>,
+    /// An expert's speed in the same unit: a run that comes to a tenth of it or less collapsed.
+    #[arg(long, value_name = "SPEED")]
+    pub expert: Option<f64>,
+    /// Print as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+const REPORT_EXAMPLES: &str = "\
+Speeds are TFLOPS (GFLOPS on a processor) where the task says how many operations it takes, else times the reference's. Each
+accepted step is credited to the target counter of its feature if that fired, else to time alone; the credits of a run add up to
+its last head's speed. Strategies are found by words of the source.
+
+Example:
+  warpsmith features report RUN RUN --expert 660";
 
 /// What help shows.
 pub(super) const EXAMPLES: &str = "\

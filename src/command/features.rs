@@ -1,6 +1,7 @@
 //! `warpsmith features`: the features of architectures, and whether they fire
 
 mod list;
+mod report;
 mod score;
 mod verify;
 
@@ -25,7 +26,9 @@ pub(super) fn features(what: &FeaturesCommand, layers: Layers, environment: &Env
     let features = library(&layers.config)?;
     match what {
         FeaturesCommand::List(arguments) => list::list(arguments, &features),
+        FeaturesCommand::Modules(arguments) => list::modules(arguments, &features),
         FeaturesCommand::Show(arguments) => list::show(arguments, &features),
+        FeaturesCommand::Report(arguments) => report::report(arguments, &features),
         FeaturesCommand::Score(arguments) => score::score(arguments, &features, layers, environment),
         FeaturesCommand::Verify(arguments) => verify::verify(arguments, &features, &layers.config),
     }

@@ -1,5 +1,6 @@
 //! `warpsmith prompts`: what is said to models.
 
+pub(super) mod context;
 mod render;
 
 use super::{say, verbatim};
@@ -56,8 +57,16 @@ fn text(prompt: &Prompt) -> String {
 pub(super) fn library(config: &Config) -> Result<Prompts, Trouble> {
     let library = templates(config)?.transforming(super::transform::catalogue(config)?);
     let library = library.hinting(super::hardware::hints(config)?);
-    Ok(match super::features::own(config)? {
+    let library = match super::features::own(config)? {
         Some(features) => library.featuring(features),
+        None => library,
+    };
+    let library = match super::pool::shown(config)? {
+        Some(pool) => library.pooling(pool),
+        None => library,
+    };
+    Ok(match context::told(config)? {
+        Some(context) => library.in_context(context),
         None => library,
     })
 }

@@ -4,7 +4,7 @@ use agents::{
     search::{Pace, Reached},
     trajectory::Trajectory,
 };
-use kernelbench::{Failure, Found, Hash, Task, plain};
+use kernelbench::{CandidateId, Failure, Found, Hash, Task, plain};
 
 /// What the speedups of a run's search stand for; none before its reference was prepared.
 #[must_use]
@@ -28,6 +28,13 @@ pub(super) fn simulated(node: usize, found: &Result<Found, String>, so_far: &Tra
         Reached::InFlight => String::new(),
     };
     vec![plain(&format!("  node {node}{parent}  {action:<22} {came}, {best}"))]
+}
+
+/// How fast a candidate that was weighed is, where the task says how many operations it takes.
+pub(super) fn rate_of(candidate: &CandidateId, so_far: &Trajectory, pace: &Pace) -> Option<String> {
+    pace.reference?;
+    let timed = so_far.evaluation(candidate)?.passed()?;
+    Some(format!("  {}", told(pace, timed.speedup.ratio)))
 }
 
 /// A rate, and its share of the peak.

@@ -1,14 +1,30 @@
 //! What can be said of a cell without its GPU: whether both kernels build, and which of its instructions tell them apart.
 
-use super::{against, task};
+use super::{against, identity, task};
 use crate::{config::Config, exit::Trouble, wiring};
 use kernelbench::{
-    Failure, Task,
+    Failure, Hash, Task,
     cuda::{self, Options},
     feature::{Cell, Column},
 };
 use metrics::Arch;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+
+/// What came of compiling a cell, as it is kept: for whom, with what, and of which files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The cell's folder.
+    pub cell: String,
+    /// Of its files, as they were.
+    pub files: Hash,
+    /// What both kernels were built for.
+    pub built: String,
+    /// The compiler.
+    pub compiler: String,
+    /// What was found.
+    pub found: String,
+}
 
 /// What came of compiling a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,26 +57,53 @@ impl std::fmt::Display for Compiled {
     }
 }
 
-/// Builds both kernels of a cell, and looks for its instructions.
+/// The architectures that a column's kernels are built for.
+fn targets(column: &Column) -> Vec<&Arch> {
+    let all = column.archs.iter().take(1).chain(&column.also_on);
+    all.filter(|arch| matches!(arch, Arch::Cuda { .. })).collect()
+}
+
+/// What is kept of this.
+#[must_use]
+pub fn record(cell: &Cell, column: &Column, compiled: &Compiled) -> Record {
+    let built: Vec<String> = targets(column).into_iter().map(Arch::target).collect();
+    let nvcc = cuda::find_nvcc().and_then(|nvcc| cuda::nvcc_version(&nvcc).ok());
+    let (cell, files) = (cell.folder.clone(), identity(cell));
+    Record { cell, files, built: built.join(", "), compiler: nvcc.unwrap_or_default(), found: compiled.to_string() }
+}
+
+/// Builds both kernels of a cell for all that they run on, and looks for its instructions.
 ///
 /// # Errors
 ///
 /// Where nothing can be built here.
 pub fn compile(cell: &Cell, column: &Column, out: &Path, config: &Config) -> Result<Compiled, Trouble> {
-    let Some(arch) = column.archs.first().filter(|arch| matches!(arch, Arch::Cuda { .. })) else {
-        return Ok(Compiled::Untold(format!("nothing here builds for {}", column.title)));
-    };
     let task = task(cell, column, out)?;
     let options = wiring::cuda_options(config)?;
-    let build = |what: &str, kernel: &str| match built(&options, arch, &against(&task, kernel))? {
+    let mut all = vec![];
+    for arch in targets(column) {
+        let compiled = compile_for(arch, cell, &task, &options)?;
+        if !compiled.holds() {
+            return Ok(compiled);
+        }
+        all.push(compiled);
+    }
+    let nothing = || Compiled::Untold(format!("nothing here builds for {}", column.title));
+    Ok(all.into_iter().next().unwrap_or_else(nothing))
+}
+
+fn compile_for(arch: &Arch, cell: &Cell, task: &Task, options: &Options) -> Result<Compiled, Trouble> {
+    let build = |what: &str, kernel: &str| match built(options, arch, &against(task, kernel))? {
         Ok(object) => Ok(Ok(object)),
-        Err(failure) => Ok::<_, Trouble>(Err(format!("the {what} kernel does not build: {failure}"))),
+        Err(failure) => {
+            Ok::<_, Trouble>(Err(format!("the {what} kernel does not build for {}: {failure}", arch.target())))
+        }
     };
     let (naive, optimized) = match (build("naive", cell.naive())?, build("optimized", cell.optimized())?) {
         (Ok(naive), Ok(optimized)) => (naive, optimized),
         (Err(why), _) | (_, Err(why)) => return Ok(Compiled::Wrong(why)),
     };
-    told_apart(cell, &options, [&naive, &optimized])
+    told_apart(cell, options, [&naive, &optimized])
 }
 
 fn built(options: &Options, arch: &Arch, task: &Task) -> Result<Result<PathBuf, Failure>, Trouble> {
@@ -70,7 +113,8 @@ fn built(options: &Options, arch: &Arch, task: &Task) -> Result<Result<PathBuf, 
 fn told_apart(cell: &Cell, options: &Options, objects: [&Path; 2]) -> Result<Compiled, Trouble> {
     let wanted: Vec<String> = cell.instructions().map(str::to_owned).collect();
     if wanted.is_empty() {
-        return Ok(Compiled::Untold("no instruction shows this feature".to_owned()));
+        let why = cell.no_instruction.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        return Ok(Compiled::Untold(format!("no instruction shows this feature{why}")));
     }
     let mut codes = vec![];
     for object in objects {

@@ -19,6 +19,9 @@ impl Pace {
     #[must_use]
     pub fn of(task: &Task, suite: &Suite, baseline: &Baseline, machine: &metrics::Machine) -> Self {
         let operations = |case: &String| {
+            if let Some(problem) = task.problem() {
+                return problem.signature.flops.filter(|count| *count > 0).map(|count| count as f64);
+            }
             let size = task.context()?.operations.as_ref()?;
             let case = suite.cases.iter().find(|known| known.name == *case)?;
             size.elements(&case.scalars).ok().map(|count| count as f64)

@@ -1,5 +1,6 @@
 //! Reading the features: from files to rows, columns and cells, or what is wrong, where, and what was expected.
 
+use super::module::{API, PATTERNS, modules};
 use super::{Cell, Column, Features, Measured, Paper, Row, Rule, State};
 use metrics::{
     Arch,
@@ -36,7 +37,7 @@ pub struct FeatureError {
     pub why: String,
 }
 
-fn wrong<T>(file: &str, why: impl Into<String>) -> Result<T, FeatureError> {
+pub(super) fn wrong<T>(file: &str, why: impl Into<String>) -> Result<T, FeatureError> {
     Err(FeatureError { file: file.to_owned(), why: why.into() })
 }
 
@@ -56,6 +57,8 @@ struct ColumnFile {
     title: String,
     archs: Vec<Arch>,
     #[serde(default)]
+    also_on: Vec<Arch>,
+    #[serde(default)]
     foreign: Vec<String>,
 }
 
@@ -71,6 +74,8 @@ struct CellFile {
     unsupported: Option<String>,
     #[serde(default)]
     coupled: Vec<String>,
+    #[serde(default)]
+    no_instruction: Option<String>,
     #[serde(default)]
     paper: Option<Paper>,
     #[serde(default)]
@@ -104,7 +109,10 @@ pub(super) fn features(files: &Files) -> Result<Features, FeatureError> {
     let text = files.get(ROWS).ok_or_else(|| missing(ROWS))?;
     let RowsFile { row: rows, operators } = parse(ROWS, text)?;
     let folders: BTreeSet<&str> = files.keys().filter_map(|file| Some(file.split_once('/')?.0)).collect();
-    let columns = folders.into_iter().map(|name| column(name, files, &rows)).collect::<Result<_, _>>()?;
+    let mut columns: Vec<Column> =
+        folders.into_iter().map(|name| column(name, files, &rows)).collect::<Result<_, _>>()?;
+    // Where nobody says which column, it is one that was measured.
+    columns.sort_by_key(|column| !column.cells.iter().any(|cell| matches!(cell.state, State::Measured(_))));
     let features = Features { rows, operators, columns };
     check_rules(&features)?;
     Ok(features)
@@ -120,7 +128,8 @@ fn parse<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, FeatureError>
 
 fn column(name: &str, files: &Files, rows: &[Row]) -> Result<Column, FeatureError> {
     let file = format!("{name}/{COLUMN}");
-    let ColumnFile { schema, title, archs, foreign } = parse(&file, files.get(&file).ok_or_else(|| missing(&file))?)?;
+    let ColumnFile { schema, title, archs, also_on, foreign } =
+        parse(&file, files.get(&file).ok_or_else(|| missing(&file))?)?;
     if schema != SCHEMA {
         return wrong(&file, format!("expected schema = {SCHEMA}"));
     }
@@ -128,7 +137,9 @@ fn column(name: &str, files: &Files, rows: &[Row]) -> Result<Column, FeatureErro
     let mut measured: BTreeMap<String, Measured> =
         files.get(&measured).map_or(Ok(BTreeMap::new()), |text| parse(&measured, text))?;
     let of_column = |file: &String| Some(file.strip_prefix(name)?.strip_prefix('/')?.split_once('/')?.0.to_owned());
-    let folders: BTreeSet<String> = files.keys().filter_map(of_column).collect();
+    let [api, patterns] = [API, PATTERNS].map(|kind| modules(name, kind, files));
+    let mut folders: BTreeSet<String> = files.keys().filter_map(of_column).collect();
+    folders.retain(|folder| folder != API && folder != PATTERNS);
     let mut cells = vec![];
     for folder in folders {
         let prefix = format!("{name}/{folder}/");
@@ -142,7 +153,7 @@ fn column(name: &str, files: &Files, rows: &[Row]) -> Result<Column, FeatureErro
     if let Some(coupled) = cells.iter().find_map(|cell| unknown_cell(cell, &cells)) {
         return wrong(&format!("{name}/{coupled}"), "it is coupled with a cell that is not there");
     }
-    Ok(Column { name: name.to_owned(), title, archs, foreign, cells })
+    Ok(Column { name: name.to_owned(), title, archs, also_on, foreign, api: api?, patterns: patterns?, cells })
 }
 
 /// The file of a cell that is coupled with none of these.
@@ -174,8 +185,13 @@ fn cell(
     if let Some(rule) = file.rule.iter().find(|rule| rule.operator.is_none() && rule.metric.is_none()) {
         return wrong(&config, format!("the rule {:?} has neither an operator nor a metric", rule.why));
     }
-    let CellFile { cell: name, summary, coupled, paper, rule: rules, .. } = file;
-    Ok(Cell { row, name, folder: folder.to_owned(), summary, state, signs, paper, coupled, rules, guide, files })
+    let told = signs.iter().any(|sign| matches!(sign, Sign::Instruction(_)));
+    if told && file.no_instruction.is_some() {
+        return wrong(&config, "it says no_instruction, and an [[evidence]] names one");
+    }
+    let CellFile { cell: name, summary, coupled, no_instruction, paper, rule: rules, .. } = file;
+    let folder = folder.to_owned();
+    Ok(Cell { row, name, folder, summary, state, signs, no_instruction, paper, coupled, rules, guide, files })
 }
 
 fn check_heading(config: &str, file: &CellFile, prefix: &str, rows: &[Row]) -> Result<u8, FeatureError> {

@@ -32,11 +32,32 @@ fn the_hopper_column_has_a_cell_in_each_of_the_ten_rows_and_all_are_measured() {
 
 #[test]
 fn a_cell_is_a_task_that_evaluate_and_run_take() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("features/hopper");
-    for cell in hopper().1.cells {
-        let task = load::task(&folder.join(&cell.folder)).unwrap();
-        assert!(task.is_cuda() && cell.optimized().contains(&task.context().unwrap().entry), "{}", cell.name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("features");
+    for column in Features::embedded().columns() {
+        for cell in column.cells.iter().filter(|cell| !matches!(cell.state, State::Unsupported(_))) {
+            let task = load::task(&folder.join(&column.name).join(&cell.folder)).unwrap();
+            assert_eq!(task.name, format!("{}_{}", column.name, cell.folder));
+            assert!(task.is_cuda() && cell.optimized().contains(&task.context().unwrap().entry), "{}", cell.name);
+        }
     }
+}
+
+#[test]
+fn the_ampere_column_has_all_rows_but_one_and_each_says_by_which_instruction_it_is_told_or_why_by_none() {
+    let features = Features::embedded();
+    let column = features.of_arch(&Arch::of_capability("8.0").unwrap()).unwrap();
+    assert_eq!(column.cells.iter().map(|cell| cell.row).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
+    for cell in &column.cells {
+        match &cell.state {
+            State::Unsupported(why) => assert!(cell.row == 2 && why.contains("FP8"), "{}: {why}", cell.name),
+            state => {
+                assert_eq!((state.name(), cell.target().is_some()), ("compiled", true), "{}", cell.name);
+                assert_ne!(cell.instructions().next().is_some(), cell.no_instruction.is_some(), "{}", cell.name);
+            }
+        }
+    }
+    assert_eq!(column.also_on, [Arch::of_capability("9.0").unwrap()]);
+    assert_eq!(features.columns()[0].name, "hopper", "a column that was measured stands first");
 }
 
 /// What was recorded, as counters; `launches` is no counter but a count.
@@ -83,6 +104,27 @@ fn a_new_architecture_is_a_folder_and_no_code() {
 }
 
 #[test]
+fn every_column_has_modules_of_its_instructions_and_the_six_patterns_in_the_order_of_a_budget() {
+    for column in Features::embedded().columns() {
+        let names = |modules: &[Module]| modules.iter().map(|module| module.name.clone()).collect::<Vec<_>>();
+        assert_eq!(
+            names(&column.patterns),
+            ["pipeline", "roles", "epilogue", "persistent", "reduction", "cluster"],
+            "{}",
+            column.name
+        );
+        assert_eq!(column.api.len(), 6, "{}: {:?}", column.name, names(&column.api));
+        for module in column.api.iter().chain(&column.patterns) {
+            assert!(module.text.starts_with(&format!("# {}: ", module.name)), "{}", module.text);
+            let foreign = column.foreign.iter().find(|word| module.text.contains(word.as_str()));
+            assert_eq!(foreign, None, "{} of {} is of another architecture", module.name, column.name);
+        }
+    }
+    let empty = BTreeMap::from([("hopper/api/new.md".to_owned(), " ".to_owned())]);
+    assert_eq!(Features::with(empty).unwrap_err().to_string(), "features/hopper/api/new.md: this file is empty");
+}
+
+#[test]
 fn what_is_wrong_with_a_cell_is_said_with_its_file() {
     let config = embedded()["hopper/01_wgmma/config.toml"].clone();
     let error = |file: &str, text: &str| {
@@ -98,6 +140,11 @@ fn what_is_wrong_with_a_cell_is_said_with_its_file() {
         ("01_wgmma/config.toml", config.replace("\"tma\"", "\"tmo\""), "coupled with a cell that is not there"),
         ("01_wgmma/config.toml", config.replace("operator = \"product\"", "operator = \"x\""), "no operator \"x\""),
         ("01_wgmma/config.toml", config.replace("direction", "way"), "unknown field `way`"),
+        (
+            "01_wgmma/config.toml",
+            config.replace("[paper]", "no_instruction = 'x'\n[paper]"),
+            "an [[evidence]] names one",
+        ),
         ("01_wgmma/config.toml", config.replace("= \"hopper\"", "= \"ampere\""), "lies in another's folder"),
         ("column.toml", "schema = 1\ntitle = 'x'\narchs = ['sm_x']".into(), "is no architecture"),
         ("measured.toml", "[99_x]\ngpu=''\ndate=''\nspeedup=1.0\nread={}".into(), "there is no cell 99_x"),
@@ -107,7 +154,7 @@ fn what_is_wrong_with_a_cell_is_said_with_its_file() {
     let (features, column) = hopper();
     assert_eq!(
         features.column("hoper").unwrap_err(),
-        "there is no architecture \"hoper\" among the features; there are hopper"
+        "there is no architecture \"hoper\" among the features; there are hopper, ampere"
     );
     assert!(column.cell("wgma").unwrap_err().starts_with("hopper has no feature \"wgma\"; it has wgmma, fp8"));
     assert_eq!((column.cell("01").unwrap().row, column.cell("05_tma").unwrap().row), (1, 5));

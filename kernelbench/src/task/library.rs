@@ -18,6 +18,45 @@ pub struct Forbidden {
     pub symbols: Vec<String>,
     /// Its headers: `cblas.h`.
     pub include: Vec<String>,
+    /// Its kernels on a GPU, as a profiler names them: `*cutlass*`. No task names any.
+    #[serde(skip)]
+    pub kernels: Vec<String>,
+}
+
+/// Libraries of kernels for GPUs: what is theirs is not a candidate's own work (Hawkeye §3). Each by how it is linked, its
+/// functions, its headers and its kernels.
+const OF_GPUS: [(&[&str], &[&str], &[&str], &[&str]); 6] = [
+    (
+        &["cublas", "cublasLt"],
+        &["cublas*"],
+        &["cublas_v2.h", "cublas.h", "cublasLt.h", "cublasXt.h"],
+        &["*cublas*", "*xmma_gemm*", "*_s16816gemm_*", "*_sgemm_*", "nvjet_*", "gemv2*"],
+    ),
+    (&["cudnn"], &["cudnn*"], &["cudnn.h", "cudnn_frontend.h"], &["*cudnn*", "*xmma_fprop*", "*implicit_gemm*"]),
+    (&[], &["cutlass::*", "cute::*"], &["cutlass/*", "cute/*"], &["*cutlass*", "*cute::*"]),
+    (&[], &["cub::*", "thrust::*"], &["cub/*", "thrust/*"], &["*cub::*", "*thrust::*"]),
+    (
+        &["cusparse", "cusolver", "cufft"],
+        &["cusparse*", "cusolver*", "cufft*"],
+        &["cusparse.h", "cufft.h"],
+        &["*cusparse*", "*cufft*"],
+    ),
+    (
+        &["torch"],
+        &["at::matmul", "at::mm", "at::bmm", "at::conv2d", "torch::matmul", "torch::mm", "torch::bmm", "torch::conv2d"],
+        &[],
+        &["*at::native::*", "triton_poi_*", "triton_red_*", "triton_per_*"],
+    ),
+];
+
+/// A use of a library of kernels for GPUs, by a source's includes and names and by the kernels that it was seen to launch, in
+/// words after "it"; `None` where nothing shows one.
+#[must_use]
+pub fn library_use(source: &str, kernels: &[String]) -> Option<String> {
+    Forbidden::of_gpus().iter().find_map(|library| {
+        let used = library.in_text(source).or_else(|| library.named_in(source)).or_else(|| library.in_kernels(kernels));
+        used.map(|used| used.how)
+    })
 }
 
 /// A use of a forbidden library.
@@ -41,6 +80,32 @@ impl Forbidden {
         Use { library: first.cloned().unwrap_or_default(), how }
     }
 
+    /// The libraries of kernels for GPUs.
+    fn of_gpus() -> Vec<Self> {
+        let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let of = |(link, symbols, include, kernels): &(&[&str], &[&str], &[&str], &[&str])| Self {
+            link: all(link),
+            symbols: all(symbols),
+            include: all(include),
+            kernels: all(kernels),
+        };
+        OF_GPUS.iter().map(of).collect()
+    }
+
+    /// The use that a name in a source shows, comments left aside.
+    fn named_in(&self, text: &str) -> Option<Use> {
+        let part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+        let code = text.lines().map(|line| line.split("//").next().unwrap_or(line));
+        let name = code.flat_map(|line| line.split(|c| !part(c))).find(|word| self.has_symbol(word));
+        name.map(|name| self.used(format!("names {name}")))
+    }
+
+    /// The use that the names of kernels show which were launched.
+    fn in_kernels(&self, kernels: &[String]) -> Option<Use> {
+        let its = |name: &&String| self.kernels.iter().any(|pattern| matches(pattern, name));
+        kernels.iter().find(its).map(|name| self.used(format!("launches {name}")))
+    }
+
     fn has_symbol(&self, name: &str) -> bool {
         self.symbols.iter().any(|pattern| matches(pattern, name))
     }
@@ -49,7 +114,7 @@ impl Forbidden {
     pub(crate) fn in_text(&self, text: &str) -> Option<Use> {
         let included = text.lines().filter_map(included).find(|path| {
             let file = path.rsplit('/').next().unwrap_or(path);
-            self.include.iter().any(|header| header == path || header == file)
+            self.include.iter().any(|header| matches(header, path) || header == file)
         });
         included.map(|path| self.used(format!("includes {path}")))
     }
@@ -125,7 +190,8 @@ mod tests {
 
     fn blas() -> Forbidden {
         let all = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-        Forbidden { link: all(&["openblas"]), symbols: all(&["cblas_*", "sgemm_"]), include: all(&["cblas.h"]) }
+        let (link, include) = (all(&["openblas"]), all(&["cblas.h"]));
+        Forbidden { link, symbols: all(&["cblas_*", "sgemm_"]), include, ..Forbidden::default() }
     }
 
     fn how(found: Option<Use>) -> String {
@@ -140,6 +206,28 @@ mod tests {
         for text in ["// #include <cblas.h>", "#include <cstdint>", "int cblas;", "#include \"mycblas.h\""] {
             assert_eq!(how(blas().in_text(text)), "", "{text}");
         }
+    }
+
+    #[test]
+    fn a_kernel_that_takes_its_work_from_a_library_of_a_gpu_is_told_by_includes_names_and_what_it_launches() {
+        let used = |source: &str, kernels: &[&str]| {
+            let kernels: Vec<String> = kernels.iter().map(|name| (*name).to_owned()).collect();
+            library_use(source, &kernels).unwrap_or_default()
+        };
+        assert_eq!(used("#include <cutlass/gemm/device/gemm.h>", &[]), "includes cutlass/gemm/device/gemm.h");
+        assert_eq!(used("#include <cublas_v2.h>", &[]), "includes cublas_v2.h");
+        assert_eq!(used("extern \"C\" int cublasSgemm_v2(void*);", &[]), "names cublasSgemm_v2");
+        assert_eq!(used("auto c = torch::matmul(a, b);", &[]), "names torch::matmul");
+        for kernel in [
+            "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64",
+            "void cutlass::Kernel2<cutlass_80_tensorop>(P)",
+            "nvjet_tst_128x256_64x4_2x1_v_bz_coopA_NNT",
+            "void at::native::vectorized_elementwise_kernel<4>(int)",
+        ] {
+            assert_eq!(used("torch.mm(x, y)", &[kernel]), format!("launches {kernel}"));
+        }
+        let own = "#include <cuda.h>\n// cublasSgemm does the same\n__global__ void scores(at::Tensor x) {}";
+        assert_eq!(used(own, &["void (anonymous namespace)::scores(float*)"]), "");
     }
 
     #[test]

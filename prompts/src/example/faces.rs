@@ -1,7 +1,9 @@
 //! Faces of pages about problems and GPUs, each with a snapshot of its own.
 
-use super::{bound, candidate, guides, machine, mismatch, offered, one_fix, one_optimization, problem, timed};
-use crate::{Attempted, advise, features, fix, optimize, seed};
+use super::{
+    bound, candidate, guides, in_the_pool, machine, mismatch, offered, one_fix, one_optimization, problem, timed,
+};
+use crate::{Attempted, advise, features, fix, optimize, pooled, seed};
 use kernelbench::{ReferenceMode, Source, Task};
 use metrics::{Gpu, Kernel, Machine, Profile, Reading, Rung};
 use minijinja::Value;
@@ -35,6 +37,7 @@ pub(crate) fn more_faces() -> Vec<(&'static str, &'static str, Value)> {
             "optimize",
             features::guided(guides(), &optimize::values(&problem, &h200(), &candidate, Some(&one_optimization()))),
         ),
+        ("seed_with_a_pool", "seed", pooled::pooled(&[&in_the_pool()], &seed::values(&bound(), &machine, false))),
         ("seed_anew", "seed", seed::anew(&problem, &machine, &candidate, 2.5)),
         ("fix_a_problem", "fix", fix::values(&problem, &h200(), &candidate, &mismatch(), Some(&one_fix()))),
         ("optimize_a_problem", "optimize", optimize::values(&problem, &machine, &candidate, Some(&one_optimization()))),

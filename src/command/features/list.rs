@@ -5,8 +5,9 @@ use crate::{
     command::{json, say, verbatim},
     exit::{Exit, Trouble},
 };
-use kernelbench::feature::{Cell, Column, Features, State};
+use kernelbench::feature::{Cell, Column, Features, Module, State};
 use metrics::feature::Sign;
+use prompts::Context;
 use serde_json::json;
 
 /// A line a cell, or each as JSON.
@@ -27,6 +28,36 @@ pub(super) fn list(arguments: &FeaturesListArgs, features: &Features) -> Result<
         for cell in &column.cells {
             say(&line(features, cell));
         }
+    }
+    Ok(Exit::Done)
+}
+
+/// A line a module with its tokens, and what `modules:K` comes to for each K; or each module as JSON.
+pub(super) fn modules(arguments: &FeaturesListArgs, features: &Features) -> Result<Exit, Trouble> {
+    let columns: Vec<&Column> = match &arguments.arch {
+        Some(name) => vec![features.column(name).map_err(Trouble::usage)?],
+        None => features.columns().iter().collect(),
+    };
+    let mut all = vec![];
+    for column in columns {
+        let up_to: Vec<usize> =
+            (0..=column.patterns.len()).map(|count| Context::modules(column, count).tokens()).collect();
+        let patterns = (1..).zip(&column.patterns).map(|(at, module)| ("pattern", module, up_to[at]));
+        let api = column.api.iter().map(|module| ("api", module, up_to[0]));
+        for (kind, Module { name, text }, so_far) in api.chain(patterns) {
+            let tokens = Context { api: vec![Module { name: name.clone(), text: text.clone() }], ..Context::default() };
+            let tokens = tokens.tokens();
+            all.push(json!({ "arch": column.name, "kind": kind, "module": name, "tokens": tokens, "with_those_before": so_far, "text": text }));
+            if !arguments.json {
+                say(&format!(
+                    "{:<8} {kind:<8} {name:<17} {tokens:>5} tokens, {so_far:>5} with those before",
+                    column.name
+                ));
+            }
+        }
+    }
+    if arguments.json {
+        say(&json(&all));
     }
     Ok(Exit::Done)
 }

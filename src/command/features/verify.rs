@@ -6,7 +6,7 @@ use crate::{
     config::Config,
     exit::{Exit, Trouble},
     progress::Screen,
-    proving::{Proved, Proving, compile},
+    proving::{Proved, Proving, Record, compile, record},
     wiring,
 };
 use kernelbench::{
@@ -14,7 +14,7 @@ use kernelbench::{
     feature::{Cell, Column, Features, State},
 };
 use metrics::MetricSet;
-use std::fs;
+use std::{fs, path::Path};
 
 /// Proves the cells that are asked for, as far as this machine can.
 pub(super) fn verify(arguments: &FeaturesVerifyArgs, features: &Features, config: &Config) -> Result<Exit, Trouble> {
@@ -86,6 +86,11 @@ async fn prove_all(proving: &Proving<'_>, cells: &[&Cell], screen: &Screen) -> R
     Ok(all)
 }
 
+fn keep(file: &Path, records: &[Record]) -> Result<(), Trouble> {
+    let lines: String = records.iter().flat_map(serde_json::to_string).map(|line| line + "\n").collect();
+    fs::write(file, lines).map_err(|e| Trouble::record(format!("{}: {e}", file.display())))
+}
+
 fn compile_all(
     arguments: &FeaturesVerifyArgs,
     column: &Column,
@@ -96,17 +101,26 @@ fn compile_all(
     if cuda::find_nvcc().is_none() {
         return Err(Trouble::machine(format!("{why}; and there is no nvcc, so nothing can be said of its features")));
     }
-    say(&format!("{why}: nothing is measured, and only what compiles is said"));
-    let mut exit = Exit::Done;
+    if !arguments.json {
+        say(&format!("{why}: nothing is measured, and only what compiles is said"));
+    }
+    let (mut exit, mut records) = (Exit::Done, vec![]);
     for cell in cells {
         let compiled = compile(cell, column, &arguments.out, config)?;
-        say(&format!("{:<11} {compiled}", cell.name));
+        if !arguments.json {
+            say(&format!("{:<11} {compiled}", cell.name));
+        }
+        records.push(record(cell, column, &compiled));
         if !compiled.holds() {
             exit = Exit::NothingCorrect;
         } else if matches!(cell.state, State::Measured(_)) && exit == Exit::Done {
             // It is said to be measured, and was not.
             exit = Exit::Machine;
         }
+    }
+    keep(&arguments.out.join(&column.name).join("compiled.jsonl"), &records)?;
+    if arguments.json {
+        say(&json(&records));
     }
     Ok(exit)
 }
