@@ -154,7 +154,8 @@ fn a_turn_says_bottleneck_feature_counter_ratio_and_what_goes_on_and_a_record_th
 /// Admits what a run certified, once, and looks at the first prompt of another task's run.
 fn a_later_run_is_shown_what_was_admitted(folder: &Path, earlier: &str, model: &str) {
     let path = |name: &str| folder.join(name).display().to_string();
-    let add = ["pool", "add", earlier, "--as", "gate", "--pool", &path("pool")];
+    let add = ["pool", "add", earlier, "--as", "gate", "--pool", &path("pool"), "--simulated"];
+    assert!(run(&add[..7]).ended(1).out.contains("not admitted: the run was simulated"));
     let said = run(&add).ended(0).out;
     assert!(said.contains("admitted: ") && said.contains("gate_f32"), "{said}");
     let again = run(&add).ended(1).out;
@@ -162,7 +163,17 @@ fn a_later_run_is_shown_what_was_admitted(folder: &Path, earlier: &str, model: &
     assert!(run(&["pool", "list", "--pool", &path("pool")]).ended(0).out.contains("gate_f32"));
     fs::write(folder.join("with_pool.toml"), format!("[prompts]\npool = \"{}\"\n", path("pool"))).unwrap();
     let (settings, later) = (path("with_pool.toml"), path("later"));
-    let task = ["run", "examples/fused_add_rmsnorm", "--simulate", "--rounds", "1", "--repetitions", "20"];
+    let task = [
+        "run",
+        "examples/fused_add_rmsnorm",
+        "--simulate",
+        "--policy",
+        "hawkeye",
+        "--rounds",
+        "1",
+        "--repetitions",
+        "20",
+    ];
     run(&[&["--config", &settings][..], &task, &["--model", model, "--out", &later]].concat());
     let render = ["prompts", "render", "--run", &later, "--round", "1"];
     let with = run(&[&["--config", &settings][..], &render].concat()).ended(0).out;

@@ -99,6 +99,7 @@ fn task_with_library() -> Task {
         link: vec!["gomp".into()],
         symbols: vec!["GOMP_*".into(), "omp_get_*".into()],
         include: vec!["omp.h".into()],
+        ..Forbidden::default()
     };
     task_with(vec![kernel], None)
 }
