@@ -161,7 +161,8 @@ fn a_later_run_is_shown_what_was_admitted(folder: &Path, earlier: &str, model: &
     let again = run(&add).ended(1).out;
     assert!(again.contains("is not faster than the") && again.contains("that is there"), "{again}");
     assert!(run(&["pool", "list", "--pool", &path("pool")]).ended(0).out.contains("gate_f32"));
-    fs::write(folder.join("with_pool.toml"), format!("[prompts]\npool = \"{}\"\n", path("pool"))).unwrap();
+    fs::write(folder.join("with_pool.toml"), format!("[prompts]\npool = \"{}\"\n", path("pool")))
+        .expect("a folder of this test's");
     let (settings, later) = (path("with_pool.toml"), path("later"));
     let task = [
         "run",
@@ -186,7 +187,9 @@ fn a_later_run_is_shown_what_was_admitted(folder: &Path, earlier: &str, model: &
 
 /// All texts below a folder.
 fn texts(folder: &Path) -> Vec<String> {
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let paths = fs::read_dir(folder)
+        .expect("a folder of this test's")
+        .map(|entry| entry.expect("a folder of this test's").path());
     paths
         .flat_map(|path| if path.is_dir() { texts(&path) } else { fs::read_to_string(path).into_iter().collect() })
         .collect()
