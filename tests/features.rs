@@ -154,16 +154,29 @@ fn a_turn_says_bottleneck_feature_counter_ratio_and_what_goes_on_and_a_record_th
 /// Admits what a run certified, once, and looks at the first prompt of another task's run.
 fn a_later_run_is_shown_what_was_admitted(folder: &Path, earlier: &str, model: &str) {
     let path = |name: &str| folder.join(name).display().to_string();
-    let add = ["pool", "add", earlier, "--as", "gate", "--pool", &path("pool")];
+    let add = ["pool", "add", earlier, "--as", "gate", "--pool", &path("pool"), "--simulated"];
+    assert!(run(&add[..7]).ended(1).out.contains("not admitted: the run was simulated"));
     let said = run(&add).ended(0).out;
     assert!(said.contains("admitted: ") && said.contains("gate_f32"), "{said}");
     let again = run(&add).ended(1).out;
     assert!(again.contains("is not faster than the") && again.contains("that is there"), "{again}");
     assert!(run(&["pool", "list", "--pool", &path("pool")]).ended(0).out.contains("gate_f32"));
-    fs::write(folder.join("with_pool.toml"), format!("[prompts]\npool = \"{}\"\n", path("pool"))).unwrap();
+    fs::write(folder.join("with_pool.toml"), format!("[prompts]\npool = \"{}\"\n", path("pool")))
+        .expect("a folder of this test's");
     let (settings, later) = (path("with_pool.toml"), path("later"));
-    let task = ["run", "examples/fused_add_rmsnorm", "--simulate", "--rounds", "1", "--repetitions", "20"];
-    run(&[&["--config", &settings][..], &task, &["--model", model, "--out", &later]].concat());
+    let counted = folder.join("counted");
+    fs::create_dir(&counted).expect("a folder of this test's");
+    for file in ["task.toml", "reference.cpp"] {
+        let text = fs::read_to_string(Path::new("examples/fused_add_rmsnorm").join(file)).expect("an example");
+        let text = text.replace("reference = ", "operations = \"6 * tokens * hidden\"\nreference = ");
+        fs::write(counted.join(file), text).expect("a folder of this test's");
+    }
+    let counted = path("counted");
+    let task = ["run", &counted, "--simulate", "--policy", "hawkeye", "--rounds", "1", "--repetitions", "20"];
+    let said = run(&[&["--config", &settings][..], &task, &["--model", model, "--out", &later]].concat()).out;
+    let turn: Vec<&str> = said.lines().skip_while(|line| !line.contains("GFLOPS")).take(2).collect();
+    assert!(turn.get(1).is_some_and(|line| line.contains("accepted: the first that is right")), "{said}");
+    assert!(run(&["features", "report", &later]).ended(0).out.contains("GFLOPS in 1 turns"), "in the same unit");
     let render = ["prompts", "render", "--run", &later, "--round", "1"];
     let with = run(&[&["--config", &settings][..], &render].concat()).ended(0).out;
     assert!(with.contains("# Kernels from here") && with.contains("## gate_f32, "), "{with}");
@@ -173,9 +186,40 @@ fn a_later_run_is_shown_what_was_admitted(folder: &Path, earlier: &str, model: &
     assert!(asked, "the model was asked with it");
 }
 
+#[test]
+fn what_is_wrong_or_takes_its_work_from_a_library_does_not_come_into_the_pool() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    for (name, code, why) in [
+        ("wrong", "// simulate: wrong", "nothing in this run is certified"),
+        ("slow", "// simulate: us=150", "it is not faster than the reference"),
+        (
+            "library",
+            "// simulate: us=50\n#include <cublas_v2.h>",
+            "takes its work from a library: it includes cublas_v2.h",
+        ),
+    ] {
+        let reply = format!("```cpp\n{code}\nvoid silu_and_mul() {{}}\n```");
+        fs::write(
+            folder.path().join("script.toml"),
+            format!("[[entry]]\nrole = \"coder\"\nreply = '''\n{reply}\n'''\n"),
+        )
+        .unwrap();
+        let (model, out) = (format!("scripted:{}", path("script.toml")), path(name));
+        let task = ["run", "examples/silu_and_mul", "--simulate", "--policy", "single-shot", "--repetitions", "20"];
+        run(&[&task[..], &["--model", &model, "--out", &out]].concat());
+        let said = run(&["pool", "add", &out, "--pool", &path("pool"), "--simulated"]).ended(1).out;
+        assert!(said.contains("not admitted: ") && said.contains(why), "{said}");
+    }
+    assert!(!folder.path().join("pool").exists());
+    assert!(run(&["pool", "list", "--pool", &path("pool")]).ended(0).out.contains("no kernel yet"));
+}
+
 /// All texts below a folder.
 fn texts(folder: &Path) -> Vec<String> {
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let paths = fs::read_dir(folder)
+        .expect("a folder of this test's")
+        .map(|entry| entry.expect("a folder of this test's").path());
     paths
         .flat_map(|path| if path.is_dir() { texts(&path) } else { fs::read_to_string(path).into_iter().collect() })
         .collect()

@@ -26,6 +26,9 @@ pub struct PoolAddArgs {
     /// The pool's folder [default: that of the settings, else `pool`].
     #[arg(long, value_name = "DIR")]
     pub pool: Option<PathBuf>,
+    /// Admit what a simulation made up, too: only to try a pool out.
+    #[arg(long)]
+    pub simulated: bool,
 }
 
 /// `pool list`

@@ -14,6 +14,7 @@ use kernelbench::{
     Certificate, CertificateVerdict, Language, Task, library_use,
     pool::{About, Pool, PoolError, Pooled},
 };
+use metrics::MachineKind;
 use std::path::{Path, PathBuf};
 
 /// The folder of a pool where nobody names one.
@@ -44,7 +45,7 @@ pub(super) fn shown(config: &Config) -> Result<Option<Pool>, Trouble> {
 fn add(arguments: &PoolAddArgs, config: &Config) -> Result<Exit, Trouble> {
     let run = RunFolder::open(&arguments.run)?;
     let task = arguments.task.clone().map_or_else(|| run.only_task(), Ok)?;
-    let mut new = match candidate(&run.record(&task)?, config)? {
+    let mut new = match candidate(&run.record(&task)?, arguments.simulated, config)? {
         Ok(new) => new,
         Err(why) => return Ok(refuse(&why)),
     };
@@ -70,7 +71,7 @@ fn refuse(why: &str) -> Exit {
 
 /// What a record has to offer: its certified kernel, where the record agrees with itself and nothing in it is a library's; else
 /// why not.
-fn candidate(record: &Record, config: &Config) -> Result<Result<Pooled, String>, Trouble> {
+fn candidate(record: &Record, simulated: bool, config: &Config) -> Result<Result<Pooled, String>, Trouble> {
     let verification = Verification::of(record);
     if let Some(difference) = verification.differences.first() {
         return Ok(Err(format!("the record does not agree with itself: {difference}")));
@@ -83,6 +84,9 @@ fn candidate(record: &Record, config: &Config) -> Result<Result<Pooled, String>,
     let (Some((certificate, timed)), Some(machine), Some(definition)) = (certified, &story.machine, &story.task) else {
         return Ok(Err("nothing in this run is certified".to_owned()));
     };
+    if machine.kind == MachineKind::Simulated && !simulated {
+        return Ok(Err("the run was simulated: its times are made up".to_owned()));
+    }
     let source = crate::best::source(&record.blobs.fetch(&certificate.candidate)?);
     let task: Task = serde_json::from_str(&record.blobs.fetch(definition)?)
         .map_err(|e| Trouble::record(format!("the record's task cannot be read: {e}")))?;

@@ -9,7 +9,11 @@ const KERNEL: &str = "__global__ void k() { asm(\"mma.sync.aligned;\"); cp_async
 
 fn task(name: &str, summary: &str) -> Task {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("features/hopper/01_wgmma");
-    Task { name: name.into(), summary: summary.into(), ..load::task(&folder).unwrap() }
+    let mut task = Task { name: name.into(), summary: summary.into(), ..load::task(&folder).unwrap() };
+    if let Source::Context(context) = &mut task.source {
+        context.entry = "kernel".into();
+    }
+    task
 }
 
 fn kernel(task: &Task, ratio: f64, source: &str) -> Pooled {

@@ -23,9 +23,11 @@ pub struct Forbidden {
     pub kernels: Vec<String>,
 }
 
-/// Libraries of kernels for GPUs: what is theirs is not a candidate's own work (Hawkeye §3). Each by how it is linked, its
-/// functions, its headers and its kernels.
-const OF_GPUS: [(&[&str], &[&str], &[&str], &[&str]); 6] = [
+/// How a library is linked, its functions, its headers and its kernels.
+type Names = (&'static [&'static str], &'static [&'static str], &'static [&'static str], &'static [&'static str]);
+
+/// Libraries of kernels for GPUs: what is theirs is not a candidate's own work (Hawkeye §3).
+const OF_GPUS: [Names; 6] = [
     (
         &["cublas", "cublasLt"],
         &["cublas*"],
@@ -83,7 +85,7 @@ impl Forbidden {
     /// The libraries of kernels for GPUs.
     fn of_gpus() -> Vec<Self> {
         let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let of = |(link, symbols, include, kernels): &(&[&str], &[&str], &[&str], &[&str])| Self {
+        let of = |(link, symbols, include, kernels): &Names| Self {
             link: all(link),
             symbols: all(symbols),
             include: all(include),

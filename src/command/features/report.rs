@@ -99,10 +99,13 @@ fn matrix(kernels: &[Vec<u8>]) {
     let counts = together(kernels);
     let rows: Vec<u8> = counts.keys().filter(|(one, other)| one == other).map(|(one, _)| *one).collect();
     say(&format!("strategies in {} final kernels, by words of the source:", kernels.len()));
-    say(&format!("      {}", rows.iter().map(|row| format!("{row:>4}")).collect::<String>()));
+    let line =
+        |cells: Vec<String>| cells.iter().map(|cell| " ".repeat(5_usize.saturating_sub(cell.len())) + cell).collect();
+    let heads: String = line(rows.iter().map(u8::to_string).collect());
+    say(&format!("       {heads}"));
     for one in &rows {
-        let line: String =
-            rows.iter().map(|other| format!("{:>4}", counts.get(&(*one, *other)).copied().unwrap_or(0))).collect();
-        say(&format!("  {one:>4}{line}"));
+        let count = |other: &u8| counts.get(&(*one, *other)).copied().unwrap_or(0).to_string();
+        let cells: String = line(rows.iter().map(count).collect());
+        say(&format!("  {one:>4} {cells}"));
     }
 }
