@@ -57,7 +57,7 @@ impl Exit {
             }
             Self::Record => "The run's folder could not be read or written.",
             Self::Waiting => {
-                "Only replies are missing (--exit-when-waiting); give them and `warpsmith resume` goes on."
+                "Only replies (--exit-when-waiting) or a device (--without-device) are missing; `warpsmith resume` goes on where they are there."
             }
             Self::Ours => {
                 "A mistake in this program; please report it. What was done is kept, `warpsmith resume` goes on."

@@ -125,10 +125,12 @@ fn an_ablation_goes_on_where_it_was_broken_off_and_comes_to_the_same_table() {
 fn what_is_wrong_is_told_before_anything_is_made() {
     let (folder, out) = place();
     let (model, spec) = written(folder.path());
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 6] = [
         (&["ablate", "luck"], "no ablation \"luck\""),
         (&["ablate", &spec, "--out", &out, "--", "--rounds", "3"], "what variants differ in"),
         (&["ablate", &spec, "--out", &out, "--", "--fly"], "are for `warpsmith batch`"),
+        (&["ablate", &spec, "--out", &out, "--", "--model", "openai:unheard-of", "--usd", "1"], "price of unheard-of"),
+        (&["ablate", &spec, "--out", &out, "--", "--simulate"], "nothing says what answers"),
         (&["ablate"], "required"),
     ];
     for (arguments, word) in cases {

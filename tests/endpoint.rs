@@ -139,6 +139,7 @@ fn a_model_that_never_says_anything_readable_costs_its_rounds_and_nothing_more()
 
 #[test]
 fn an_endpoint_that_is_down_for_a_while_is_waited_for_with_a_line_that_counts() {
+    assert_eq!(warpsmith::config::Config::default().model.patience_s, 600, "ten minutes, where nobody says otherwise");
     // Nobody listens there until the run has found that out a few times.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let folder = tempfile::tempdir().unwrap();

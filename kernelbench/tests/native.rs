@@ -528,6 +528,8 @@ fn a_candidate_that_misbehaves_under_a_profiler_is_confined_there_too() {
         });
         assert_eq!(children(), Vec::<String>::new(), "{does}: {profile:#?}");
         assert_eq!(limits(), before, "{does}");
+        let ended = profile.notes.iter().any(|note| note.contains("no business to do"));
+        assert!(ended || !has_valgrind(), "{does}: {profile:#?}");
     }
 }
 
@@ -552,6 +554,11 @@ fn the_same_source_built_twice_at_once_is_one_build() {
     assert!(one.artifact().is_file());
 }
 
+/// Whether the rung of simulated caches can be had here.
+fn has_valgrind() -> bool {
+    std::process::Command::new("valgrind").arg("--version").output().is_ok()
+}
+
 #[test]
 fn a_verified_candidate_is_profiled_as_deep_as_this_machine_allows() {
     let _alone = alone();
@@ -564,6 +571,7 @@ fn a_verified_candidate_is_profiled_as_deep_as_this_machine_allows() {
     assert_eq!(profile.case, "large");
     let counted = profile.readings.iter().filter(|r| r.value.is_some()).count();
     assert!(counted > 0 || !profile.notes.is_empty(), "{profile:#?}");
+    assert!(!has_valgrind() || profile.rung != metrics::Rung::TimingOnly, "valgrind is here: {profile:#?}");
     assert_eq!(children(), Vec::<String>::new());
 }
 

@@ -79,7 +79,11 @@ pub(super) fn ablate(arguments: &AblateArgs, layers: &Layers, environment: &Envi
     let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&layers.config.run.folder, &spec.name));
     let path = std::path::absolute(&path).unwrap_or(path);
     // Wrong flags are told before anything is made.
-    flags(&spec, &arguments.batch, &path)?;
+    let given = flags(&spec, &arguments.batch, &path)?;
+    for planned in spec.runs() {
+        let in_it = |trouble: Trouble| Trouble { message: format!("variant {}: {trouble}", planned.name), ..trouble };
+        batch::answered(&given, settings(&spec, &planned, layers)?).map_err(in_it)?;
+    }
     let folder = AblationFolder::create(&path, spec, arguments.batch.clone())?;
     work(&folder, arguments.json, layers, environment)
 }
@@ -153,8 +157,8 @@ impl Work<'_> {
 
     /// The settings in force here, under those of the variant.
     fn settings(&self, planned: &Planned<'_>) -> Result<Layers, Trouble> {
-        let (spec, mut layers) = (&self.asked.spec, self.layers.clone());
-        layers.overlay(&format!("variant {}", planned.name), &spec.settings_of(planned.variant))?;
+        let spec = &self.asked.spec;
+        let mut layers = settings(spec, planned, self.layers)?;
         let first = spec.runs().next().map(|first| first.name).unwrap_or_default();
         if spec.share_seed_candidate && planned.name != first {
             let run = self.folder.run(&first).display().to_string();
@@ -162,6 +166,13 @@ impl Work<'_> {
         }
         Ok(layers)
     }
+}
+
+/// The settings that a variant's file lays over those in force here.
+fn settings(spec: &Spec, planned: &Planned<'_>, layers: &Layers) -> Result<Layers, Trouble> {
+    let mut layers = layers.clone();
+    layers.overlay(&format!("variant {}", planned.name), &spec.settings_of(planned.variant))?;
+    Ok(layers)
 }
 
 /// The flags of `batch` for a variant whose run is kept here.

@@ -63,6 +63,12 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
     New { arguments, chosen, policy, spec, config, environment, needs, told }.begin()
 }
 
+/// Whether something answers, and at a price by which a limit in dollars could be kept.
+pub(super) fn answered(arguments: &BatchArgs, mut layers: Layers) -> Result<(), Trouble> {
+    apply_flags(arguments, &mut layers);
+    priced(&layers.config, &spec(&layers.config)?)
+}
+
 fn apply_flags(arguments: &BatchArgs, layers: &mut Layers) {
     let BatchArgs { choice, model, problem, width, limits, way, timing, hosts, .. } = arguments;
     model.apply(layers);

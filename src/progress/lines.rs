@@ -77,7 +77,7 @@ mod tests {
         let text = broken(&format!("{row}\n{judge}\nshort\n{}", "x".repeat(100)), 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80 || !line.contains(' ')), "{text}");
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].ends_with(" both") && lines[1] == format!("{}input streams and the output", " ".repeat(48)));
+        assert!(lines[0].ends_with(" input") && lines[1] == format!("{}streams and the output", " ".repeat(48)));
         assert!(lines[3].starts_with("    ") && !lines[3].starts_with("     "), "{text}");
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&text).len(), words(row).len() + words(&judge).len() + 2, "no word is broken or lost");

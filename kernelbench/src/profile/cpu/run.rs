@@ -1,5 +1,5 @@
 //! How does a profiler's process come to its end, whatever it wraps?
-#![expect(unsafe_code, reason = "waits for and ends a whole process group")]
+#![expect(unsafe_code, reason = "begins, waits for and ends a whole process group")]
 
 use std::{
     fs::File,
@@ -46,12 +46,25 @@ impl Group {
     }
 }
 
-/// Runs a command without our environment, until it ends or its time is up; its standard output, or in words what went
+/// Has a command's process lead a group of its own, which one that leads a session does already.
+fn lead(command: &mut Command) {
+    let prepare = || match (nix::unistd::getpid(), nix::unistd::getpgrp()) {
+        (own, group) if own == group => Ok(()),
+        (own, _) => nix::unistd::setpgid(own, own).map_err(Into::into),
+    };
+    // SAFETY: plain system calls; the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Runs a command in its own environment and not in ours, until it ends or its time is up; its standard output, or in words what went
 /// wrong. Its whole process group is gone afterwards.
 pub(super) fn to_end(mut command: Command, end: Instant) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    command.env_clear().env("LC_ALL", "C").env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let own = command.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+    let own: Vec<_> = own.collect();
+    command.env_clear().env("LC_ALL", "C").env("PATH", std::env::var_os("PATH").unwrap_or_default()).envs(own);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    lead(&mut command);
     let mut group = Group::of(command.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => format!("{program} is not installed"),
         _ => format!("{program} cannot be started: {error}"),

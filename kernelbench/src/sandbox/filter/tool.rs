@@ -28,9 +28,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_keyctl,
     libc::SYS_add_key,
     libc::SYS_request_key,
-    libc::SYS_setpriority,
     libc::SYS_ioprio_set,
-    libc::SYS_sched_setaffinity,
     libc::SYS_sched_setscheduler,
     libc::SYS_socket,
     libc::SYS_socketpair,
@@ -59,8 +57,13 @@ fn refused() -> Result<BpfProgram, BackendError> {
     for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo] {
         rules.insert(call, vec![SeccompRule::new(vec![other(0)?])?]);
     }
-    let named = SeccompCondition::new(0, Dword, SeccompCmpOp::Ne, 0)?;
-    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![other(0)?, named])?]);
+    let named = |argument| SeccompCondition::new(argument, Dword, SeccompCmpOp::Ne, 0);
+    // Of itself it may say what it likes: our own program chooses its core and its priority behind this filter.
+    for call in [libc::SYS_prlimit64, libc::SYS_sched_setaffinity] {
+        rules.insert(call, vec![SeccompRule::new(vec![other(0)?, named(0)?])?]);
+    }
+    let groups = SeccompRule::new(vec![named(0)?])?;
+    rules.insert(libc::SYS_setpriority, vec![groups, SeccompRule::new(vec![other(1)?, named(1)?])?]);
     compile(rules, SeccompAction::Allow, SeccompAction::KillProcess)
 }
 
