@@ -4,7 +4,19 @@
 mod program;
 
 use program::Told;
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// One test at a time: a program that is being written is busy for as long as a process that another test starts meanwhile
+/// has not yet closed it.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A copy of the program with nothing beside it, and nothing in PATH but a folder.
 fn alone(folder: &Path, arguments: &[&str]) -> Told {
@@ -19,6 +31,7 @@ fn alone(folder: &Path, arguments: &[&str]) -> Told {
 
 #[test]
 fn where_it_is_missing_one_sentence_says_how_to_get_it() {
+    let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     for arguments in [&["metrics", "select", "p.parquet"][..], &["metrics", "score", "--help"]] {
         let told = alone(folder.path(), arguments).ended(3);
@@ -33,6 +46,7 @@ fn where_it_is_missing_one_sentence_says_how_to_get_it() {
 
 #[test]
 fn a_sampling_does_not_begin_without_it() {
+    let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     let task = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernelbench/families/transpose").display().to_string();
     let told = alone(folder.path(), &["metrics", "sample", &task, "--simulate", "--out", "p.parquet"]).ended(3);
@@ -41,12 +55,14 @@ fn a_sampling_does_not_begin_without_it() {
 
 #[test]
 fn what_needs_no_table_needs_no_other_program() {
+    let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     assert!(alone(folder.path(), &["metrics", "show", "cudaforge24"]).ended(0).out.contains("cudaforge24: 24 metrics"));
 }
 
 #[test]
 fn it_is_taken_from_path_with_all_words_in_their_order_and_ends_as_it_ends() {
+    let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("bin")).unwrap();
     let stand_in = folder.path().join("bin/warpsmith-metrics");
@@ -59,6 +75,7 @@ fn it_is_taken_from_path_with_all_words_in_their_order_and_ends_as_it_ends() {
 
 #[test]
 fn what_was_sampled_is_chosen_from_and_shown() {
+    let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let profiles = concat!(env!("CARGO_MANIFEST_DIR"), "/metrics/profiles/h200.parquet");
@@ -72,6 +89,7 @@ fn what_was_sampled_is_chosen_from_and_shown() {
 
 #[test]
 fn asked_to_it_builds_it_in_the_checkout_and_goes_on() {
+    let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("metrics/selection")).unwrap();
     fs::write(folder.path().join("metrics/selection/Cargo.toml"), "").unwrap();
