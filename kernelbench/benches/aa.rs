@@ -29,8 +29,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [python, device, checkout, names @ ..] = arguments.as_slice() else {
         return Err("expected PYTHON DEVICE CHECKOUT [NAME...]".into());
     };
-    let filter = tracing_subscriber::EnvFilter::from_default_env();
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_env_filter(filter).init();
+    let asked = std::env::var("RUST_LOG").ok().and_then(|level| level.parse().ok());
+    let level = asked.unwrap_or(tracing_subscriber::filter::LevelFilter::ERROR);
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_max_level(level).init();
     let names = if names.is_empty() { suite()? } else { names.to_vec() };
     let times = std::env::var("TIMES").ok().map_or(Ok(2), |text| text.parse())?;
     let mut options = Options::new(python.into(), device, std::env::current_exe()?, vec!["child".into()]);

@@ -37,8 +37,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [python, devices, problems, candidates] = arguments.as_slice() else {
         return Err("expected PYTHON DEVICE[,DEVICE...] PROBLEMS CANDIDATES".into());
     };
-    let filter = tracing_subscriber::EnvFilter::from_default_env();
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_env_filter(filter).init();
+    let asked = std::env::var("RUST_LOG").ok().and_then(|level| level.parse().ok());
+    let level = asked.unwrap_or(tracing_subscriber::filter::LevelFilter::ERROR);
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_max_level(level).init();
     let recorded = recorded(Path::new(candidates))?;
     let workshops: Result<Vec<Torch>, Box<dyn Error>> =
         devices.split(',').map(|device| Ok(Torch::new(options(python, device)?)?)).collect();

@@ -29,8 +29,9 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         native::child_main();
     }
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let filter = tracing_subscriber::EnvFilter::from_default_env();
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_env_filter(filter).init();
+    let asked = std::env::var("RUST_LOG").ok().and_then(|level| level.parse().ok());
+    let level = asked.unwrap_or(tracing_subscriber::filter::LevelFilter::ERROR);
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_max_level(level).init();
     let [python, device, problem, candidates @ ..] = arguments.as_slice() else {
         return Err("expected PYTHON DEVICE PROBLEM.py CANDIDATE.py...".into());
     };
