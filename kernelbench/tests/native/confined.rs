@@ -23,3 +23,11 @@ fn the_compiler_reads_nothing_but_the_candidate_and_the_system() {
     let failed = failure(&program(&include, RIGHT));
     assert!(matches!(&failed, Failure::Build { log } if log.contains("Permission denied")), "{failed:?}");
 }
+
+#[test]
+fn a_library_that_asks_where_memory_lies_goes_on_without_an_answer() {
+    let _alone = alone();
+    let asks = format!("if (syscall(SYS_mbind, 0, 0, 0, 0, 0, 0) != -1 || errno != ENOSYS) return;\n{RIGHT}");
+    let passed = evaluate(&program("#include <cerrno>\n#include <sys/syscall.h>\n#include <unistd.h>", &asks));
+    assert!(matches!(passed, Ok(Ok(_))), "{passed:?}");
+}

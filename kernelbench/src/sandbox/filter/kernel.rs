@@ -28,7 +28,7 @@ const HARMLESS: &[libc::c_long] = &[
     libc::SYS_exit_group,
     libc::SYS_futex,
     libc::SYS_rt_sigreturn,
-    libc::SYS_rt_sigprocmask, // and has no effect: see `keep_signals_open`
+    libc::SYS_rt_sigprocmask, // and has no effect: see `without_effect`
     libc::SYS_clock_gettime,
     libc::SYS_clock_getres,
     libc::SYS_clock_nanosleep,
@@ -51,6 +51,7 @@ const HARMLESS: &[libc::c_long] = &[
     libc::SYS_fstat,
     libc::SYS_lseek,
     libc::SYS_restart_syscall,
+    libc::SYS_mbind, // and has no effect: see `without_effect`
 ];
 
 /// Allowed beside them while the kernel is loaded.
@@ -83,7 +84,7 @@ const LOADING_ON_X86: &[libc::c_long] = &[];
 pub(crate) fn apply(phase: Phase, control: i32, memory_bytes: u64, closed: &Range<u64>) -> Result<(), String> {
     let mut programs = vec![filter(phase, control, memory_bytes, closed)];
     if phase == Phase::Loading {
-        programs.insert(0, keep_signals_open());
+        programs.splice(0..0, WITHOUT_EFFECT.map(without_effect));
     }
     programs.into_iter().try_for_each(|program| {
         let program = program.map_err(|e| e.to_string())?;
@@ -95,11 +96,13 @@ fn filter(phase: Phase, control: i32, memory_bytes: u64, closed: &Range<u64>) ->
     compile(rules(phase, control, memory_bytes, closed)?, SeccompAction::Trap, SeccompAction::Allow)
 }
 
-/// Makes blocking a signal succeed without effect: a blocked `SIGSYS` would kill before its handler could say which call it
-/// was.
-fn keep_signals_open() -> Result<BpfProgram, BackendError> {
-    let rules = [(libc::SYS_rt_sigprocmask, vec![])].into();
-    compile(rules, SeccompAction::Allow, SeccompAction::Errno(0))
+/// What is answered so, and nothing done. A blocked `SIGSYS` would kill before its handler could say which call it was; where
+/// memory lies is the system's choice, and a library that asks for a place (OpenBLAS does) goes on without an answer.
+const WITHOUT_EFFECT: [(libc::c_long, i32); 2] = [(libc::SYS_rt_sigprocmask, 0), (libc::SYS_mbind, libc::ENOSYS)];
+
+fn without_effect((call, answer): (libc::c_long, i32)) -> Result<BpfProgram, BackendError> {
+    let rules = [(call, vec![])].into();
+    compile(rules, SeccompAction::Allow, SeccompAction::Errno(answer as u32))
 }
 
 fn rules(phase: Phase, control: i32, memory_bytes: u64, closed: &Range<u64>) -> Result<Rules, BackendError> {
