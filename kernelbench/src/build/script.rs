@@ -55,10 +55,6 @@ pub(crate) fn print(sandbox: &Sandbox, script: &str, bindings: &Bindings) -> Att
     match ended {
         _ if length >= PRINTED => Err(failed(format!("it printed more than {} MiB", PRINTED >> 20)).into()),
         Some(End::Exited(0)) => Ok(text(&mut printed, PRINTED)?),
-        Some(End::Exited(127)) if text(&mut messages, MESSAGES)?.contains("cannot start python3") => {
-            let why = "there is no python3, which runs the scripts that print primitives: install one (Debian: apt install python3)";
-            Err(Fault::Absent(why.to_owned()).into())
-        }
         Some(End::Exited(_)) => Err(failed(text(&mut messages, MESSAGES)?).into()),
         Some(End::Killed(signal)) => {
             Err(failed(format!("it was ended by signal {signal}: it may start no process and reach no network")).into())
@@ -75,16 +71,31 @@ fn command(sandbox: &Sandbox, folder: &Path, values: &str) -> Result<std::proces
         processes: None,
         files: 64,
     };
+    let (python, home) = python()?;
     let mut read: Vec<PathBuf> = READABLE.iter().map(PathBuf::from).collect();
     read.push(folder.to_owned());
+    read.extend(home);
     let files = Some(Files { read, write: vec!["/dev/null".into()], devices: false });
     let parent = std::process::id().cast_signed();
     let confinement = Confinement { parent, user: User::Same, limits, files, shares_ipc: false };
-    let line = ["python3", "-I", "-S", "-B", "-c", START, values].map(str::to_owned).into();
+    let line = [&python, "-I", "-S", "-B", "-c", START, values].map(str::to_owned).into();
     let child = Child::Program(Program { confinement, control: None, wraps: true, unstarted: None, line });
     let mut command = sandbox.command(&child, vec![])?;
     command.current_dir(folder).env("LC_ALL", "C.UTF-8").envs([variable("PATH", search_path())]);
     Ok(command)
+}
+
+/// The system's Python, or where it has none the first on the search path, with the folder that this one was installed in.
+fn python() -> Result<(String, Option<PathBuf>), Fault> {
+    let paths = search_path();
+    let folders = ["/usr/bin".into(), "/bin".into()].into_iter().chain(std::env::split_paths(&paths));
+    let found = folders.map(|folder| folder.join("python3")).find(|program| program.is_file()).ok_or_else(|| {
+        let why = "there is no python3, which runs the scripts that print primitives: install one (Debian: apt install python3)";
+        Fault::Absent(why.to_owned())
+    })?;
+    let real = found.canonicalize().map_err(fault("cannot find Python"))?;
+    let home = real.ancestors().nth(2).filter(|_| !READABLE.iter().any(|folder| real.starts_with(folder)));
+    Ok((found.display().to_string(), home.map(Path::to_owned)))
 }
 
 /// How it ended; none where its deadline ended it, with all that it started.
