@@ -316,6 +316,22 @@ fn an_endpoint_that_refuses_stops_the_batch_with_4_and_resume_goes_on() {
 }
 
 #[test]
+fn while_an_endpoint_is_down_a_batch_goes_on_with_what_needs_no_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, began) = (folder.path().join("run"), Instant::now());
+    let certified = move || events(&run, "task-00").iter().any(|event| event["event"] == "certified");
+    let looked = certified.clone();
+    // The second task's question meets a gateway that restarts, until the first is certified or ten seconds are over.
+    let endpoint = Endpoint::start(move |_, request| {
+        let down = question(request).0 == "task-01" && !looked() && began.elapsed() < Duration::from_secs(10);
+        if down { Act::error(503, "unavailable", "restarting") } else { Act::Say(reply(request)) }
+    });
+    told(start(&endpoint, folder.path(), 2, &["--rounds", "1"])).ended(0);
+    assert!(endpoint.requests().len() > 2, "it was never down");
+    assert!(certified() && began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[test]
 fn while_one_process_works_on_a_batch_another_may_look_and_not_write() {
     let endpoint = Endpoint::start(|n, request| if n < 8 { Act::Say(reply(request)) } else { Act::Hang });
     let folder = tempfile::tempdir().unwrap();

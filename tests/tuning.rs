@@ -66,6 +66,10 @@ impl Folder {
     }
 }
 
+fn quoted(word: &std::ffi::OsStr) -> String {
+    format!("'{}'", word.to_string_lossy())
+}
+
 fn json(told: &Told) -> Value {
     serde_json::from_str(&told.out).unwrap()
 }
@@ -83,6 +87,21 @@ fn evaluate_binds_what_it_is_told_and_searches_what_is_left_open() {
     assert_eq!(three["found"], "invalid", "4096 is no multiple of 3");
     assert!(searched["certificate"]["verdict"].to_string().contains("speedup"), "{searched}");
     assert_eq!(searched["certificate"]["candidate"], searched["candidate"]);
+}
+
+#[test]
+fn on_a_terminal_evaluate_says_what_it_is_doing() {
+    let folder = Folder::new();
+    let own = warpsmith(&["evaluate", &folder.at(""), &folder.at("candidate.cpp"), "--bind", "BLOCK=64", "--bind"]);
+    let words: Vec<String> = std::iter::once(own.get_program()).chain(own.get_args()).map(quoted).collect();
+    // util-linux's: runs a command with a terminal of its own, and copies what it shows.
+    let mut terminal = std::process::Command::new("script");
+    terminal.args(["-qefc", &format!("{} REPEAT=1", words.join(" ")), "/dev/null"]);
+    let shown = Told::of(terminal.output().unwrap()).ended(0).out;
+    let stages =
+        ["candidate.cpp: building", "timing the reference", "candidate.cpp: checking", "candidate.cpp: timing"];
+    let at = stages.map(|stage| shown.find(stage).unwrap_or_else(|| panic!("no {stage:?} in {shown}")));
+    assert!(at.is_sorted(), "{shown}");
 }
 
 #[test]
