@@ -97,7 +97,7 @@ fn filter(phase: Phase, control: i32, memory_bytes: u64, closed: &Range<u64>) ->
 }
 
 /// What is answered so, and nothing done. A blocked `SIGSYS` would kill before its handler could say which call it was; where
-/// memory lies is the system's choice, and a library that asks for a place (OpenBLAS does) goes on without an answer.
+/// memory lies is the system's choice, and a library that asks for a place (`OpenBLAS` does) goes on without an answer.
 const WITHOUT_EFFECT: [(libc::c_long, i32); 2] = [(libc::SYS_rt_sigprocmask, 0), (libc::SYS_mbind, libc::ENOSYS)];
 
 fn without_effect((call, answer): (libc::c_long, i32)) -> Result<BpfProgram, BackendError> {
