@@ -71,10 +71,12 @@ type Rungs = Result<Vec<Reading>, String>;
 pub fn profile(subject: &Subject<'_>, command: &MakeCommand<'_>, deadline: Duration) -> Profile {
     let end = Instant::now() + deadline;
     let mut notes = vec![];
-    let (rung, counted) = climb(subject, command, end, &mut notes);
+    let listing = mix::listing(subject.object, end);
+    let has_avx512 = listing.as_ref().is_ok_and(|listing| mix::has_avx512(listing));
+    let (rung, counted) = climb((subject, has_avx512), command, end, &mut notes);
     let mut readings = bounds::readings(subject);
     readings.extend(counted);
-    match mix::readings(subject.object, end) {
+    match listing.and_then(|listing| mix::readings(&listing)) {
         Ok(mix) => readings.extend(mix),
         Err(why) => notes.push(format!("no instruction mix: {why}")),
     }
@@ -90,7 +92,7 @@ pub fn counters() -> Result<(), String> {
 }
 
 fn climb(
-    subject: &Subject<'_>,
+    (subject, has_avx512): (&Subject<'_>, bool),
     command: &MakeCommand<'_>,
     end: Instant,
     notes: &mut Vec<String>,
@@ -99,7 +101,7 @@ fn climb(
         Ok(readings) => return (Rung::Perf, readings),
         Err(why) => notes.push(format!("no hardware counters: {why}")),
     }
-    match cachegrind::readings(subject, command, end, notes) {
+    match cachegrind::readings((subject, has_avx512), command, end, notes) {
         Ok(readings) => (Rung::Cachegrind, readings),
         Err(why) => {
             notes.push(format!("no cachegrind: {why}"));

@@ -17,13 +17,22 @@ struct Mix {
     scalable: f64,
 }
 
-/// The mix in the object's code, counted as it stands there: not how often each runs.
-pub(super) fn readings(object: &Path, end: Instant) -> Rungs {
+/// The object's code, disassembled.
+pub(super) fn listing(object: &Path, end: Instant) -> Result<String, String> {
     let mut command = Command::new("objdump");
     command.args(["-d", "--no-show-raw-insn", "-j", ".text"]).arg(object);
     let end = end.max(Instant::now() + Duration::from_secs(1)).min(Instant::now() + Duration::from_secs(10));
-    let listing = run::to_end(command, end).map_err(|why| format!("objdump: {why}"))?;
-    let mix = Mix::of(&listing);
+    run::to_end(command, end).map_err(|why| format!("objdump: {why}"))
+}
+
+/// Whether there are registers of 512 bits in it.
+pub(super) fn has_avx512(listing: &str) -> bool {
+    listing.contains("%zmm")
+}
+
+/// The mix in the code, counted as it stands there: not how often each runs.
+pub(super) fn readings(listing: &str) -> Rungs {
+    let mix = Mix::of(listing);
     let all = mix.scalar + mix.bits128 + mix.bits256 + mix.bits512 + mix.scalable;
     if all == 0.0 {
         return Err("no floating-point arithmetic was recognized".to_owned());
@@ -119,5 +128,6 @@ mod tests {
 ";
         let expected = Mix { scalar: 2.0, bits128: 2.0, bits256: 1.0, bits512: 1.0, scalable: 1.0 };
         assert_eq!(Mix::of(listing), expected);
+        assert!(has_avx512(listing) && !has_avx512("11a0:\tvaddps %ymm0,%ymm1,%ymm2"));
     }
 }
