@@ -106,7 +106,7 @@ impl<B: Backend> Engine<B> {
 
     /// Looks at a task's session, opened where it was not yet.
     pub(crate) fn in_open_task<T>(&self, task: &Task, look: impl FnOnce(&B::Session) -> T) -> Result<T, Fault> {
-        let session = settled(self.0.session(task))?;
+        let session = or_fault(self.0.session(task))?;
         let open = lock(&session);
         Ok(look(&open))
     }
@@ -150,7 +150,7 @@ fn unprofiled(failure: &Failure) -> Profile {
 }
 
 /// What a trusted step came to: a failure there is the reference's.
-fn settled<T>(attempt: Attempt<T>) -> Result<T, Fault> {
+fn or_fault<T>(attempt: Attempt<T>) -> Result<T, Fault> {
     match trusted(attempt) {
         Ok(value) => Ok(value),
         Err(EvalError::Infra(fault)) => Err(fault),
@@ -227,7 +227,7 @@ impl<B: Backend> Inner<B> {
         let rng = &mut self.rng(Purpose::Prepare);
         let candidate = Candidate::new(task.reference_as_candidate());
         let load = || stage::during(Stage::Build, || self.backend.load(task, &candidate, Toolchain::Quick));
-        let mut first = Some(settled(load())?);
+        let mut first = Some(or_fault(load())?);
         let prepared = self.in_session(task, is_full, |session, lease| {
             let mut loaded = first.take().map_or_else(load, Ok)?;
             let how = Checking { draws: 1, signed: false, oracle: false, ..self.checking(task) };
@@ -257,7 +257,7 @@ impl<B: Backend> Inner<B> {
             let signature = self.backend.signature(session);
             Ok((timed, variants, labels.into_iter().chain(differs).collect(), signature))
         });
-        let (timed, variants, labels, signature) = settled(prepared)?;
+        let (timed, variants, labels, signature) = or_fault(prepared)?;
         self.backend.get_ready();
         let timings = timed.cases.into_iter().map(|case| (case.case, case.reference)).collect();
         let build = self.backend.describe_build(task)?;

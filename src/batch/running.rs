@@ -3,7 +3,7 @@
 //! So many tasks are under way at once as keep the model and the devices busy. Each has a device for life; the other
 //! tasks are names in a queue.
 
-use super::{extension::More, limits::Meter, standing::Standing, watching::Board};
+use super::{extension::More, limits::Meter, standing::Standing, watching::BatchProgress};
 use crate::{
     best,
     exit::{Exit, Trouble},
@@ -47,7 +47,7 @@ pub struct Batch {
     /// What is used up, and the limits.
     pub meter: Arc<Meter>,
     /// Where it is shown.
-    pub board: Arc<Board>,
+    pub board: Arc<BatchProgress>,
     /// Tasks under way at the same time.
     pub at_once: usize,
     /// What it is given beside what it began with.
@@ -76,7 +76,7 @@ struct Shared {
     policy: Policy,
     remembering: Arc<Remembering>,
     meter: Arc<Meter>,
-    board: Arc<Board>,
+    board: Arc<BatchProgress>,
     more: More,
 }
 

@@ -30,7 +30,7 @@ use std::{
 const LINES: usize = 20;
 
 /// What is shown of a batch.
-pub struct Board {
+pub struct BatchProgress {
     screen: Screen,
     meter: Arc<Meter>,
     rounds: u32,
@@ -54,7 +54,7 @@ struct State {
     lines: usize,
 }
 
-impl Board {
+impl BatchProgress {
     /// A board for tasks of this many rounds, of which these have begun, and so many are there in all.
     #[must_use]
     pub fn new(screen: Screen, meter: Arc<Meter>, rounds: u32, all: usize, begun: &[Standing]) -> Arc<Self> {
@@ -164,7 +164,7 @@ pub fn spent(used: &Used) -> String {
 /// A record that is shown while it is written.
 pub struct Watched<L> {
     log: L,
-    board: Arc<Board>,
+    board: Arc<BatchProgress>,
     name: String,
     standing: Standing,
     line: Option<ProgressBar>,

@@ -14,7 +14,7 @@ use crate::{
         running::{Batch, Outcome},
         standing::Standing,
         suite::Suite,
-        watching::{Board, spent},
+        watching::{BatchProgress, spent},
     },
     cli::BatchArgs,
     config::{Config, Layers, Spec},
@@ -313,7 +313,7 @@ impl Going {
                 None => None,
             };
             let meter = Arc::new(Meter::new(limits, begun));
-            let board = Board::new(screen.clone(), meter.clone(), policy.rounds, all, begun);
+            let board = BatchProgress::new(screen.clone(), meter.clone(), policy.rounds, all, begun);
             if json {
                 board.be_silent();
             }
@@ -354,7 +354,7 @@ async fn show(folder: &RunFolder, port: u16, screen: &Screen, json: bool) -> Res
 /// The last words of a batch.
 struct Ending<'a> {
     folder: &'a RunFolder,
-    board: &'a Board,
+    board: &'a BatchProgress,
     meter: &'a Meter,
     screen: &'a Screen,
     json: bool,

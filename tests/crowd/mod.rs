@@ -21,7 +21,7 @@ use warpsmith::{
         extension::More,
         limits::Meter,
         running::{Batch, Outcome},
-        watching::Board,
+        watching::BatchProgress,
     },
     config::{Config, Limits},
     progress::Screen,
@@ -158,7 +158,7 @@ pub(crate) async fn work(crowd: Crowd, model: Arc<Slow>, run: &Path) -> (Outcome
     };
     let places = machines.iter().enumerate().map(place).collect();
     let meter = Arc::new(Meter::new(Limits::default(), &[]));
-    let board = Board::new(Screen::new(false), meter.clone(), crowd.rounds, crowd.tasks, &[]);
+    let board = BatchProgress::new(Screen::new(false), meter.clone(), crowd.rounds, crowd.tasks, &[]);
     board.be_silent();
     let (list, prompts) = (kept.unwrap(), Arc::new(Prompts::embedded()));
     let (at_once, more) = (crowd.at_once, More::default());

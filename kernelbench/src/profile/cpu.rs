@@ -73,7 +73,7 @@ pub fn profile(subject: &Subject<'_>, command: &MakeCommand<'_>, deadline: Durat
     let mut notes = vec![];
     let listing = mix::listing(subject.object, end);
     let has_avx512 = listing.as_ref().is_ok_and(|listing| mix::has_avx512(listing));
-    let (rung, counted) = climb((subject, has_avx512), command, end, &mut notes);
+    let (rung, counted) = try_profilers((subject, has_avx512), command, end, &mut notes);
     let mut readings = bounds::readings(subject);
     readings.extend(counted);
     match listing.and_then(|listing| mix::readings(&listing)) {
@@ -91,7 +91,7 @@ pub fn counters() -> Result<(), String> {
     perf::counters(Instant::now() + Duration::from_secs(10))
 }
 
-fn climb(
+fn try_profilers(
     (subject, has_avx512): (&Subject<'_>, bool),
     command: &MakeCommand<'_>,
     end: Instant,

@@ -151,11 +151,11 @@ type Start<T> = Box<dyn Fn(Option<&Starting>) -> Attempt<T> + Send + Sync>;
 struct Shared<T> {
     starting: Arc<Starting>,
     start: Start<T>,
-    shelf: Mutex<Shelf<T>>,
+    idle: Mutex<Idle<T>>,
     changed: Condvar,
 }
 
-struct Shelf<T> {
+struct Idle<T> {
     ready: Vec<Attempt<T>>,
     under_way: usize,
 }
@@ -167,8 +167,8 @@ impl<T: Send + 'static> WarmPool<T> {
         kept: usize,
         start: impl Fn(Option<&Starting>) -> Attempt<T> + Send + Sync + 'static,
     ) -> Self {
-        let shelf = Mutex::new(Shelf { ready: vec![], under_way: 0 });
-        let shared = Shared { starting, start: Box::new(start), shelf, changed: Condvar::new() };
+        let idle = Mutex::new(Idle { ready: vec![], under_way: 0 });
+        let shared = Shared { starting, start: Box::new(start), idle, changed: Condvar::new() };
         Self { shared: Arc::new(shared), kept, threads: Mutex::default() }
     }
 
@@ -188,7 +188,7 @@ impl<T: Send + 'static> WarmPool<T> {
     pub(crate) fn take_now(&self, alive: impl Fn(&mut T) -> bool) -> Attempt<T> {
         let _stage = stage::begin(Stage::Process);
         loop {
-            let ready = lock(&self.shared.shelf).ready.pop();
+            let ready = lock(&self.shared.idle).ready.pop();
             let mut one = ready.unwrap_or_else(|| (self.shared.start)(None))?;
             if alive(&mut one) {
                 return Ok(one);
@@ -198,7 +198,7 @@ impl<T: Send + 'static> WarmPool<T> {
 
     /// Gives back one that nobody's code has been in.
     pub(crate) fn give_back(&self, one: T) {
-        lock(&self.shared.shelf).ready.push(Ok(one));
+        lock(&self.shared.idle).ready.push(Ok(one));
     }
 
     /// Starts as many as are kept ready, in the background: after work that wants all cores.
@@ -208,7 +208,7 @@ impl<T: Send + 'static> WarmPool<T> {
 
     /// Starts as many as are missing to this number.
     pub(crate) fn fill(&self, wanted: usize) {
-        let mut waiting = lock(&self.shared.shelf);
+        let mut waiting = lock(&self.shared.idle);
         for _ in waiting.ready.len() + waiting.under_way..wanted {
             waiting.under_way += 1;
             let shared = Arc::clone(&self.shared);
@@ -219,7 +219,7 @@ impl<T: Send + 'static> WarmPool<T> {
     }
 
     fn take_any(&self) -> Attempt<T> {
-        let mut waiting = lock(&self.shared.shelf);
+        let mut waiting = lock(&self.shared.idle);
         loop {
             if !waiting.ready.is_empty() {
                 return waiting.ready.remove(0);
@@ -227,7 +227,7 @@ impl<T: Send + 'static> WarmPool<T> {
             if waiting.under_way == 0 {
                 drop(waiting);
                 self.fill(1);
-                waiting = lock(&self.shared.shelf);
+                waiting = lock(&self.shared.idle);
                 continue;
             }
             waiting = self.shared.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
@@ -238,7 +238,7 @@ impl<T: Send + 'static> WarmPool<T> {
 impl<T> Shared<T> {
     fn start_one(&self) {
         let started = self.starting.wait_for_noise().and_then(|()| (self.start)(Some(&self.starting)));
-        let mut waiting = lock(&self.shelf);
+        let mut waiting = lock(&self.idle);
         waiting.under_way -= 1;
         if !self.starting.is_closing() {
             waiting.ready.push(started);

@@ -89,7 +89,7 @@ impl Letter {
             self.seen = None;
             return Ok(Seen::Nothing);
         };
-        let settled = self.settled(&path)?;
+        let settled = self.is_settled(&path)?;
         if ending != "reply.json" {
             return if settled { plain(&path).map(Seen::Reply) } else { Ok(Seen::Unsettled) };
         }
@@ -100,7 +100,7 @@ impl Letter {
         }
     }
 
-    fn settled(&mut self, path: &Path) -> Result<bool, AskError> {
+    fn is_settled(&mut self, path: &Path) -> Result<bool, AskError> {
         let about = match std::fs::metadata(path) {
             Ok(about) => about,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),

@@ -166,7 +166,7 @@ impl Retrying {
         let (place, sent) = (self.connection.place(), self.sent.load(Ordering::Relaxed));
         let times = if sent == 1 { "request" } else { "requests" };
         AskError::Unreachable(format!(
-            "no answer from {place} after {sent} {times}: {what}; {why}; resume when the endpoint is well again"
+            "no answer from {place} after {sent} {times}: {what}; {why}; resume when the endpoint answers again"
         ))
     }
 

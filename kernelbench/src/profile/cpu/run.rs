@@ -27,7 +27,7 @@ impl Group {
         Self { leader, id }
     }
 
-    /// Whether its leader has ended; it stays unburied, so that its id stays its own.
+    /// Whether its leader has ended; it stays unreaped, so that its id stays its own.
     fn has_ended(&self) -> bool {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -40,7 +40,7 @@ impl Group {
 
     /// Ends whatever is left of it, and says how its leader ended.
     fn end(&mut self) -> std::io::Result<ExitStatus> {
-        // SAFETY: the leader is not buried before this, so the group's id is still its own; signals touch no memory.
+        // SAFETY: the leader is not reaped before this, so the group's id is still its own; signals touch no memory.
         unsafe { libc::kill(-self.id, libc::SIGKILL) };
         self.leader.wait()
     }
