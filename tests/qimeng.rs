@@ -8,7 +8,7 @@ use program::{Told, run, warpsmith};
 use serde_json::{Value, json};
 use std::{fs, path::Path, process::Command};
 
-const SKETCH: &str = include_str!("../kernelbench/tests/primitives/sketch.cpp");
+const SKETCH: &str = include_str!("../examples/operators/gemm_avx512/sketch.cpp");
 const AVX2: &str = include_str!("../kernelbench/tests/primitives/avx2.py");
 const TABLE: &str = "MR = [6, 4]\nNR = [16]\nPREFETCH = [8, 4, 16]\nBM = { values = [48, 24, 96], constraint = \"BM % MR == 0\" }\n\
                      BN = [64, 32]\nBK = [32, 64]\n";
@@ -146,7 +146,7 @@ fn a_convolution_is_made_and_an_operator_in_avx512_is_generated_and_certified() 
     if !fs::read_to_string("/proc/cpuinfo").unwrap().contains("avx512f") {
         return;
     }
-    let script = include_str!("../kernelbench/tests/primitives/avx512.py");
+    let script = include_str!("../examples/operators/gemm_avx512/primitives.py");
     let replies = [
         entry("coder", "sketch", &format!("```cpp\n{SKETCH}```\n```toml\n{TABLE}```\n")),
         entry("coder", "primitives", &format!("```python\n{script}```\n")),

@@ -10,9 +10,9 @@ use warpsmith_kernelbench::{
     native::{Native, NativeOptions},
 };
 
-const SKETCH: &str = include_str!("primitives/sketch.cpp");
+const SKETCH: &str = include_str!("../../examples/operators/gemm_avx512/sketch.cpp");
 const AVX2: &str = include_str!("primitives/avx2.py");
-const AVX512: &str = include_str!("primitives/avx512.py");
+const AVX512: &str = include_str!("../../examples/operators/gemm_avx512/primitives.py");
 
 fn workshop() -> &'static Native {
     static WORKSHOP: OnceLock<(tempfile::TempDir, Native)> = OnceLock::new();
