@@ -100,7 +100,12 @@ fn result(story: &Trajectory) -> String {
         return "result     no candidate was both correct and certified".to_owned();
     };
     let (speedup, claim) = (quantity::speedup(&timed.speedup), quantity::claim(&timed.speedup));
-    format!("result     {speedup} the reference's speed ({claim}), certified, by candidate {}", candidate.short())
+    let over = timed.against.as_deref().unwrap_or("the reference");
+    format!(
+        "result     {speedup} {}'s speed ({claim}), certified, by candidate {}",
+        show::plain(over),
+        candidate.short()
+    )
 }
 
 /// The last words of a run.

@@ -30,8 +30,9 @@ pub(super) struct SpeedupChart {
     top: f64,
     bottom: f64,
     ticks: Vec<Tick>,
-    /// Where the reference's own speed is.
+    /// Where the speed is that ratios are over, and whose it is.
     one: f64,
+    over: String,
     marks: Vec<Mark>,
     /// Where the certificate is set apart from the rounds, because it is of other shapes; and of which.
     apart: Option<(f64, String)>,
@@ -83,6 +84,7 @@ impl SpeedupChart {
             bottom: HEIGHT - BOTTOM,
             ticks: axis.ticks(),
             one: axis.y(1.0),
+            over: rounds.iter().find_map(|round| against(round)).unwrap_or("the reference").to_owned(),
             marks,
             apart,
             best,
@@ -92,6 +94,11 @@ impl SpeedupChart {
 
 fn speedup(round: &Round) -> Option<&Speedup> {
     Some(&round.evaluation.as_ref()?.passed()?.speedup)
+}
+
+/// The baseline that it was timed beside, where that was not the reference.
+fn against(round: &Round) -> Option<&str> {
+    round.evaluation.as_ref()?.passed()?.against.as_deref()
 }
 
 fn mark(round: &Round, x: f64, axis: &Axis) -> Mark {

@@ -32,7 +32,7 @@ pub(super) struct SamplesChart {
 /// One strip with its box.
 #[derive(Serialize)]
 struct Row {
-    label: &'static str,
+    label: String,
     y: f64,
     /// Every sample in sight, as one path of short strokes.
     strokes: String,
@@ -47,15 +47,16 @@ struct Row {
 
 /// One chart for each timed case.
 pub(super) fn charts(timed: &Timed) -> Vec<SamplesChart> {
-    timed.cases.iter().map(|case| chart(case, timed.statistic)).collect()
+    let over = timed.against.as_deref().unwrap_or("reference");
+    timed.cases.iter().map(|case| chart(case, over, timed.statistic)).collect()
 }
 
-fn chart(case: &CaseTiming, statistic: Statistic) -> SamplesChart {
+fn chart(case: &CaseTiming, over: &str, statistic: Statistic) -> SamplesChart {
     let last = |timing: &Timing| timing.quantile_ns(LAST.0).min(timing.quantile_ns(0.5) * LAST.1);
     let end = [&case.reference, &case.candidate].map(last).into_iter().fold(0.0, f64::max);
     let end = if end > 0.0 { end * 1.04 } else { 1.0 };
     let x = |ns: f64| round1(LEFT + (WIDTH - LEFT - RIGHT) * (ns / end).clamp(0.0, 1.0));
-    let strip = |label, y, timing: &Timing| row(label, y, timing, statistic, end, &x);
+    let strip = |label: &str, y, timing: &Timing| row(label, y, timing, statistic, end, &x);
     SamplesChart {
         case: case.case.clone(),
         speedup: quantity::speedup(&case.speedup),
@@ -65,17 +66,17 @@ fn chart(case: &CaseTiming, statistic: Statistic) -> SamplesChart {
         left: LEFT,
         right: WIDTH - RIGHT,
         ticks: ticks(end, &x),
-        rows: vec![strip("reference", 26.0, &case.reference), strip("candidate", 66.0, &case.candidate)],
+        rows: vec![strip(over, 26.0, &case.reference), strip("candidate", 66.0, &case.candidate)],
         floor: case.floor_ns.filter(|ns| *ns < end).map(|ns| Tick { at: x(ns), label: quantity::time(ns) }),
     }
 }
 
-fn row(label: &'static str, y: f64, timing: &Timing, statistic: Statistic, end: f64, x: &impl Fn(f64) -> f64) -> Row {
+fn row(label: &str, y: f64, timing: &Timing, statistic: Statistic, end: f64, x: &impl Fn(f64) -> f64) -> Row {
     let samples = timing.samples_ns();
     let slowest = samples.iter().copied().fold(0.0, f64::max);
     let beyond = samples.iter().filter(|ns| **ns > end).count();
     Row {
-        label,
+        label: label.to_owned(),
         y,
         strokes: samples.iter().filter(|ns| **ns <= end).fold(String::new(), |mut path, ns| {
             let _ = write!(path, "M{} {}v14", x(*ns), y - 7.0);

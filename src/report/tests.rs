@@ -35,6 +35,20 @@ fn a_certificate_on_other_shapes_than_the_rounds_stands_apart_from_them_and_says
 }
 
 #[test]
+fn what_was_timed_beside_a_baseline_names_it_in_its_charts() {
+    let mut sample = sample::certified();
+    let over = |line: agents::event::Line| {
+        let text =
+            serde_json::to_string(&line).unwrap().replace("\"statistic\":", "\"against\":\"openblas\",\"statistic\":");
+        serde_json::from_str(&text).unwrap()
+    };
+    sample.lines = sample.lines.into_iter().map(over).collect();
+    let page = page(&sample);
+    assert!(page.contains("text-anchor=\"end\">openblas</text>") && page.contains("decode: openblas and candidate"));
+    assert!(!page.contains("text-anchor=\"end\">the reference</text>"));
+}
+
+#[test]
 fn without_a_certificate_no_number_is_claimed() {
     let page = page(&sample::unfinished());
     assert!(page.contains("<div class=\"words\">Not certified</div>"));
