@@ -65,15 +65,15 @@ mod tests {
         fs::write(place.join("libcublasLt.so.13"), "").expect("a file");
         let link = ["cublas".to_owned(), "cudnn".to_owned()];
         let libraries = Libraries { link: &link, forbidden: &[] };
-        let line = |libraries: &Libraries<'_>| {
-            let words = libraries.arguments(&[place.clone()]).into_iter();
+        let spelt = |libraries: &Libraries<'_>| {
+            let words = libraries.arguments(std::slice::from_ref(&place)).into_iter();
             words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
         };
         let at = place.display();
         let tags = "-Xlinker --disable-new-dtags -Xlinker -rpath -Xlinker";
-        assert_eq!(line(&libraries), format!("{at}/libcublas.so.13 {tags} {at} -lcudnn"));
+        assert_eq!(spelt(&libraries), format!("{at}/libcublas.so.13 {tags} {at} -lcudnn"));
         fs::write(place.join("libcublas.so"), "").expect("a file");
-        assert_eq!(line(&libraries), format!("{at}/libcublas.so {tags} {at} -lcudnn"));
+        assert_eq!(spelt(&libraries), format!("{at}/libcublas.so {tags} {at} -lcudnn"));
         assert_eq!((Libraries::default().told(), libraries.told().is_some()), (None, true));
     }
 }
