@@ -1,4 +1,4 @@
-// What tests need and this machine may lack, as `cfg` flags: `has_torch`, `has_nvcc`, `has_gpu`. A test that needs one says
+// What tests need and this machine may lack, as `cfg` flags: `has_torch`, `has_nvcc`, `has_cublas`, `has_gpu`. A test that needs one says
 // `ignored` where it is missing. Nothing else depends on them.
 
 use std::{
@@ -11,7 +11,11 @@ fn say_what_is_there() {
     for name in ["WARPSMITH_PYTHON", "NVCC", "CUDA_HOME", "CUDA_PATH", "PATH"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
-    for (flag, found) in [("has_torch", has_torch()), ("has_nvcc", has_nvcc()), ("has_gpu", has_gpu())] {
+    let nvcc = nvcc();
+    let has_cublas = nvcc.as_deref().is_some_and(has_cublas);
+    let all =
+        [("has_torch", has_torch()), ("has_nvcc", nvcc.is_some()), ("has_cublas", has_cublas), ("has_gpu", has_gpu())];
+    for (flag, found) in all {
         println!("cargo::rustc-check-cfg=cfg({flag})");
         if found {
             println!("cargo::rustc-cfg={flag}");
@@ -34,13 +38,22 @@ fn has_torch() -> bool {
     })
 }
 
-/// Whether there is an nvcc: what `NVCC` names, else in `CUDA_HOME` or `CUDA_PATH`, else on the path, else the usual place.
-fn has_nvcc() -> bool {
+/// An nvcc: what `NVCC` names, else in `CUDA_HOME` or `CUDA_PATH`, else on the path, else the usual place.
+fn nvcc() -> Option<PathBuf> {
     let named = env::var_os("NVCC").filter(|value| !value.is_empty()).map(PathBuf::from);
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(env::var_os).map(|home| Path::new(&home).join("bin"));
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = homes.chain(env::split_paths(&path)).chain([PathBuf::from("/usr/local/cuda/bin")]);
-    named.into_iter().chain(folders.map(|folder| folder.join("nvcc"))).any(|program| program.is_file())
+    named.into_iter().chain(folders.map(|folder| folder.join("nvcc"))).find(|program| program.is_file())
+}
+
+/// Whether this nvcc's toolkit has cuBLAS, with its headers.
+fn has_cublas(nvcc: &Path) -> bool {
+    let real = nvcc.canonicalize().unwrap_or_else(|_| nvcc.to_owned());
+    let Some(home) = real.parent().and_then(Path::parent) else { return false };
+    let libraries = ["lib64", "lib"].into_iter().filter_map(|name| home.join(name).read_dir().ok()).flatten().flatten();
+    let is_it = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("libcublas.so");
+    home.join("include/cublas_v2.h").is_file() && libraries.into_iter().any(is_it)
 }
 
 fn has_gpu() -> bool {

@@ -239,6 +239,68 @@ fn a_transformation_of_a_context_in_cuda_goes_the_whole_way() {
     assert!(told.out.contains("4/4 valid") && told.out.contains("[main, head]"), "{told:?}");
 }
 
+/// A toolkit with a library in it: the pretended compiler, and `libvendor.so`, whose handle takes a
+/// tenth of a second to make, and cannot be made while calls are recorded.
+fn toolkit() -> PathBuf {
+    let toolkit = PLACE.join("toolkit");
+    for folder in ["bin", "lib"] {
+        fs::create_dir_all(toolkit.join(folder)).unwrap();
+    }
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pretend");
+    for file in ["nvcc", "cuda_runtime.h"] {
+        fs::copy(tests.join(file), toolkit.join("bin").join(file)).unwrap();
+    }
+    let source = toolkit.join("vendor.cpp");
+    let text = "#include <stdlib.h>\n#include <unistd.h>\n\
+                extern \"C\" int vendor_create() { usleep(100000); return getenv(\"PRETEND_RECORDS\") == nullptr; }\n\
+                extern \"C\" float vendor_twice(float x) { return x + x; }\n";
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new(std::env::var_os("CXX").unwrap_or("g++".into()));
+    compiler.args(["-O2", "-shared", "-fPIC", "-Wl,-soname,libvendor.so.1", "-o"]);
+    assert!(compiler.arg(toolkit.join("lib/libvendor.so.1")).arg(source).status().unwrap().success());
+    toolkit
+}
+
+#[test]
+fn a_library_of_the_toolkit_is_a_baseline_that_no_candidate_may_call_and_its_first_call_does_not_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let text = fs::read_to_string(Path::new(&task()).join("task.toml")).unwrap();
+    let own = "[[baseline]]\nname = \"vendor\"\nsource = \"vendor.cu\"\nlink = [\"vendor\"]\n\
+               environment = { CUBLAS_GREETING = \"hello\" }\nforbid = { symbols = [\"vendor_*\"] }\n\
+               [oracle]\nbaseline = \"vendor\"\ncases = [\"large\"]\n";
+    fs::write(at("task.toml"), text.replace("cases = \"all\"", "cases = \"all\"\nagainst = \"vendor\"") + own).unwrap();
+    fs::copy(Path::new(&task()).join("reference.cu"), at("reference.cu")).unwrap();
+    let declared = "extern \"C\" float vendor_twice(float);";
+    let entry = "extern \"C\" void twice(float *y, const float *x, int64_t n, cudaStream_t)";
+    let calls = "for (int64_t i = 0; i < n; ++i) y[i] = vendor_twice(x[i]);";
+    let vendor = format!(
+        "#include <stdlib.h>\n{declared}\nextern \"C\" int vendor_create();\n{entry} {{\n    \
+         static int handle = getenv(\"CUBLAS_GREETING\") ? vendor_create() : 0;\n    if (handle) {calls}\n}}\n"
+    );
+    fs::write(at("vendor.cu"), vendor).unwrap();
+    fs::write(at("right.cu"), format!("{entry} {{ {RIGHT} }}\n")).unwrap();
+    fs::write(at("caller.cu"), format!("{declared}\n{entry} {{\n{calls}\n}}\n")).unwrap();
+    let [task, right, caller] = [".", "right.cu", "caller.cu"].map(|name| at(name).display().to_string());
+    let arguments = ["evaluate", &task, &right, &caller, "--warmup", "1", "--repetitions", "3", "--json", "--certify"];
+    let told = warpsmith(&arguments).env("NVCC", toolkit().join("bin/nvcc")).output().map(Told::of).unwrap();
+    let found: Value = serde_json::from_str(&told.out).unwrap_or_else(|_| panic!("{told:?}"));
+    let (right, refused) = (&found[0], &found[1]["evaluation"]["failed"]);
+    assert!(refused["kind"] == "library" && refused.to_string().contains("calls vendor_twice"), "{found}");
+    assert_eq!(right["evaluation"]["passed"]["against"], "vendor", "{right}");
+    let certificate = &right["certificate"];
+    let rows: Vec<&str> =
+        certificate["checked"].as_array().unwrap().iter().filter_map(|row| row["what"].as_str()).collect();
+    assert!(rows.contains(&"vendor in the reference's place on large"), "{rows:?}");
+    assert!(rows.iter().any(|row| row.starts_with("times beside vendor's")), "{rows:?}");
+    for passed in [&right["evaluation"]["passed"], &certificate["verdict"]["certified"]] {
+        for case in passed["cases"].as_array().unwrap_or_else(|| panic!("{certificate}")) {
+            let samples = case["reference"]["samples_ns"].as_array().unwrap_or_else(|| panic!("{case}"));
+            assert!(samples.iter().all(|ns| ns.as_f64().unwrap() < 5e7), "{case}");
+        }
+    }
+}
+
 /// Compiled by a real nvcc, where there is one.
 #[test]
 #[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]

@@ -391,6 +391,10 @@ fn baselines_and_an_oracle_are_in_the_task_and_each_slip_is_told() {
     assert!(all.is_large("big") && all.is_large("one") && !all.is_large("small"));
     let forbidden = &all.forbidden()[0];
     assert_eq!((&forbidden.link[0], &forbidden.symbols[0]), (&"openblas".to_owned(), &"cblas_*".to_owned()));
+    let in_cuda = whole.replace("\"c++17\"", "\"cuda\"").replace("flags = [\"-O2\", \"-ffast-math\"]\n", "");
+    let in_cuda = load::task(folder(&in_cuda.replace("\"openblas\"", "\"cublas\"")).path()).unwrap();
+    let forbidden = in_cuda.baselines().forbidden();
+    assert!(forbidden.iter().any(|one| one.include.contains(&"cublas_v2.h".to_owned())), "{forbidden:?}");
     for (old, new, why) in [
         ("against = \"quick\"", "against = \"fast\"", "there is no baseline of this name"),
         ("name = \"quick\"", "name = \"reference\"", "this cannot be a baseline's name"),
@@ -400,7 +404,6 @@ fn baselines_and_an_oracle_are_in_the_task_and_each_slip_is_told() {
         ("\"big\", \"one\"", "\"big\", \"small\"", "this oracle would answer for every case"),
         ("source = \"reference.cpp\"\nlink", "source = \"../x.cpp\"\nlink", "this file must lie in the task's folder"),
         ("symbols =", "functions =", "unknown field"),
-        ("\"c++17\"", "\"cuda\"", "a task in \"cuda\" cannot have baselines"),
     ] {
         assert!(whole.contains(old), "{old}");
         let changed = whole.replacen(old, new, 1).replace("flags = [\"-O2\", \"-ffast-math\"]\n", "");

@@ -6,6 +6,7 @@
 
 pub(crate) mod child;
 mod machine;
+mod objects;
 mod pair;
 mod profile;
 mod verifier;
@@ -13,8 +14,7 @@ mod verifier;
 pub use crate::build::nvcc::{find as find_nvcc, version as nvcc_version};
 
 use crate::{
-    build::unit,
-    build::{cc, nvcc::Nvcc},
+    build::nvcc::Nvcc,
     engine::{
         Engine,
         backend::{Backend, Both, Processes, Side, Standard, Toolchain},
@@ -41,14 +41,14 @@ use crate::{
         start::{Sandbox, is_root},
     },
     stage::{self, Stage},
-    task::{Case, Task, layout::Layout},
+    task::{Case, Task, baseline::BaselineKernel, layout::Layout},
 };
 use metrics::{Arch, Machine, MetricSet, Profile};
 use pair::{CudaPair, Starter, Trusted};
 use profile::Profiler;
 use rand::rngs::StdRng;
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
@@ -142,20 +142,29 @@ pub struct CudaDriver {
     profiler: Profiler,
 }
 
-/// A candidate's shared object, and its process once it is needed.
+/// A kernel's shared object, and its process once it is needed.
 pub struct Kernel {
     object: PathBuf,
     process: Option<KernelProcess>,
+    /// Of a baseline: the variables of its process.
+    of_baseline: Option<BTreeMap<String, String>>,
     _folder: Option<TempDir>,
 }
 
-/// A task's reference.
+/// A task's reference, and the baselines that may stand in its place.
 pub struct Reference {
-    object: PathBuf,
-    process: Option<KernelProcess>,
-    /// What a call takes, in nanoseconds, by case.
-    call_ns: HashMap<String, f64>,
-    _folder: Option<TempDir>,
+    /// The reference, then what speedups are over, and the oracle, each with its name.
+    kernels: Vec<(String, Kernel)>,
+    /// What a call takes, in nanoseconds, by what is called and case.
+    call_ns: HashMap<(PathBuf, String), f64>,
+}
+
+impl Reference {
+    /// The place of a baseline among them, or else of the reference.
+    fn place_of(&self, kernel: Option<&BaselineKernel>) -> usize {
+        let place = |kernel: &BaselineKernel| self.kernels.iter().skip(1).position(|(name, _)| *name == kernel.name);
+        kernel.and_then(place).map_or(0, |at| at + 1)
+    }
 }
 
 impl Cuda {
@@ -174,9 +183,31 @@ impl Cuda {
 /// # Errors
 /// Where there is no nvcc, or it cannot be run.
 pub fn build_reference(options: &Options, arch: Arch, task: &Task) -> Outcome<PathBuf> {
+    let built = objects::of_reference(&nvcc(options, arch)?, task, Toolchain::Quick);
+    outcome(built.map(|kernel| kernel.object))
+}
+
+/// Builds a candidate for a GPU of this architecture, which need not be here: a library that the task forbids is told.
+///
+/// # Errors
+/// Where there is no nvcc, or it cannot be run.
+pub fn build_candidate(options: &Options, arch: Arch, task: &Task, candidate: &Candidate) -> Outcome<PathBuf> {
+    let built = objects::of_candidate(&nvcc(options, arch)?, task, candidate, Toolchain::Quick);
+    outcome(built.map(|kernel| kernel.object))
+}
+
+/// Builds a baseline of a task for a GPU of this architecture, which need not be here.
+///
+/// # Errors
+/// Where there is no nvcc, or it cannot be run; where the library is not here that the baseline calls, or it does not build.
+pub fn build_baseline(options: &Options, arch: Arch, task: &Task, kernel: &BaselineKernel) -> Outcome<PathBuf> {
+    let built = objects::of_baseline(&nvcc(options, arch)?, task, kernel, Toolchain::Quick);
+    outcome(built.map(|kernel| kernel.object))
+}
+
+fn nvcc(options: &Options, arch: Arch) -> Result<Nvcc, Fault> {
     let sandbox = Arc::new(Sandbox::new(options.program.clone(), options.program_args.clone()));
-    let nvcc = Nvcc::new(sandbox, options.cache.clone(), arch, options.build_deadline)?;
-    outcome(nvcc.build(context(task)?, task.reference()))
+    Nvcc::new(sandbox, options.cache.clone(), arch, options.build_deadline)
 }
 
 /// The machine code of an object that was built, as `cuobjdump` prints it; in words why there is none to be had.
@@ -212,29 +243,19 @@ impl CudaDriver {
         let gpu = Gpu::at(options.ordinal).ok();
         let machine = machine::machine(&verifier, arch, gpu.as_ref(), nvcc.version()).map_err(broken)?;
         let (ordinal, memory_mib) = (options.ordinal, options.memory_mib);
-        let starter = Arc::new(Starter { sandbox: Arc::clone(&sandbox), ordinal, memory_mib });
+        let libraries = nvcc.library_folders().collect();
+        let starter = Arc::new(Starter { sandbox: Arc::clone(&sandbox), ordinal, memory_mib, libraries });
         let starting = Arc::new(Starting::default());
         let handle = verifier.handle(Side::Candidate).map_err(broken)?;
         let pool = {
             let starter = Arc::clone(&starter);
-            WarmPool::new(Arc::clone(&starting), 1, move |starting| Ok(starter.start(handle, starting)?))
+            WarmPool::new(Arc::clone(&starting), 1, move |starting| Ok(starter.start(handle, None, starting)?))
         };
         let tools = tools(sandbox);
         let profiler = Profiler::new(tools, ordinal, options.metrics.clone());
         let arena_bytes = verifier.arena_bytes();
         let trusted = Mutex::new(Trusted { verifier, clock });
         Ok(Self { options, nvcc, machine, gpu, trusted, arena_bytes, starter, pool, starting, profiler })
-    }
-
-    fn built(&self, task: &Task, source: &str, toolchain: Toolchain) -> Attempt<(PathBuf, Option<TempDir>)> {
-        let context = context(task)?;
-        match toolchain {
-            Toolchain::Quick => Ok((self.nvcc.build(context, source)?, None)),
-            Toolchain::Stock => {
-                let folder = cc::private_folder(&std::env::temp_dir())?;
-                Ok((self.nvcc.build_anew(context, source, folder.path())?, Some(folder)))
-            }
-        }
     }
 
     /// The content of one slot of a case, newly drawn.
@@ -283,13 +304,22 @@ impl Backend for CudaDriver {
     }
 
     fn open(&self, task: &Task, toolchain: Toolchain, _: &mut dyn FnMut()) -> Attempt<Reference> {
-        let (object, folder) = trusted(self.built(task, task.reference(), toolchain))?;
-        Ok(Reference { object, process: None, call_ns: HashMap::new(), _folder: folder })
+        let reference = trusted(objects::of_reference(&self.nvcc, task, toolchain))?;
+        let mut session = Reference { kernels: vec![(String::new(), reference)], call_ns: HashMap::new() };
+        for kernel in task.baselines().against().into_iter().chain(task.baselines().oracle()) {
+            if session.place_of(Some(kernel)) == 0 {
+                session.kernels.push((kernel.name.clone(), self.load_baseline(task, kernel, toolchain)?));
+            }
+        }
+        Ok(session)
     }
 
     fn load(&self, task: &Task, candidate: &Candidate, toolchain: Toolchain) -> Attempt<Kernel> {
-        let (object, folder) = self.built(task, &unit::text(context(task)?, candidate)?, toolchain)?;
-        Ok(Kernel { object, process: None, _folder: folder })
+        objects::of_candidate(&self.nvcc, task, candidate, toolchain)
+    }
+
+    fn load_baseline(&self, task: &Task, kernel: &BaselineKernel, toolchain: Toolchain) -> Attempt<Kernel> {
+        objects::of_baseline(&self.nvcc, task, kernel, toolchain)
     }
 
     fn artifact(&self, loaded: &Kernel) -> PathBuf {
@@ -301,28 +331,37 @@ impl Backend for CudaDriver {
         task: &'a Task,
         session: &'a mut Reference,
         loaded: &'a mut Kernel,
-        (_, processes): (Standard, Processes),
+        (standard, processes): (Standard, Processes),
     ) -> Attempt<CudaPair<'a>> {
         let working = lock(&self.trusted);
+        let standing = pair::standing(task, session, standard);
         if processes == Processes::New {
-            (session.process, loaded.process) = (None, None);
+            session.kernels.iter_mut().for_each(|(_, kernel)| kernel.process = None);
+            loaded.process = None;
         }
-        if session.process.is_none() {
-            let arena = working.verifier.handle(Side::Reference).map_err(broken)?;
-            let mut process = self.starter.start(arena, None)?;
-            trusted(process.load_copy(&session.object))?;
-            session.process = Some(process);
+        for at in standing {
+            let kernel = &mut session.kernels[at].1;
+            if kernel.process.is_none() {
+                let arena = working.verifier.handle(Side::Reference).map_err(broken)?;
+                let mut process = self.starter.start(arena, kernel.of_baseline.as_ref(), None)?;
+                trusted(process.load_copy(&kernel.object))?;
+                kernel.process = Some(process);
+            }
         }
         if loaded.process.is_none() {
             let alive = |process: &mut KernelProcess| process.peer.is_alive();
-            let mut process = match processes {
-                Processes::AtHand => self.pool.take(alive)?,
-                Processes::New => self.pool.take_now(alive)?,
+            let mut process = match (&loaded.of_baseline, processes) {
+                (Some(_), _) => {
+                    let arena = working.verifier.handle(Side::Candidate).map_err(broken)?;
+                    self.starter.start(arena, loaded.of_baseline.as_ref(), None)?
+                }
+                (None, Processes::AtHand) => self.pool.take(alive)?,
+                (None, Processes::New) => self.pool.take_now(alive)?,
             };
             process.load_copy(&loaded.object)?;
             loaded.process = Some(process);
         }
-        CudaPair::new(self, task, working, (session, loaded))
+        CudaPair::new(self, task, working, (session, standing, loaded))
     }
 
     /// A candidate that failed is no use any more, whatever it was asked.

@@ -1,5 +1,7 @@
 //! nvcc, and the shared objects that it makes of kernels in CUDA.
 
+mod libraries;
+
 use super::{
     cache::Cache,
     compiler::{self, Allowed},
@@ -11,7 +13,7 @@ use crate::{
         failure::{Failure, Fault},
     },
     sandbox::start::{Sandbox, search_path},
-    task::{KernelContext, load},
+    task::{KernelContext, library, load},
 };
 use metrics::Arch;
 use std::{
@@ -21,6 +23,8 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+
+pub(crate) use libraries::Libraries;
 
 /// What one compilation may take.
 const ALLOWED: Allowed = Allowed { memory: 16 << 30, deadline: Duration::from_mins(4) };
@@ -93,38 +97,52 @@ impl Nvcc {
         &self.version
     }
 
-    /// Builds a source, or finds it built, and returns its shared object.
-    pub(crate) fn build(&self, context: &KernelContext, source: &str) -> Attempt<PathBuf> {
+    /// Builds a source, or finds it built, and returns its shared object. What may not use a library is looked at before it is
+    /// linked.
+    pub(crate) fn build(&self, context: &KernelContext, source: &str, libraries: &Libraries<'_>) -> Attempt<PathBuf> {
         let flags = Self::flags(context)?;
         let texts = [unit::candidate(context, source), unit::caller(context), flags.join("\n")];
         let headers = context.include.iter().flat_map(|(path, text)| [path, text]);
-        let parts: Vec<&str> = texts.iter().chain(headers).map(String::as_str).collect();
-        self.cached(&parts, "so", |folder| self.build_in_halves(context, source, folder))
+        let about = libraries.told();
+        let parts: Vec<&str> = texts.iter().chain(headers).chain(&about).map(String::as_str).collect();
+        self.cached(&parts, "so", |folder| self.build_in_halves(context, source, libraries, folder))
     }
 
     /// As `build_anew`, with the steps of nvcc that need not wait for one another side by side. Where that comes to nothing,
     /// nvcc does it alone, and says why not if it cannot either.
-    fn build_in_halves(&self, context: &KernelContext, source: &str, folder: &Path) -> Attempt<PathBuf> {
+    fn build_in_halves(
+        &self,
+        context: &KernelContext,
+        source: &str,
+        libraries: &Libraries<'_>,
+        folder: &Path,
+    ) -> Attempt<PathBuf> {
         lay(context, source, folder)?;
         compiler::write(folder, "halves.sh", HALVES)?;
         let mut shell = self.confined(folder, "sh")?;
         shell.arg("halves.sh").arg(&self.program);
         self.compiling(&mut shell, &Self::flags(context)?);
         if compiler::run(&mut shell, folder, self.allowed.deadline)?.is_some() {
-            return self.build_anew(context, source, folder);
+            return self.build_anew(context, source, libraries, folder);
         }
-        self.link(context, folder)
+        self.link(context, libraries, folder)
     }
 
     /// Builds a source in a folder of the caller's, whatever the cache holds.
-    pub(crate) fn build_anew(&self, context: &KernelContext, source: &str, folder: &Path) -> Attempt<PathBuf> {
+    pub(crate) fn build_anew(
+        &self,
+        context: &KernelContext,
+        source: &str,
+        libraries: &Libraries<'_>,
+        folder: &Path,
+    ) -> Attempt<PathBuf> {
         lay(context, source, folder)?;
         let mut command = self.command(folder)?;
         self.compiling(&mut command, &Self::flags(context)?);
         if let Some(log) = compiler::run(&mut command, folder, self.allowed.deadline)? {
             return Err(blame(&context.entry, log).into());
         }
-        self.link(context, folder)
+        self.link(context, libraries, folder)
     }
 
     /// The arguments that make an object of the candidate's text, for this architecture and no other.
@@ -138,10 +156,15 @@ impl Nvcc {
         format!("-gencode=arch={compute},code={sm}")
     }
 
-    fn link(&self, context: &KernelContext, folder: &Path) -> Attempt<PathBuf> {
+    /// CUDA's runtime, linked into every object, looks the driver's functions up itself: what a candidate calls is seen before.
+    fn link(&self, context: &KernelContext, libraries: &Libraries<'_>, folder: &Path) -> Attempt<PathBuf> {
+        if !libraries.forbidden.is_empty() {
+            let object = fs::read(folder.join("candidate.o")).map_err(fault("cannot read a build"))?;
+            library::refuse(libraries.forbidden, |library| library.in_object(&object))?;
+        }
         let caller = self.caller(context)?;
         fs::copy(&caller, folder.join("caller.o")).map_err(fault("cannot write what is to be built"))?;
-        match compiler::run(&mut self.linker(folder)?, folder, self.allowed.deadline)? {
+        match compiler::run(&mut self.linker(libraries, folder)?, folder, self.allowed.deadline)? {
             None => Ok(folder.join("kernel.so")),
             Some(log) => Err(blame(&context.entry, log).into()),
         }
@@ -162,9 +185,9 @@ impl Nvcc {
     }
 
     /// The host's own linker, which is quicker than nvcc's steps around it; nvcc where the runtime's library is not found.
-    fn linker(&self, folder: &Path) -> Result<Command, Fault> {
-        let libraries = self.home().into_iter().flat_map(|home| [home.join("lib64"), home.join("lib")]);
-        let runtime = libraries.map(|folder| folder.join("libcudart_static.a")).find(|library| library.is_file());
+    fn linker(&self, libraries: &Libraries<'_>, folder: &Path) -> Result<Command, Fault> {
+        let places: Vec<PathBuf> = self.library_folders().collect();
+        let runtime = places.iter().map(|place| place.join("libcudart_static.a")).find(|library| library.is_file());
         let mut command = match &runtime {
             Some(_) => self.confined(folder, "g++")?,
             None => self.command(folder)?,
@@ -174,7 +197,14 @@ impl Nvcc {
         if let Some(library) = runtime {
             command.arg(library).args(["-ldl", "-lrt", "-lpthread"]);
         }
+        command.args(libraries.arguments(&places));
         Ok(command)
+    }
+
+    /// Where its toolkit's libraries lie.
+    pub(crate) fn library_folders(&self) -> impl Iterator<Item = PathBuf> {
+        let folders = ["lib64", "lib"].map(|name| self.home().map(|home| home.join(name)));
+        folders.into_iter().flatten().filter(|folder| folder.is_dir())
     }
 
     /// Builds the trusted side's kernels, or finds them built, and returns their image. Of the sources, each with its name,

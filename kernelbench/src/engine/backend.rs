@@ -211,7 +211,7 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// Builds a baseline, to stand in a candidate's place.
     fn load_baseline(&self, task: &Task, kernel: &BaselineKernel, toolchain: Toolchain) -> Attempt<Self::Loaded> {
         let _ = (task, toolchain);
-        Err(kernel.unusable("only kernels in C and C++ can have one yet").into())
+        Err(kernel.unusable("only kernels in C, C++ and CUDA can have one").into())
     }
 
     /// What a script prints that makes primitives.

@@ -89,7 +89,8 @@ impl Baselines {
             let link = kernel.link.iter().chain(&kernel.forbid.link).cloned().collect();
             Forbidden { link, ..kernel.forbid.clone() }
         };
-        self.kernels.iter().map(of).filter(|forbidden| !forbidden.is_empty()).collect()
+        let all = self.kernels.iter().map(of).filter(|forbidden| !forbidden.is_empty());
+        all.flat_map(|forbidden| [vec![forbidden.clone()], Forbidden::known(&forbidden.link)].concat()).collect()
     }
 }
 
@@ -119,20 +120,56 @@ impl BaselineKernel {
         Fault::Reference(format!("the baseline `{}` cannot be used: {why}", self.name))
     }
 
-    /// What the linker said of it comes to: a library that is not here, or a source that is wrong.
+    /// What a compiler or a linker said of it comes to: a library that is not here, or a source that is wrong.
     pub(crate) fn unbuilt(&self, log: &str) -> Fault {
-        let absent = self.link.iter().find(|name| log.contains(&format!("cannot find -l{name}")));
+        let absent = self.link.iter().find(|name| lacks(log, name));
         let Some(name) = absent else { return self.unusable(format!("it does not build\n{log}")) };
         let own = &self.name;
-        Fault::Absent(format!(
-            "the baseline `{own}` needs the library {name}, which is not here (Debian: apt install lib{name}-dev)"
-        ))
+        let package = if Forbidden::known(std::slice::from_ref(name)).is_empty() {
+            format!("Debian: apt install lib{name}-dev")
+        } else {
+            format!(
+                "install the whole CUDA toolkit, or of NVIDIA's packages lib{name}-dev of its version; beside an nvcc of pip's, \
+                 pip install nvidia-{name}"
+            )
+        };
+        Fault::Absent(format!("the baseline `{own}` needs the library {name}, which is not here ({package})"))
     }
+}
+
+/// Whether a log says that a library is not here, or a header that is called after it: `cublas_v2.h`.
+fn lacks(log: &str, name: &str) -> bool {
+    let header = |line: &str| {
+        let missing = line.contains("No such file") || line.contains("cannot open source file");
+        let named = |word: &str| word.starts_with(name) && word.contains(".h");
+        missing && line.split(|c: char| c.is_whitespace() || "\"'<>:".contains(c)).any(named)
+    };
+    log.contains(&format!("cannot find -l{name}")) || log.lines().any(header)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_library_that_is_not_here_is_told_with_its_package_and_another_fault_with_the_log() {
+        let kernel = |link: &str| BaselineKernel {
+            name: "vendor".into(),
+            source: String::new(),
+            link: vec![link.into()],
+            environment: BTreeMap::new(),
+            forbid: Forbidden::default(),
+        };
+        let told = |link: &str, log: &str| kernel(link).unbuilt(log).to_string();
+        let header = "baseline.cu:1:10: fatal error: cublas_v2.h: No such file or directory";
+        let toolkit = "needs the library cublas, which is not here (install the whole CUDA toolkit";
+        assert!(told("cublas", header).contains(toolkit), "{}", told("cublas", header));
+        assert!(told("cublas", "ld: cannot find -lcublas: No such file").contains("pip install nvidia-cublas"));
+        assert!(told("openblas", "ld: cannot find -lopenblas").contains("(Debian: apt install libopenblas-dev)"));
+        for log in ["fatal error: cblas.h: No such file or directory", "error: `cublas_v2.h' is odd"] {
+            assert!(told("cublas", log).contains("it does not build\n"), "{log}");
+        }
+    }
 
     #[test]
     fn a_baseline_reaches_neither_the_linker_s_options_nor_the_loader_s_variables() {

@@ -108,6 +108,12 @@ impl Forbidden {
         kernels.iter().find(its).map(|name| self.used(format!("launches {name}")))
     }
 
+    /// What shows a use of the libraries of these names, as far as they are among those of kernels for GPUs: a task need not
+    /// list what is known of them.
+    pub(crate) fn known(link: &[String]) -> Vec<Self> {
+        Self::of_gpus().into_iter().filter(|known| known.link.iter().any(|name| link.contains(name))).collect()
+    }
+
     fn has_symbol(&self, name: &str) -> bool {
         self.symbols.iter().any(|pattern| matches(pattern, name))
     }
@@ -129,11 +135,11 @@ impl Forbidden {
         name.map(|name| self.used(format!("calls {name}")))
     }
 
-    /// The use that a built object shows: what it needs, what it leaves to be found, and what it names.
+    /// The use that a built object shows, linked or not: what it needs, what it leaves to be found, and what it names.
     pub(crate) fn in_object(&self, bytes: &[u8]) -> Option<Use> {
-        let unreadable = || Some(self.used("is no shared object that can be read".to_owned()));
+        let unreadable = || Some(self.used("is no object that can be read".to_owned()));
         let Ok(file) = ElfFile64::<object::Endianness>::parse(bytes) else { return unreadable() };
-        let undefined = file.dynamic_symbols().filter(ObjectSymbol::is_undefined);
+        let undefined = file.dynamic_symbols().chain(file.symbols()).filter(ObjectSymbol::is_undefined);
         let names: Vec<&str> = undefined.filter_map(|symbol| symbol.name().ok()).collect();
         let of = |wanted: &dyn Fn(&str) -> bool| names.iter().find(|name| wanted(name));
         if let Some(name) = of(&|name| self.has_symbol(name)) {
@@ -258,6 +264,6 @@ mod tests {
             "{}",
             how(blas().in_object(&own))
         );
-        assert!(how(blas().in_object(b"text")).contains("no shared object"));
+        assert!(how(blas().in_object(b"text")).contains("no object that can be read"));
     }
 }

@@ -94,7 +94,7 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
         None => reference::beside(document, &file.reference, entry)?,
     };
     let tuning = tuning::space(document, file.tuning)?;
-    let wanted = Wanted { entry, language, cases: [&cases, &final_cases] };
+    let wanted = Wanted { entry, cases: [&cases, &final_cases] };
     let baselines = baselines::baselines(document, file.baseline, (file.timing.as_ref(), file.oracle), &wanted)?;
     let (reference, initial) = reference::bound(document, &file.reference, written, &tuning)?;
     let context = KernelContext {

@@ -1,7 +1,8 @@
 //! What becomes of baselines, of oracles, and of candidates that use what they are to be better than.
 
 use super::*;
-use warpsmith_kernelbench::{BaselineKernel, Baselines, Forbidden, Oracle};
+use std::path::Path;
+use warpsmith_kernelbench::{BaselineKernel, Baselines, Forbidden, Oracle, cuda, load};
 
 /// A certificate of a candidate, whatever it says.
 pub(super) fn certify_for(task: &Task, source: &str) -> Certificate {
@@ -122,4 +123,28 @@ fn a_candidate_that_calls_the_library_fails_whichever_way_it_does() {
         assert!(told.contains(how), "{told}");
     }
     assert!(evaluate_for(&task, &program("// omp.h, dlopen, libgomp", RIGHT)).unwrap().is_ok());
+}
+
+/// A matrix product's shared object with cuBLAS behind it, and whether a candidate that is the same is refused.
+#[test]
+#[cfg_attr(not(has_cublas), ignore = "needs an nvcc whose toolkit has cuBLAS")]
+fn the_matrix_products_in_cuda_are_linked_with_cublas_and_a_candidate_that_calls_it_is_refused() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/cuda");
+    let options = cuda::Options::new(env!("CARGO_BIN_EXE_warpsmith-kernel").into(), vec![], cache());
+    let hopper = || Arch::Cuda { major: 9, minor: 0 };
+    for name in ["matmul_fp16", "matmul_fp32"] {
+        let task = load::task(&examples.join(name)).unwrap();
+        let kernel = task.baselines().against().unwrap();
+        let object = cuda::build_baseline(&options, hopper(), &task, kernel).unwrap().unwrap();
+        let bytes = std::fs::read(object).unwrap();
+        let holds = |what: &str| bytes.windows(what.len()).any(|part| part == what.as_bytes());
+        assert!(holds("libcublas.so.") && holds("cublasCreate_v2") && holds("/lib"), "{name}");
+        let built = cuda::build_candidate(&options, hopper(), &task, &Candidate::new(&kernel.source)).unwrap();
+        assert!(matches!(&built, Err(Failure::Library { how, .. }) if how == "includes cublas_v2.h"), "{built:?}");
+    }
+    let task = load::task(&examples.join("matmul_fp32")).unwrap();
+    let by_name = "extern \"C\" int cublasCreate_v2(void **);\nextern \"C\" int matmul(float *c, const float *, const float *, \
+                   int32_t, cudaStream_t) { void *handle; return cublasCreate_v2(&handle) + (c == handle); }\n";
+    let built = cuda::build_candidate(&options, hopper(), &task, &Candidate::new(by_name)).unwrap();
+    assert!(matches!(&built, Err(Failure::Library { how, .. }) if how == "calls cublasCreate_v2"), "{built:?}");
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     engine::{
-        backend::{Found, Inputs, Look, Pair, Side},
+        backend::{Found, Inputs, Look, Pair, Side, Standard},
         contents::{context, layout},
     },
     machine::driver::HANDLE,
@@ -30,11 +30,15 @@ use crate::{
         start::{Dress, Sandbox, give, kept, open_folder, variable},
         tree::own_user,
     },
-    task::{Case, Task, layout::Layout},
+    task::{
+        Case, Task,
+        layout::Layout,
+        library::{self, Forbidden},
+    },
 };
 use rand::rngs::StdRng;
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     ffi::OsString,
     path::{Path, PathBuf},
     sync::{Arc, MutexGuard},
@@ -52,6 +56,10 @@ const START: Duration = Duration::from_mins(1);
 const LOADING: Duration = Duration::from_secs(20);
 /// What a child may print, in KiB.
 const PRINT_KIB: u64 = 1024;
+/// What a baseline may take of the host's memory beyond what a candidate may, in MiB: a library loads its own kernels.
+const LIBRARY_MIB: u64 = 4096;
+/// The variables of a baseline's process: a library's kernels are loaded when they are called, for there are thousands.
+const OF_BASELINE: [(&str, &str); 1] = [("CUDA_MODULE_LOADING", "LAZY")];
 
 /// How children are started.
 pub(crate) struct Starter {
@@ -60,6 +68,8 @@ pub(crate) struct Starter {
     pub(crate) ordinal: u32,
     /// Memory that a kernel may take beyond its arguments, in MiB.
     pub(crate) memory_mib: u64,
+    /// Where the toolkit's libraries lie, for baselines.
+    pub(crate) libraries: Vec<PathBuf>,
 }
 
 /// What processes on a GPU may read beside the system's libraries.
@@ -83,23 +93,43 @@ pub(crate) fn environment(folder: &Path) -> Vec<(String, OsString)> {
 }
 
 impl Starter {
-    /// Starts a child that has opened this arena, with nothing loaded yet. Where the driver does not start behind Landlock,
-    /// it is left out from then on, and the layers say so.
-    pub(crate) fn start(&self, arena: [u8; HANDLE], starting: Option<&Starting>) -> Result<KernelProcess, Fault> {
-        match self.try_start(arena, starting) {
-            Err(EvalError::Candidate(_)) if self.sandbox.disable_landlock() => self.try_start(arena, starting),
+    /// Starts a child that has opened this arena, with nothing loaded yet; for a baseline, with its variables. Where the driver
+    /// does not start behind Landlock, it is left out from then on, and the layers say so.
+    pub(crate) fn start(
+        &self,
+        arena: [u8; HANDLE],
+        of_baseline: Option<&BTreeMap<String, String>>,
+        starting: Option<&Starting>,
+    ) -> Result<KernelProcess, Fault> {
+        match self.try_start(arena, of_baseline, starting) {
+            Err(EvalError::Candidate(_)) if self.sandbox.disable_landlock() => {
+                self.try_start(arena, of_baseline, starting)
+            }
             started => started,
         }
         .map_err(not_started)
     }
 
-    fn try_start(&self, arena: [u8; HANDLE], starting: Option<&Starting>) -> Attempt<KernelProcess> {
+    fn try_start(
+        &self,
+        arena: [u8; HANDLE],
+        of_baseline: Option<&BTreeMap<String, String>>,
+        starting: Option<&Starting>,
+    ) -> Attempt<KernelProcess> {
         let folder = open_folder("kernel-")?;
         let user = crate::sandbox::start::is_root().then(own_user);
         if let Some(user) = user {
             give(folder.path(), None, user).map_err(fault("cannot give a folder away"))?;
         }
-        let files = Files { read: readable(), write: vec![folder.path().to_owned()], devices: true };
+        let (mut read, mut memory_mib, mut patience) = (readable(), self.memory_mib, LOADING);
+        let mut environment = environment(folder.path());
+        if let Some(own) = of_baseline {
+            read.extend(self.libraries.iter().cloned());
+            (memory_mib, patience) = (memory_mib + LIBRARY_MIB, START);
+            let own = own.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            environment.extend(OF_BASELINE.into_iter().chain(own).map(|(name, value)| variable(name, value)));
+        }
+        let files = Files { read, write: vec![folder.path().to_owned()], devices: true };
         let confinement = Confinement {
             parent: std::process::id().cast_signed(),
             user: user.map_or(User::Same, User::Own),
@@ -109,16 +139,15 @@ impl Starter {
         };
         let ordinal = self.ordinal;
         let child = |control| Child::CudaKernel(child::Setup { confinement, control, ordinal });
-        let (place, environment) = (Some(folder.path()), environment(folder.path()));
-        let dress = Dress { environment, folder: place, user, ..Dress::default() };
-        let allowed = Allowed { memory_mib: self.memory_mib, print_kib: PRINT_KIB, processes: true };
+        let dress = Dress { environment, folder: Some(folder.path()), user, ..Dress::default() };
+        let allowed = Allowed { memory_mib, print_kib: PRINT_KIB, processes: true };
         let mut peer = Peer::new(self.sandbox.start(child, &dress)?, Trust::Candidate, allowed);
         let (id, arena) = (peer.id(), child::Arena { handle: arena.to_vec() });
         match starting {
             Some(starting) => starting.while_starting(id, false, || peer.greet(&arena, START))?,
             None => peer.greet(&arena, START)?,
         }
-        Ok(KernelProcess::new(peer, LOADING).in_folder(folder))
+        Ok(KernelProcess::new(peer, patience).in_folder(folder))
     }
 }
 
@@ -142,18 +171,37 @@ pub(super) struct Trusted {
     pub(super) clock: GpuClock,
 }
 
+/// The places among a session's kernels of what stands on the reference's side, on cases of the usual size and on large ones.
+pub(super) fn standing(task: &Task, session: &Reference, standard: Standard) -> [usize; 2] {
+    let all = task.baselines();
+    match standard {
+        Standard::Reference => [0; 2],
+        Standard::Outputs => [0, session.place_of(all.oracle())],
+        Standard::Times => [session.place_of(all.against()); 2],
+    }
+}
+
 /// Both sides of one task on a GPU.
 pub(crate) struct CudaPair<'a> {
     task: &'a Task,
     trusted: MutexGuard<'a, Trusted>,
-    reference: &'a mut KernelProcess,
+    kernels: &'a mut [(String, Kernel)],
+    /// What stands on the reference's side, on cases of the usual size and on large ones.
+    standing: [usize; 2],
+    /// Of these, the one that does now.
+    reference: usize,
     candidate: &'a mut KernelProcess,
-    call_ns: &'a mut HashMap<String, f64>,
+    /// Whether each side is a baseline that was not called on this case yet.
+    cold: [bool; 2],
+    candidate_is_baseline: bool,
+    /// What the candidate may not use.
+    forbidden: Vec<Forbidden>,
+    call_ns: &'a mut HashMap<(PathBuf, String), f64>,
     layout: Layout,
     slots: usize,
     calls: usize,
     draw: Option<Draw>,
-    /// Bytes of the GPU's memory that were free when this pair began.
+    /// Bytes of the GPU's memory that were free when this pair began, but for what baselines took since.
     free_at_first: u64,
     memory_mib: u64,
 }
@@ -163,18 +211,24 @@ impl<'a> CudaPair<'a> {
         driver: &'a CudaDriver,
         task: &'a Task,
         trusted: MutexGuard<'a, Trusted>,
-        (session, loaded): (&'a mut Reference, &'a mut Kernel),
+        (session, standing, loaded): (&'a mut Reference, [usize; 2], &'a mut Kernel),
     ) -> Attempt<Self> {
         context(task)?;
-        let (Some(reference), Some(candidate)) = (&mut session.process, &mut loaded.process) else {
-            return Err(Fault::Machine("both processes were just started, and one is gone".to_owned()).into());
-        };
+        let candidate_is_baseline = loaded.of_baseline.is_some();
+        let candidate = loaded.process.as_mut().ok_or_else(gone)?;
         let free_at_first = trusted.verifier.device.memory().map_err(broken)?[0];
-        Ok(Self {
+        // A baseline in the candidate's place uses what it is linked with.
+        let forbidden = if candidate_is_baseline { vec![] } else { task.baselines().forbidden() };
+        let pair = Self {
             task,
             trusted,
-            reference,
+            kernels: &mut session.kernels,
+            standing,
+            reference: standing[0],
             candidate,
+            cold: [false; 2],
+            candidate_is_baseline,
+            forbidden,
             call_ns: &mut session.call_ns,
             layout: Layout::default(),
             slots: 0,
@@ -182,25 +236,75 @@ impl<'a> CudaPair<'a> {
             draw: None,
             free_at_first,
             memory_mib: driver.options.memory_mib,
-        })
+        };
+        pair.refuse_libraries()?;
+        Ok(pair)
     }
+
+    /// The process on the reference's side.
+    fn reference(&mut self) -> Result<&mut KernelProcess, Fault> {
+        self.kernels[self.reference].1.process.as_mut().ok_or_else(gone)
+    }
+
+    /// Looks at what the candidate has loaded.
+    fn refuse_libraries(&self) -> Attempt<()> {
+        let maps = if self.forbidden.is_empty() { String::new() } else { self.candidate.peer.mappings() };
+        library::refuse(&self.forbidden, |library| library.in_mappings(&maps))
+    }
+
+    /// Calls a baseline once on each new case, before anything counts or is recorded: a library makes its handle and loads its
+    /// kernels then. What it takes of the GPU's memory meanwhile is not the candidate's.
+    fn warm_up(&mut self) -> Attempt<()> {
+        if self.cold == [false; 2] {
+            return Ok(());
+        }
+        let [before, _] = self.trusted.verifier.device.memory().map_err(broken)?;
+        let [reference, candidate] = std::mem::take(&mut self.cold);
+        if reference {
+            trusted(called_once(self.reference()?))?;
+        }
+        if candidate {
+            called_once(self.candidate)?;
+        }
+        let [after, _] = self.trusted.verifier.device.memory().map_err(broken)?;
+        self.free_at_first = self.free_at_first.saturating_sub(before.saturating_sub(after));
+        Ok(())
+    }
+
+    /// What is known of the reference's side is known of this.
+    fn called(&self) -> (PathBuf, String) {
+        (self.kernels[self.reference].1.object.clone(), self.layout.case.clone())
+    }
+}
+
+fn gone() -> Fault {
+    Fault::Machine("both processes were just started, and one is gone".to_owned())
+}
+
+fn called_once(process: &mut KernelProcess) -> Attempt<()> {
+    process.count(1, false)?;
+    process.call(START, &mut ()).map(drop)
 }
 
 impl Pair for CudaPair<'_> {
     fn enter(&mut self, case: &Case) -> Attempt<usize> {
         self.layout = layout(self.task, case)?;
         self.slots = slots(self.trusted.verifier.arena_bytes(), &self.layout).map_err(Fault::Machine)?;
-        trusted(self.reference.case(&self.layout, self.slots))?;
-        self.candidate.case(&self.layout, self.slots)?;
+        self.reference = self.standing[usize::from(self.task.baselines().is_large(&case.name))];
+        let (layout, slots) = (self.layout.clone(), self.slots);
+        trusted(self.reference()?.case(&layout, slots))?;
+        self.candidate.case(&layout, slots)?;
+        self.cold = [self.kernels[self.reference].1.of_baseline.is_some(), self.candidate_is_baseline];
         Ok(self.slots)
     }
 
     /// Launches are recorded if both sides' can be: recorded on one side alone, they would be held up on the other.
     fn prepare(&mut self, calls: usize, timed: bool) -> Attempt<bool> {
+        self.warm_up()?;
         self.calls = calls;
-        let recorded = trusted(self.reference.count(calls, timed))? && self.candidate.count(calls, timed)?;
+        let recorded = trusted(self.reference()?.count(calls, timed))? && self.candidate.count(calls, timed)?;
         if !recorded {
-            trusted(self.reference.count(calls, false))?;
+            trusted(self.reference()?.count(calls, false))?;
             self.candidate.count(calls, false)?;
         }
         Ok(recorded || !timed)
@@ -216,7 +320,10 @@ impl Pair for CudaPair<'_> {
     fn call(&mut self, side: Side, deadline: Duration, _: &mut StdRng) -> Attempt<Option<Reading>> {
         let mut around = self.trusted.clock.before()?;
         match side {
-            Side::Reference => trusted(self.reference.call(deadline, &mut around)).map(Some),
+            Side::Reference => {
+                let process = self.kernels[self.reference].1.process.as_mut().ok_or_else(gone)?;
+                trusted(process.call(deadline, &mut around)).map(Some)
+            }
             Side::Candidate => self.candidate.call(deadline, &mut around).map(Some),
         }
     }
@@ -233,11 +340,11 @@ impl Pair for CudaPair<'_> {
     }
 
     fn known_call_ns(&self) -> Option<f64> {
-        self.call_ns.get(&self.layout.case).copied()
+        self.call_ns.get(&self.called()).copied()
     }
 
     fn note_call_ns(&mut self, ns: f64) {
-        self.call_ns.insert(self.layout.case.clone(), ns);
+        self.call_ns.insert(self.called(), ns);
     }
 
     fn look_around(&mut self) -> Attempt<()> {
@@ -245,6 +352,7 @@ impl Pair for CudaPair<'_> {
         if self.free_at_first.saturating_sub(free) > self.memory_mib << 20 {
             return Err(self.candidate.peer.too_much_memory());
         }
+        self.refuse_libraries()?;
         self.candidate.peer.be_alone()
     }
 

@@ -6,7 +6,7 @@ use super::{
     is_plain_name, reference,
 };
 use crate::task::{
-    Case, Language,
+    Case,
     baseline::{BaselineKernel, Baselines, Oracle, REFERENCE, is_library, is_steering},
 };
 use std::collections::BTreeMap;
@@ -21,7 +21,6 @@ const ENVIRONMENT_HELP: &str = "expected a variable that steers a library, such 
 /// The heading's part of a task file that baselines need.
 pub(super) struct Wanted<'a> {
     pub(super) entry: &'a str,
-    pub(super) language: Language,
     pub(super) cases: [&'a [Case]; 2],
 }
 
@@ -64,10 +63,6 @@ fn kernel(
     before: &Baselines,
     wanted: &Wanted<'_>,
 ) -> Result<BaselineKernel, TaskError> {
-    if wanted.language == Language::Cuda {
-        let help = "take [[baseline]] away: only tasks in \"c11\" and \"c++17\" can have one yet";
-        return document.error(&file.name, "a task in \"cuda\" cannot have baselines", help);
-    }
     let name = file.name.get_ref();
     if !is_plain_name(name) || name == REFERENCE || before.named(name).is_some() {
         return document.error(&file.name, "this cannot be a baseline's name", NAME_HELP);
