@@ -1,6 +1,7 @@
 //! Do jobs come to the same through a message server as in process, whatever dies on the way?
 
 mod bed;
+mod slurm;
 
 use bed::{Bed, ended, started, told};
 
