@@ -88,7 +88,7 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
         Command::Report(arguments) => report::report(&arguments),
         Command::Evaluate(arguments) => evaluate::evaluate(&arguments, layers),
         Command::Doctor(arguments) => doctor::doctor(&arguments, layers, environment),
-        Command::Worker(arguments) => worker::worker(&arguments, layers, environment),
+        Command::Worker(arguments) => worker::worker(&arguments, cli.config.as_deref(), layers, environment),
         Command::Policies(arguments) => policies::policies(&arguments),
         Command::Prompts(arguments) => prompts::prompts(&arguments, &layers.config),
         Command::Metrics(what) => metrics::metrics(&what, layers),

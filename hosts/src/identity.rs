@@ -24,18 +24,14 @@ impl Identity {
         let wrong = |why: &dyn std::fmt::Display| {
             Trouble::usage(format!("{}: {why}; name another file with --identity FILE", path.display()))
         };
-        match fs::read_to_string(&path) {
-            Ok(seed) => KeyPair::from_seed(seed.trim())
-                .map(Self)
-                .map_err(|_| wrong(&"expected the seed of a worker's key (SU...)")),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let new = KeyPair::new_user();
-                let seed = new.seed().map_err(|e| wrong(&e))?;
-                keep(&path, &seed).map_err(|e| wrong(&format!("cannot keep the worker's key: {e}")))?;
-                Ok(Self(new))
-            }
-            Err(error) => Err(wrong(&error)),
+        let mut found = fs::read_to_string(&path);
+        if found.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            make(&path).map_err(|e| wrong(&format!("cannot keep the worker's key: {e}")))?;
+            found = fs::read_to_string(&path);
         }
+        let seed = found.map_err(|e| wrong(&e))?;
+        let pair = KeyPair::from_seed(seed.trim());
+        pair.map(Self).map_err(|_| wrong(&"expected the seed of a worker's key (SU...)"))
     }
 
     /// What others know it by.
@@ -73,13 +69,22 @@ fn usual() -> PathBuf {
     base.unwrap_or_else(std::env::temp_dir).join("warpsmith/worker.seed")
 }
 
-/// Writes it where nobody else can read it; a worker that made one at the same time wins.
-fn keep(path: &Path, seed: &str) -> std::io::Result<()> {
+/// Makes a key where nobody else can read it. Workers that start at once in one home, as jobs of an array do, have one key:
+/// the first's, which nobody sees before it is whole.
+fn make(path: &Path) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(seed.as_bytes())
+    let pair = KeyPair::new_user();
+    let seed = pair.seed().map_err(std::io::Error::other)?;
+    let own = path.with_extension(pair.public_key());
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own)?;
+    let kept = file.write_all(seed.as_bytes()).and_then(|()| fs::hard_link(&own, path));
+    fs::remove_file(&own)?;
+    match kept {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        kept => kept,
+    }
 }
 
 #[cfg(test)]
@@ -101,6 +106,19 @@ mod tests {
         assert!(!is_signed_by(&again.public(), &other, b"fast", &signature));
         assert!(!is_signed_by(&Identity(KeyPair::new_user()).public(), &id, b"fast", &signature));
         assert!(!is_signed_by("U", &id, b"fast", "zz"));
+    }
+
+    #[test]
+    fn workers_that_start_at_once_have_one_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("home/worker.seed");
+        let load = || Identity::load(Some(&path)).map(|own| own.public()).map_err(|e| e.message);
+        let keys: Vec<_> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..16).map(|_| scope.spawn(load)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert!(keys.iter().all(|key| key.is_ok() && *key == keys[0]), "{keys:?}");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "something else was left there");
     }
 
     #[test]

@@ -36,6 +36,8 @@ use warpsmith::{
 
 /// How often a job is delivered at most, whatever happens; the orchestrator counts who began it.
 const DELIVERIES: i64 = 100;
+/// How long saying that it leaves may take.
+const GOODBYE: Duration = Duration::from_secs(2);
 /// How long the server remembers a device that asks for nothing.
 const REMEMBERED: Duration = Duration::from_mins(30);
 
@@ -115,18 +117,18 @@ async fn work(address: &Address, staff: Staff) -> Result<Exit, Trouble> {
     host.ending.send_replace(true);
     if told.is_ok() {
         eprint(&format!(
-            "finishing what is under way, for {} s at most; then the rest is given back",
+            "finishing what is under way, for {} s at most; then, or when interrupted again, the rest is given back",
             staff.grace.as_secs()
         ));
     }
-    let finished = async { while benches.join_next().await.is_some() {} };
-    if tokio::time::timeout(staff.grace, finished).await.is_err() {
+    if !finished_within(staff.grace, &mut benches).await {
         host.leaving.send_replace(true);
         let rest = async { while benches.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(Duration::from_secs(5), rest).await;
     }
-    host.presence.end().await;
-    let _ = host.server.client.flush().await;
+    // A server that is gone is not waited for.
+    let goodbye = async { (host.presence.end().await, host.server.client.flush().await) };
+    let _ = tokio::time::timeout(GOODBYE, goodbye).await;
     told
 }
 
@@ -257,6 +259,16 @@ impl Bench {
             ..pull::Config::default()
         };
         self.host.jobs.get_or_create_consumer(queue, config).await.map_err(|e| e.to_string())
+    }
+}
+
+/// Whether what is under way came to its end before its time was over or somebody was in a hurry (SIGINT).
+async fn finished_within(grace: Duration, benches: &mut JoinSet<()>) -> bool {
+    let finished = async { while benches.join_next().await.is_some() {} };
+    tokio::select! {
+        () = finished => true,
+        _ = tokio::signal::ctrl_c() => false,
+        () = tokio::time::sleep(grace) => false,
     }
 }
 

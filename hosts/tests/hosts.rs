@@ -1,6 +1,7 @@
 //! Do jobs come to the same through a message server as in process, whatever dies on the way?
 
 mod bed;
+mod slurm;
 
 use bed::{Bed, ended, started, told};
 
@@ -177,6 +178,26 @@ fn a_worker_that_is_told_to_end_gives_back_what_it_is_at() {
     bed.signal(&leaving, "TERM");
     ended(&batch.wait_with_output().unwrap(), 0);
     assert_eq!(bed.verdicts("there"), bed.verdicts("here"));
-    let log = std::fs::read_to_string(bed.path().join(format!("{leaving}.log"))).unwrap();
-    assert!(log.contains("the rest is given back"), "{log}");
+    assert_eq!(bed.left(&leaving), Some(0));
+}
+
+#[test]
+#[cfg_attr(not(has_nats), ignore = "needs a nats-server, which WARPSMITH_NATS names")]
+fn a_worker_that_is_interrupted_while_it_ends_or_has_lost_its_server_ends_at_once() {
+    let mut bed = Bed::begin();
+    bed.tasks(1, &["us=90 build_ms=30000"]);
+    bed.grace = 600;
+    bed.worker("a", 1);
+    let mut batch = started(bed.batch("there", 1, true));
+    bed.at_it("there", &[]);
+    bed.signal("a", "TERM");
+    bed.said("a", "the rest is given back");
+    bed.signal("a", "INT");
+    assert_eq!(bed.left("a"), Some(0));
+    batch.kill().unwrap();
+    batch.wait().unwrap();
+    bed.worker("b", 1);
+    bed.kill_server();
+    bed.signal("b", "TERM");
+    assert_eq!(bed.left("b"), Some(0));
 }

@@ -15,7 +15,10 @@ use crate::{
 };
 use clap::Args;
 use kernelbench::gpu::Gpu;
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Examples of its use.
 pub(crate) const WORKER_EXAMPLES: &str = "\
@@ -62,7 +65,12 @@ pub struct WorkerArgs {
 }
 
 /// Works, or prints the script that has it work.
-pub(super) fn worker(arguments: &WorkerArgs, mut layers: Layers, environment: &Environment) -> Result<Exit, Trouble> {
+pub(super) fn worker(
+    arguments: &WorkerArgs,
+    settings: Option<&Path>,
+    mut layers: Layers,
+    environment: &Environment,
+) -> Result<Exit, Trouble> {
     arguments.problem.apply(&mut layers);
     layers.flag("hosts.url", arguments.hosts.clone(), |config, url| config.hosts.url = url);
     let credentials = arguments.hosts_credentials.clone();
@@ -74,7 +82,7 @@ pub(super) fn worker(arguments: &WorkerArgs, mut layers: Layers, environment: &E
         ));
     }
     if arguments.slurm.slurm {
-        verbatim(slurm::script(&arguments.slurm, config).trim_end());
+        verbatim(slurm::script(arguments, settings, config).trim_end());
         return Ok(Exit::Done);
     }
     let hosts = hosts::behind(environment)?;

@@ -105,10 +105,16 @@ impl std::str::FromStr for Baselines {
     }
 }
 
+impl std::fmt::Display for Baselines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words: Vec<&str> = ["eager"].into_iter().chain(self.0.iter().map(|mode| mode.word())).collect();
+        f.write_str(&words.join(","))
+    }
+}
+
 impl Serialize for Baselines {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let words: Vec<&str> = ["eager"].into_iter().chain(self.0.iter().map(|mode| mode.word())).collect();
-        to.serialize_str(&words.join(","))
+        to.collect_str(self)
     }
 }
 

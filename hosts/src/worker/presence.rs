@@ -111,9 +111,7 @@ impl Presence {
     /// Says that it leaves.
     pub(crate) async fn end(&self) {
         let revision = self.state().revision;
-        let _ =
-            tokio::time::timeout(Duration::from_secs(2), self.store.delete_expect_revision(&self.key, Some(revision)))
-                .await;
+        let _ = self.store.delete_expect_revision(&self.key, Some(revision)).await;
     }
 }
 

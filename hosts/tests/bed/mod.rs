@@ -25,6 +25,8 @@ pub(crate) struct Bed {
     server: Option<Child>,
     workers: BTreeMap<String, Child>,
     config: Option<PathBuf>,
+    /// How long workers may take to end, in seconds.
+    pub(crate) grace: u32,
     /// Who asks: `user:password@`, or nothing.
     pub(crate) who: String,
 }
@@ -49,7 +51,8 @@ impl Bed {
             path
         });
         assert!(Path::new(&program).is_file(), "{SERVER} names no file");
-        let mut bed = Self { folder, port, server: None, workers: BTreeMap::new(), config, who: String::new() };
+        let mut bed =
+            Self { folder, port, server: None, workers: BTreeMap::new(), config, grace: 1, who: String::new() };
         bed.start_server();
         bed
     }
@@ -101,12 +104,20 @@ impl Bed {
     /// A worker with these flags, once it says that it is at work.
     pub(crate) fn start_worker(&self, name: &str, flags: &[&str]) -> Child {
         let (url, seed) = (self.url(), self.path().join(format!("{name}.seed")).display().to_string());
-        let fixed = ["worker", "--hosts", &url, "--name", name, "--identity", &seed, "--grace", "1"];
+        let grace = self.grace.to_string();
+        let fixed = ["worker", "--hosts", &url, "--name", name, "--identity", &seed, "--grace", &grace];
         let log = self.path().join(format!("{name}.log"));
         let child =
             self.program(&[&fixed[..], flags].concat()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
-        until("a worker is at work", || fs::read_to_string(&log).ok().filter(|text| text.contains("devices, key")));
+        self.said(name, "devices, key");
         child
+    }
+
+    /// Waits until a worker has said this.
+    #[track_caller]
+    pub(crate) fn said(&self, name: &str, what: &str) {
+        let log = self.path().join(format!("{name}.log"));
+        until(what, || fs::read_to_string(&log).ok().filter(|text| text.contains(what)));
     }
 
     /// kill -9
@@ -114,6 +125,18 @@ impl Bed {
         let mut worker = self.workers.remove(name).unwrap();
         worker.kill().unwrap();
         worker.wait().unwrap();
+    }
+
+    /// Waits until a worker has ended; with which code, which one that has to be killed does not have.
+    pub(crate) fn left(&mut self, name: &str) -> Option<i32> {
+        let (mut worker, began) = (self.workers.remove(name).unwrap(), Instant::now());
+        while worker.try_wait().unwrap().is_none() {
+            if began.elapsed() > PATIENCE {
+                worker.kill().unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        worker.wait().unwrap().code()
     }
 
     /// Sends a worker a signal, such as STOP.
