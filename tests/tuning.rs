@@ -96,7 +96,7 @@ fn on_a_terminal_evaluate_says_what_it_is_doing() {
     let words: Vec<String> = std::iter::once(own.get_program()).chain(own.get_args()).map(quoted).collect();
     // util-linux's: runs a command with a terminal of its own, and copies what it shows.
     let mut terminal = std::process::Command::new("script");
-    terminal.args(["-qefc", &format!("{} REPEAT=1", words.join(" ")), "/dev/null"]);
+    terminal.env("TERM", "xterm").args(["-qefc", &format!("{} REPEAT=1", words.join(" ")), "/dev/null"]);
     let shown = Told::of(terminal.output().unwrap()).ended(0).out;
     let stages =
         ["candidate.cpp: building", "timing the reference", "candidate.cpp: checking", "candidate.cpp: timing"];
