@@ -44,7 +44,7 @@ pub async fn present(server: &Server) -> Result<Vec<Facts>, Trouble> {
     let failed = |why: &dyn std::fmt::Display| Trouble::machine(format!("{}: {why}", server.url));
     let mut keys = store.keys().await.map_err(|e| failed(&e))?;
     let mut found = vec![];
-    let now = clock(&store).await.map_err(|e| failed(&e))?;
+    let now = clock(&store).await.map_err(|e| Trouble::machine(server.stores_nothing(&e)))?;
     while let Some(Ok(key)) = keys.next().await {
         if !key.starts_with("worker.") {
             continue;
@@ -57,13 +57,16 @@ pub async fn present(server: &Server) -> Result<Vec<Facts>, Trouble> {
     Ok(found)
 }
 
+/// What is written to see whether the server stores anything, in bytes: more than fits where a full disk has a page begun.
+const PROBE: usize = 16 << 10;
+
 /// What time it is by the server's clock: no other host's clock is asked for anything.
 ///
 /// # Errors
 ///
 /// Where the server does not say.
 pub async fn clock(store: &kv::Store) -> Result<i64, String> {
-    store.put("clock", Bytes::new()).await.map_err(|e| e.to_string())?;
+    store.put("clock", Bytes::from_static(&[0; PROBE])).await.map_err(|e| e.to_string())?;
     let entry = store.entry("clock").await.map_err(|e| e.to_string())?;
     Ok(entry.map_or(0, |entry| entry.created.unix_timestamp()))
 }

@@ -136,6 +136,16 @@ impl Server {
         self.js.get_object_store(bucket).await.map_err(|e| self.missing("a bucket of blobs", &e))
     }
 
+    /// What is said of a server that is there and stores nothing.
+    #[must_use]
+    pub fn stores_nothing(&self, why: &dyn Display) -> String {
+        format!(
+            "{}: the message server stores nothing ({why}); its log says why: where its disk is full, make room there and \
+             start it again",
+            self.url
+        )
+    }
+
     /// How long a worker that has fallen silent is remembered.
     #[must_use]
     pub const fn remembers() -> Duration {

@@ -27,6 +27,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{Semaphore, watch},
     task::JoinSet,
+    time::Instant,
 };
 use warpsmith::{
     exit::{Exit, Trouble},
@@ -36,6 +37,8 @@ use warpsmith::{
 
 /// How often a job is delivered at most, whatever happens; the orchestrator counts who began it.
 const DELIVERIES: i64 = 100;
+/// How long after it was asked a server that had nothing is asked again at the earliest.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How long saying that it leaves may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// How long the server remembers a device that asks for nothing.
@@ -92,7 +95,7 @@ async fn work(address: &Address, staff: Staff) -> Result<Exit, Trouble> {
     let jobs = server.js.get_stream(JOBS).await;
     let jobs = jobs.map_err(|e| Trouble::machine(format!("{}: the stream of jobs: {e}", server.url)))?;
     let (blobs, found) = (server.blobs(BLOBS).await?, server.blobs(FOUND).await?);
-    let presence = Presence::begin(server.workers().await?, facts, staff.pace.progress).await?;
+    let presence = Presence::begin(&server, facts, staff.pace.progress).await?;
     let classes = presence.facts();
     eprint(&format!(
         "warpsmith worker {} at {}: {} devices, key {}",
@@ -198,7 +201,13 @@ impl Bench {
                     // A turn that is free now says that there is room; the job takes its own.
                     drop(self.turns.acquire().await);
                 }
-                self.next(&queue, &filter, room).await
+                let asked = Instant::now();
+                let taken = self.next(&queue, &filter, room).await;
+                // A server that is in trouble has nothing at once, again and again.
+                if taken.as_ref().is_ok_and(Vec::is_empty) {
+                    tokio::time::sleep_until(asked + PAUSE).await;
+                }
+                taken
             };
             let taken = tokio::select! {
                 taken = next => taken,

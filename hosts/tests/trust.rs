@@ -8,7 +8,9 @@ use bed::{Bed, ended, root, started, told};
 use futures::StreamExt;
 use kernelbench::{Asked, Hash, Job, TimingPlan};
 use std::{
-    process::Command,
+    io::Write,
+    net::TcpListener,
+    process::{Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -136,6 +138,20 @@ fn a_workers_account_takes_jobs_and_gives_answers_and_can_do_nothing_else() {
     assert!(record.contains("nats://127.0.0.1") && !record.contains("change-me"), "{record}");
 }
 
+/// A server that says that it is Debian 12's, to one that asks.
+fn too_old() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("nats://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let info = r#"INFO {"server_id":"S","version":"2.9.10","max_payload":1048576,"jetstream":true,"headers":true}"#;
+        stream.write_all(format!("{info}\r\nPONG\r\n").as_bytes()).unwrap();
+        // Until the other end hangs up.
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    url
+}
+
 /// What is said instead of beginning, within ten seconds, as one sentence.
 #[track_caller]
 fn said(command: Command, code: i32) -> String {
@@ -175,5 +191,55 @@ fn what_keeps_a_batch_from_beginning_is_said_in_a_sentence_within_ten_seconds() 
     unreachable.env_remove("HOME");
     let away = said(unreachable, 3);
     assert!(away.contains("no message server can be reached there"), "{away}");
+    let old = said(bed.program(&["doctor", "--hosts", &too_old()]), 3);
+    assert!(old.ends_with("nats-server 2.9.10 is too old: 2.10 or newer is needed"), "{old}");
     assert!(!bed.path().join("there").exists(), "what could not begin left a folder");
+}
+
+#[test]
+#[ignore = "as root: cargo test -p warpsmith-hosts --test trust full -- --ignored"]
+fn a_server_whose_disk_is_full_loses_no_job_and_says_so_in_a_sentence_within_ten_seconds() {
+    let mut bed = Bed::on_a_small_disk();
+    bed.tasks(4, &["us=90 run_ms=5", "us=60 build_ms=3000"]);
+    told(bed.batch("here", 2, false), 0);
+    bed.worker("a", 2);
+    let mut batch = bed.batch("there", 2, true);
+    let log = std::fs::File::create(bed.path().join("there.log")).unwrap();
+    let mut batch = batch.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+    bed.at_it("there", &[]);
+    bed.fill_disk();
+    let full = Instant::now();
+    bed.said("there", "the message server stores nothing");
+    assert!(full.elapsed() < Duration::from_secs(10), "{:?}", full.elapsed());
+    for begins in [bed.batch("else", 2, true), bed.program(&["doctor", "--hosts", &bed.url()])] {
+        let said = said(begins, 3);
+        assert!(said.contains("stores nothing") && said.contains("where its disk is full"), "{said}");
+    }
+    batch.kill().unwrap();
+    batch.wait().unwrap();
+    bed.mend_disk();
+    told(bed.program(&["resume", &bed.path().join("there").display().to_string()]), 0);
+    assert_eq!(bed.verdicts("there"), bed.verdicts("here"));
+}
+
+#[test]
+#[ignore = "needs faketime: cargo test -p warpsmith-hosts --test trust clock -- --ignored"]
+fn clocks_that_are_an_hour_wrong_change_nothing() {
+    let mut bed = Bed::begin();
+    bed.tasks(3, &QUICK);
+    told(bed.batch("here", 2, false), 0);
+    for (name, skew) in [("fast", 3600), ("slow", -3600)] {
+        bed.skew = skew;
+        bed.worker(name, 1);
+    }
+    for (out, skew) in [("on-time", 0), ("early", 3600), ("late", -3600)] {
+        bed.skew = skew;
+        told(bed.batch(out, 2, true), 0);
+        assert_eq!(bed.verdicts(out), bed.verdicts("here"), "{out}");
+        assert_eq!(bed.devices(out), ["fast/simulated:0", "slow/simulated:0"], "{out}");
+        let lost = bed.roll(out, "the roll", |roll| Some(format!("{} {}", roll["redelivered"], roll["moved"])));
+        assert_eq!(lost, "0 0", "{out}");
+        let doctor = told(bed.program(&["doctor", "--hosts", &bed.url()]), 0);
+        assert!(doctor.contains("2 for simulated"), "{doctor}");
+    }
 }

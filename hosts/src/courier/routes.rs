@@ -2,6 +2,7 @@
 
 use super::{Courier, Missing};
 use crate::{
+    look,
     message::{ANY, Ask, DELIVERIES, Home, Stowed, Told, job_subject},
     server,
 };
@@ -14,6 +15,9 @@ use tokio::time::Instant;
 const SMALL: usize = 64 << 10;
 /// How long a server that has gone away, or workers that have, are waited for.
 const PATIENCE: Duration = Duration::from_mins(10);
+
+/// How long a server may take to store something before it counts as one that does not.
+const PROBED: Duration = Duration::from_secs(2);
 
 /// What a job's way came to.
 enum Way {
@@ -126,12 +130,43 @@ impl Courier {
                     return Ok(hash);
                 }
                 Err(why) if began.elapsed() > PATIENCE => return Err(self.unanswered(&why)),
-                Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+                Err(why) => self.refused(&why).await,
             }
         }
     }
 
+    /// Waits a moment before the server is asked again; that one which is there stores nothing is said.
+    async fn refused(&self, why: &str) {
+        if self.is_there() && self.state().complains() {
+            let (server, minutes) = (self.server.stores_nothing(&why), PATIENCE.as_secs() / 60);
+            tracing::warn!("{server}; it is tried for {minutes} minutes, and `warpsmith resume` goes on after that");
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+
+    /// Says why no worker is heard of: a server that stores nothing hears of none.
+    async fn say_why_nobody(&self) {
+        if !self.is_there() || !self.state().complains() {
+            return;
+        }
+        let (url, class, minutes) = (&self.server.url, &self.class, PATIENCE.as_secs() / 60);
+        let stored = tokio::time::timeout(PROBED, look::clock(&self.workers)).await;
+        match stored.unwrap_or_else(|_| Err("it does not say that it has".to_owned())) {
+            Ok(_) => {
+                tracing::warn!("{url}: no worker of class {class} is heard of; one is waited for, {minutes} minutes")
+            }
+            Err(why) => tracing::warn!("{}", self.server.stores_nothing(&why)),
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        self.server.client.connection_state() == async_nats::connection::State::Connected
+    }
+
     fn unanswered(&self, why: &str) -> Fault {
+        if self.is_there() {
+            return Fault::Absent(self.server.stores_nothing(&why));
+        }
         let minutes = PATIENCE.as_secs() / 60;
         Fault::Absent(format!("{}: the message server has not answered for {minutes} minutes: {why}", self.server.url))
     }
@@ -174,6 +209,7 @@ impl Courier {
                         self.state().give_up(&id);
                         return Err(self.nobody());
                     }
+                    self.say_why_nobody().await;
                 }
                 Missing::Untaken => {
                     // It waits its turn, or a server that broke has forgotten it: published again, it is there once.
@@ -230,7 +266,7 @@ impl Courier {
             if began.elapsed() > PATIENCE {
                 return Err(self.unanswered(&why));
             }
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            self.refused(&why).await;
         }
     }
 

@@ -50,6 +50,8 @@ pub(super) struct State {
     pub(super) tally: Tally,
     /// Jobs that no worker comes back from, and what is said of them: they are given to no further one.
     pub(super) fatal: HashMap<Hash, String>,
+    /// When it was last said that the server stores nothing.
+    complained: Option<Instant>,
     waiting: HashMap<Hash, VecDeque<oneshot::Sender<Told>>>,
     early: HashMap<Hash, Told>,
     begun: HashMap<Hash, Vec<Begun>>,
@@ -108,6 +110,15 @@ impl State {
             self.early.insert(id.clone(), told);
         }
         false
+    }
+
+    /// Whether it is time to say that the server stores nothing: however many jobs wait for it, once a minute.
+    pub(super) fn complains(&mut self) -> bool {
+        let due = self.complained.is_none_or(|at| at.elapsed() >= Duration::from_mins(1));
+        if due {
+            self.complained = Some(Instant::now());
+        }
+        due
     }
 
     fn settle(&mut self, id: &Hash) {

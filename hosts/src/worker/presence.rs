@@ -1,6 +1,9 @@
 //! Presence: a worker says that it is there and what it does, and no two have one name.
 
-use crate::message::{Doing, Facts};
+use crate::{
+    message::{Doing, Facts},
+    server::Server,
+};
 use async_nats::jetstream::kv;
 use kernelbench::Hash;
 use std::{
@@ -30,7 +33,8 @@ impl Presence {
     /// # Errors
     ///
     /// Where somebody is, or the server does not take it in.
-    pub(crate) async fn begin(store: kv::Store, facts: Facts, beat: Duration) -> Result<Self, Trouble> {
+    pub(crate) async fn begin(server: &Server, facts: Facts, beat: Duration) -> Result<Self, Trouble> {
+        let store = server.workers().await?;
         let key = format!("worker.{}", facts.name);
         let failed =
             |why: &dyn std::fmt::Display| Trouble::machine(format!("the worker cannot say that it is there: {why}"));
@@ -44,7 +48,8 @@ impl Presence {
             }
         }
         let value = serde_json::to_vec(&facts).unwrap_or_default();
-        let revision = store.put(&key, value.into()).await.map_err(|e| failed(&e))?;
+        let put = store.put(&key, value.into()).await;
+        let revision = put.map_err(|e| Trouble::machine(server.stores_nothing(&e)))?;
         Ok(Self { store, key, state: Mutex::new(State { facts, revision, began: HashMap::new() }) })
     }
 

@@ -25,6 +25,9 @@ pub(crate) struct Bed {
     server: Option<Child>,
     workers: BTreeMap<String, Child>,
     config: Option<PathBuf>,
+    disk: Option<PathBuf>,
+    /// By how many seconds the clocks of what is started are wrong; needs faketime.
+    pub(crate) skew: i32,
     /// How long workers may take to end, in seconds.
     pub(crate) grace: u32,
     /// Who asks: `user:password@`, or nothing.
@@ -35,6 +38,31 @@ impl Bed {
     /// A server without workers.
     pub(crate) fn begin() -> Self {
         Self::with_config(None)
+    }
+
+    /// The same, which keeps what it has on a disk of a few megabytes; as root.
+    pub(crate) fn on_a_small_disk() -> Self {
+        let mut bed = Self::begin();
+        bed.kill_server();
+        let (store, mut mount) = (bed.path().join("store"), Command::new("mount"));
+        mount.args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"]).arg(&store);
+        assert!(mount.status().unwrap().success(), "a disk can be mounted by root alone");
+        bed.disk = Some(store);
+        bed.start_server();
+        bed
+    }
+
+    /// Fills the server's disk to the last byte.
+    pub(crate) fn fill_disk(&self) {
+        let mut file = fs::File::create(self.path().join("store/fill")).unwrap();
+        while std::io::Write::write_all(&mut file, &[0; 4096]).is_ok() {}
+    }
+
+    /// Makes room again, and starts the server anew: until then it refuses.
+    pub(crate) fn mend_disk(&mut self) {
+        fs::remove_file(self.path().join("store/fill")).unwrap();
+        self.kill_server();
+        self.start_server();
     }
 
     /// The same with the server's settings.
@@ -51,8 +79,17 @@ impl Bed {
             path
         });
         assert!(Path::new(&program).is_file(), "{SERVER} names no file");
-        let mut bed =
-            Self { folder, port, server: None, workers: BTreeMap::new(), config, grace: 1, who: String::new() };
+        let mut bed = Self {
+            folder,
+            port,
+            server: None,
+            workers: BTreeMap::new(),
+            config,
+            disk: None,
+            skew: 0,
+            grace: 1,
+            who: String::new(),
+        };
         bed.start_server();
         bed
     }
@@ -85,12 +122,25 @@ impl Bed {
 
     /// The program with other hosts, with the bed's settings.
     pub(crate) fn program(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_warpsmith-hosts"));
+        let mut command = self.by_its_clock(env!("CARGO_BIN_EXE_warpsmith-hosts"));
         command.arg("--config").arg(self.path().join("settings.toml")).args(arguments).current_dir(root());
         for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "RUST_LOG"] {
             command.env_remove(name);
         }
         command.stdin(Stdio::null());
+        command
+    }
+
+    fn by_its_clock(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        if self.skew != 0 {
+            let library =
+                fs::read_dir("/usr/lib").unwrap().map(|entry| entry.unwrap().path().join("faketime/libfaketime.so.1"));
+            let library = library.into_iter().find(|path| path.is_file()).expect("faketime is not installed");
+            // What time it is, and not how long something takes.
+            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("FAKETIME", format!("{:+}s", self.skew));
+            command.env("LD_PRELOAD", library);
+        }
         command
     }
 
@@ -243,6 +293,9 @@ impl Drop for Bed {
         for child in self.workers.values_mut().chain(&mut self.server) {
             let _ = child.kill();
             let _ = child.wait();
+        }
+        if let Some(disk) = &self.disk {
+            let _ = Command::new("umount").arg(disk).status();
         }
     }
 }
