@@ -153,7 +153,7 @@ impl Courier {
         let stored = tokio::time::timeout(PROBED, look::clock(&self.workers)).await;
         match stored.unwrap_or_else(|_| Err("it does not say that it has".to_owned())) {
             Ok(_) => {
-                tracing::warn!("{url}: no worker of class {class} is heard of; one is waited for, {minutes} minutes")
+                tracing::warn!("{url}: no worker of class {class} is heard of; one is waited for, {minutes} minutes");
             }
             Err(why) => tracing::warn!("{}", self.server.stores_nothing(&why)),
         }
