@@ -9,6 +9,7 @@ pub mod limits;
 pub mod numbers;
 pub mod places;
 pub mod running;
+pub mod sample;
 pub mod standing;
 pub mod suite;
 pub mod watching;

@@ -519,6 +519,7 @@ Examples:
   warpsmith batch KernelBench --suite dstar --model openai:NAME --calls 40 --usd 20
   warpsmith batch KernelBench/level1 --ids 1-10 --model mailbox:letters --exit-when-waiting
   warpsmith batch examples --match silu --model openai:NAME --task-usd 0.50
+  warpsmith batch kb250 --problems KernelBench --sample 0.1 --sample-seed 7 --model openai:NAME
   warpsmith batch kb250 --problems KernelBench --shard 2/5 --gpus 0,1 --model openai:NAME";
 
 const RUNS_EXAMPLES: &str = "\

@@ -2,6 +2,7 @@
 
 use super::{
     numbers::{Numbers, Shard},
+    sample::Sample,
     suite::Suite,
 };
 use crate::{exit::Trouble, plan, store::Unreadable};
@@ -24,6 +25,10 @@ pub struct Choice {
     pub exclude: Vec<String>,
     /// In this suite.
     pub suite: Option<Suite>,
+    /// Not in this suite.
+    pub except: Option<Suite>,
+    /// Of what is left, a sample.
+    pub sample: Option<Sample>,
     /// At most so many.
     pub limit: Option<usize>,
     /// Of what is left, this part.
@@ -50,6 +55,12 @@ pub fn choose(path: &Path, choice: &Choice) -> Result<Chosen, Trouble> {
     let all = found.len();
     found.sort_by_key(|place| (place.level, place.number, place.path.clone()));
     found.retain(|place| choice.wants(place));
+    if let Some(sample) = choice.sample {
+        found = sample.draw(found, |place| {
+            let name = place.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (place.level, name)
+        });
+    }
     let mut chosen = read(found, choice);
     if let Some(shard) = choice.shard {
         let mut places = 0..;
@@ -157,6 +168,7 @@ impl Choice {
         of(&self.levels, place.level.map(u32::from))
             && of(&self.ids, place.number)
             && self.suite.as_ref().is_none_or(|suite| suite.holds(place.level, place.number))
+            && self.except.as_ref().is_none_or(|suite| !suite.holds(place.level, place.number))
             && (self.matching.is_empty() || self.matching.iter().any(holds))
             && !self.exclude.iter().any(holds)
     }
@@ -259,6 +271,9 @@ mod tests {
         assert_eq!(names(folder.path(), &Choice { shard: "2/3".parse().ok(), ..choice() }), ["level1-2_Some_kernel"]);
         let suite = |name| Suite::named(name).ok();
         assert_eq!(names(folder.path(), &Choice { suite: suite("dstar"), ..choice() }), ["level1-10_Some_kernel"]);
+        assert_eq!(names(folder.path(), &Choice { except: suite("dstar"), ..choice() }).len(), 3);
+        let sample = Some(Sample { share: 0.5, seed: 1 });
+        assert_eq!(names(folder.path(), &Choice { sample, ids: "1-10".parse().ok(), ..choice() }).len(), 2);
         // Nothing is known against 1, 2 and 10; 19 lets its own input pass.
         assert_eq!(names(folder.path(), &Choice { suite: suite("sound"), ..choice() }).len(), 3);
     }

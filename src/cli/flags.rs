@@ -1,7 +1,10 @@
 //! Which flags do several commands share, and which settings do they overrule?
 
 use crate::{
-    batch::numbers::{Numbers, Shard},
+    batch::{
+        numbers::{Numbers, Shard},
+        sample::share,
+    },
     config::{Baselines, Layers, Word, device},
 };
 use agents::policy::{Decider, Guidance, Shapes};
@@ -241,6 +244,15 @@ pub struct ChoiceArgs {
     /// In this suite: smoke, level1 to level4, kb250, dstar, sound, or a file.
     #[arg(long, value_name = "NAME|FILE")]
     pub suite: Option<String>,
+    /// Not in this suite.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub except_suite: Option<String>,
+    /// A stratified sample: this share of each level.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub sample: Option<f64>,
+    /// What draws the sample.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "sample")]
+    pub sample_seed: u64,
     /// The folder of KernelBench, where a suite is named in the place of one.
     #[arg(long, value_name = "DIR")]
     pub problems: Option<String>,

@@ -12,6 +12,7 @@ use crate::{
         limits::Meter,
         places::Needs,
         running::{Batch, Outcome},
+        sample::Sample,
         standing::Standing,
         suite::Suite,
         watching::{BatchProgress, spent},
@@ -90,6 +91,8 @@ fn choose_tasks(arguments: &BatchArgs, config: &Config) -> Result<Chosen, Troubl
         matching: given.r#match.clone(),
         exclude: given.exclude.clone(),
         suite: given.suite.as_deref().map(Suite::named).transpose()?,
+        except: given.except_suite.as_deref().map(Suite::named).transpose()?,
+        sample: given.sample.map(|share| Sample { share, seed: given.sample_seed }),
         limit: given.limit,
         shard: given.shard,
     };
