@@ -1,6 +1,6 @@
 """One call of a candidate that is built already, for a profiler to look at: warmed up, then once between start and stop.
 
-It is started ahead of need, imports torch, makes its context, says that it is ready, and waits until it is given its job. It loads the candidate and warms it up beside others' work, says so, and waits again until the device is its own. It runs as untrusted as the candidate itself; what a profiler makes of it is advice and decides nothing.
+It is started ahead of need, imports torch, makes its context, and waits for the word to have the profiler read a launch of its own, for one process at a time may read; then it says that it is ready, and waits until it is given its job. It loads the candidate and warms it up beside others' work, says so, and waits again until the device is its own. It runs as untrusted as the candidate itself; what a profiler makes of it is advice and decides nothing.
 """
 
 import contextlib
@@ -70,6 +70,8 @@ def prepare(device, primed, folder, stages):
     settled(device)
     stages.note("context")
     if primed:
+        told(folder, "warm")
+        stages.note("waiting for the counters")
         open(os.path.join(folder, "reading"), "w").close()
         between_start_and_stop(lambda: probe.fill_(0), device)
         stages.note("own launch")

@@ -54,7 +54,7 @@ pub(crate) struct Inner<B: Backend> {
     kept: Kept<B>,
     /// Who may use the device now.
     gate: Gate,
-    /// Whose turn it is to profile: a device's counters are one program's at a time.
+    /// Whose turn it is to profile, where that is one after the other.
     profiling: Mutex<()>,
 }
 
@@ -398,7 +398,8 @@ impl<B: Backend> Inner<B> {
             Ok(loaded) => Some(loaded),
             Err(failure) => return Ok(Err(failure)),
         };
-        let turn = stage::during(Stage::Lease, || lock(&self.profiling));
+        let in_turn = || stage::during(Stage::Lease, || lock(&self.profiling));
+        let turn = self.backend.profiles_in_turn().then(in_turn);
         let mut tool = parked.as_ref().map(|loaded| self.backend.tool(loaded));
         let done = self.in_session(task, is_full, |session, lease| {
             let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;

@@ -165,6 +165,14 @@ impl Lease<'_> {
         self.become_of(self.gate.units, self.gate.beside);
     }
 
+    /// Uses the device no more until the next call, and keeps its memory: for who waits for something else now, which another
+    /// may hold who waits for the device.
+    pub(crate) fn step_aside(&mut self) {
+        self.turn = None;
+        self.turns = 0;
+        stage::hold(None);
+    }
+
     /// Lets others use the device too, where that may be.
     pub(crate) fn let_others_in(&mut self) {
         self.become_of(self.units, 1);
@@ -356,6 +364,21 @@ mod tests {
             assert_eq!(waits.join().unwrap(), 0, "others could come in");
         });
         drop(one);
+        assert_all_is_free(&gate);
+    }
+
+    #[test]
+    fn who_steps_aside_lets_another_be_alone_and_keeps_its_memory() {
+        let gate = Gate::new(Some(80 * GIB), 4);
+        let mut aside = gate.share(30 * GIB);
+        aside.step_aside();
+        let mut other = gate.share(30 * GIB);
+        other.be_alone();
+        assert_eq!(gate.memory.available_permits(), 20 << 10);
+        other.let_others_in();
+        aside.let_others_in();
+        assert_eq!(gate.turns.available_permits(), 2);
+        drop((aside, other));
         assert_all_is_free(&gate);
     }
 

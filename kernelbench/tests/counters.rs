@@ -1,4 +1,4 @@
-//! Does one process at a time wait under the profiler, and is each candidate read in one of its own?
+//! Does a process wait under the profiler before it is needed, and is each candidate read in one of its own?
 //!
 //! `tests/ncu/ncu` pretends to be Nsight Compute: it runs what it is given, and then prints a real capture. It says nothing
 //! of a GPU.
@@ -105,13 +105,14 @@ fn each_candidate_is_read_in_a_process_of_its_own_that_waited_for_it_alone() {
 }
 
 #[test]
-fn one_workshops_waiting_process_gives_way_to_another_workshop() {
+fn a_process_that_waits_keeps_no_other_workshop_from_the_counters() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (idle, busy) = (with("ncu", true), with("ncu", false));
     assert!(wait_for(|| under(&idle, "ncu").len() == 1));
+    let waiting = under(&idle, "ncu");
     let profile = profiled(&busy, RIGHT);
     assert_eq!(profile.rung, Rung::Ncu, "{:?}", profile.notes);
-    assert!(under(&idle, "ncu").is_empty());
+    assert_eq!(under(&idle, "ncu"), waiting);
 }
 
 #[test]
@@ -138,4 +139,31 @@ fn a_candidate_that_ends_its_process_under_the_profiler_is_no_word_against_the_c
     assert_eq!(profile.rung, Rung::TorchProfiler, "{:?}", profile.notes);
     let profile = profiled(&workshop, RIGHT);
     assert_eq!(profile.rung, Rung::Ncu, "{:?}", profile.notes);
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn several_that_are_profiled_side_by_side_are_all_read_each_in_a_process_of_its_own() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let workshop = with("ncu", true);
+    let most = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..3)
+            .map(|turn| {
+                let workshop = &workshop;
+                scope.spawn(move || profiled(workshop, &format!("{RIGHT}\n# beside {turn}\n")))
+            })
+            .collect();
+        let mut most = 0;
+        while all.iter().any(|one| !one.is_finished()) {
+            most = most.max(under(&workshop, "ncu").len());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for one in all {
+            let profile = one.join().unwrap();
+            assert_eq!(profile.rung, Rung::Ncu, "{:?}", profile.notes);
+            assert!(profile.kernels[0].name.contains("SoftMax"), "{:?}", profile.notes);
+        }
+        most
+    });
+    assert!(most > 1, "one was started after the other");
 }

@@ -61,7 +61,7 @@ pub(crate) const NUMBERS: Numbers = Numbers {
     certificate_request_ns: 500_000.0,
     longest_request_ns: 4_000_000.0,
     most_calls: 512,
-    calibration: (1, 5),
+    calibration: (1, 15),
     empty_requests: 3,
     processes: (10, 10),
     spread: true,

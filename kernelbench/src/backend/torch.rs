@@ -398,6 +398,11 @@ impl Backend for TorchBackend {
         self.options.beside
     }
 
+    /// Several wait under their profilers; who reads has the device and its counters alone.
+    fn profiles_in_turn(&self) -> bool {
+        false
+    }
+
     fn free_memory(&self) -> Option<u64> {
         self.gpu.as_ref().and_then(Gpu::memory_free)
     }

@@ -284,6 +284,11 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         1
     }
 
+    /// Whether one candidate is profiled after the other, from the moment its profiler starts.
+    fn profiles_in_turn(&self) -> bool {
+        true
+    }
+
     /// The device's memory that is free, in bytes, where it is short and known.
     fn free_memory(&self) -> Option<u64> {
         None

@@ -149,6 +149,7 @@ impl<'a, B: Backend> Sittings<'a, B> {
                     verify: !what.trusted,
                     slack: backend.slack(),
                     share: (self.processes, at),
+                    calls: blocks.last().map(|block| block.calls),
                     budget,
                 };
                 blocks.push(pairs::take(&mut pair, case, &how, rng)?);

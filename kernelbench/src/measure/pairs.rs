@@ -52,6 +52,8 @@ pub(crate) struct Taking<'a> {
     pub(crate) slack: Duration,
     /// Pairs of processes that share the plan's samples, and which of them this is.
     pub(crate) share: (u32, u32),
+    /// Calls of a request, where another pair of processes found out how many are enough.
+    pub(crate) calls: Option<usize>,
     /// What this block may take for more than the fewest pairs.
     pub(crate) budget: Option<Duration>,
 }
@@ -86,15 +88,18 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
     let most = pair.enter(case)?.min(how.numbers.most_calls).max(1);
     let call_ns = calibration::call_ns(pair, how.numbers, most, rng)?;
     let request_ns = how.request_ns();
-    let mut calls = calibration::calls(request_ns, call_ns, most);
+    let mut calls =
+        how.calls.map_or_else(|| calibration::calls(request_ns, call_ns, most), |known| known.clamp(1, most));
     let mut sampler = Sampler { pair, case, how, call_ns, lost: 0 };
     let mut recorded = sampler.pair.prepare(calls, true)?;
     sampler.sample(calls, rng)?;
-    let first = sampler.sample(calls, rng)?;
-    let enough = calibration::enough(calls, &first, request_ns, how.numbers.longest_request_ns, most);
-    if enough > calls {
-        calls = enough;
-        recorded = sampler.pair.prepare(calls, true)?;
+    if how.calls.is_none() {
+        let first = sampler.sample(calls, rng)?;
+        let enough = calibration::enough(calls, &first, request_ns, how.numbers.longest_request_ns, most);
+        if enough > calls {
+            calls = enough;
+            recorded = sampler.pair.prepare(calls, true)?;
+        }
     }
     let warm_up = (how.share_of(how.plan.warmup) as usize).div_ceil(calls).clamp(1, MOST_WARM_UPS);
     for _ in 0..warm_up {
@@ -165,7 +170,7 @@ mod tests {
         let tolerance = Tolerance { atol: 0.0, rtol: 0.0, share: 1.0 };
         let (verify, slack, budget) = (true, Duration::ZERO, Some(Duration::from_secs(1)));
         let (plan, numbers, tolerance) = (&plan, &numbers, &tolerance);
-        Taking { plan, effort, numbers, tolerance, verify, slack, share, budget }.pairs()
+        Taking { plan, effort, numbers, tolerance, verify, slack, share, calls: None, budget }.pairs()
     }
 
     #[test]

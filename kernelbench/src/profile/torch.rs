@@ -15,7 +15,7 @@ use super::{
     kind::ProfilerKind,
     ncu::{self, Permit},
     tool::Tools,
-    waiting::{Plan, Waiting},
+    waiting::{Plan, Sign, Waiting},
 };
 use crate::{
     backend::torch::{
@@ -43,11 +43,10 @@ use ahead::Ahead;
 use metrics::{MetricSet, Profile, Rung};
 use rand::rngs::StdRng;
 use std::{
-    fs,
     path::Path,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -59,8 +58,12 @@ const START: Duration = Duration::from_mins(5);
 /// How long it is waited for one to begin to start, and how often one is asked for meanwhile.
 const BEGUN: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_millis(300);
+/// The most that wait under the profiler, each with a context on the GPU.
+const MOST_AHEAD: usize = 3;
 /// How often it is looked whether it is.
 const LOOK: Duration = Duration::from_millis(5);
+/// How long it is waited until nobody else reads counters.
+const READING_ELSEWHERE: Duration = Duration::from_mins(1);
 /// What a sanitizer may take: it slows a kernel down up to a hundredfold.
 const SANITIZING: Duration = Duration::from_mins(1);
 /// What begins a line that says how long a stage took.
@@ -78,8 +81,10 @@ pub(crate) struct ProfilerChain {
     wanted: bool,
     /// How long it may take until it is ready.
     patience: Duration,
-    /// The one that was.
-    ahead: Arc<Ahead>,
+    /// Those that were.
+    ahead: Ahead,
+    /// How many ask for one.
+    asking: AtomicUsize,
     /// Why Nsight Compute could not read here when it was tried last, and when that was.
     no_counters: Mutex<Option<(String, Instant)>>,
     /// Whether it was seen not to start behind Landlock.
@@ -107,7 +112,6 @@ struct Wanted<'a> {
     primed: bool,
     /// The folder of the candidate, or one that candidates' folders lie in.
     beside: &'a Path,
-    permit: Option<Permit>,
     landlock: bool,
 }
 
@@ -128,7 +132,8 @@ impl ProfilerChain {
             set: options.metrics.clone(),
             wanted: options.profile_ahead,
             patience: options.profile_patience,
-            ahead: Ahead::new(&options.device),
+            ahead: Ahead::default(),
+            asking: 0.into(),
             no_counters: Mutex::default(),
             landlock_disabled: false.into(),
             python,
@@ -152,14 +157,20 @@ impl ProfilerChain {
     /// Notes why there are none.
     fn note(&self, why: &str) {
         *lock(&self.no_counters) = Some((why.to_owned(), Instant::now()));
+        self.ahead.end();
     }
 
-    /// Has a process wait under the profiler, in the background, where none does and one is wanted: for any candidate, where
-    /// each has a user of its own, and for the one in this folder otherwise.
+    /// How many are to wait: one, or as many as are asked for.
+    fn wanted_ahead(&self) -> usize {
+        self.asking.load(Ordering::Relaxed).clamp(1, MOST_AHEAD)
+    }
+
+    /// Has one more process wait under the profiler, in the background, where one is wanted: for any candidate, where each has
+    /// a user of its own, and for the one in this folder otherwise.
     pub(crate) fn start_ahead(self: &Arc<Self>, candidate: Option<&Path>) {
         let any = self.python.has_users().then(|| self.python.folder_of_candidates.clone());
         let Some(beside) = any.or_else(|| candidate.map(Path::to_owned)) else { return };
-        if self.wanted && self.known_against_counters().is_none() && !self.ahead.is_taken() {
+        if self.wanted && self.known_against_counters().is_none() && self.ahead.count() < self.wanted_ahead() {
             let chain = Arc::clone(self);
             std::thread::spawn(move || chain.wait_ahead(&beside));
         }
@@ -169,44 +180,56 @@ impl ProfilerChain {
         if self.starting.wait_for_noise().is_err() {
             return;
         }
-        let begun = self.ahead.begin(|| {
-            let permit = Permit::take(&self.python.device, Duration::ZERO).ok()?;
+        let begun = self.ahead.begin(self.wanted_ahead(), || {
             let wrapper = self.tools.ncu(ncu::command(self.set.as_ref()?, counted::MOST + 1, &[]));
             let landlock = !self.landlock_disabled.load(Ordering::Relaxed);
-            self.start(Wanted { wrapper, primed: true, beside, permit: Some(permit), landlock }).ok()
+            self.start(Wanted { wrapper, primed: true, beside, landlock }).ok()
         });
-        if let Some((id, ready)) = begun {
-            self.starting.while_starting(id, true, || self.watch(id, &ready));
+        if let Some(sign) = begun {
+            self.starting.while_starting(sign.id, true, || self.bring_up(&sign, START));
         }
     }
 
-    /// Waits until a process is ready or gone.
-    fn watch(&self, id: i32, ready: &Path) {
-        let (start, process) = (Instant::now(), format!("/proc/{id}"));
-        let there = || !ready.exists() && fs::exists(&process).unwrap_or(false) && start.elapsed() < START;
-        while there() && !self.starting.is_closing() {
+    /// Waits until a process is ready or gone, and has its profiler read a launch of its own meanwhile, once nobody else reads.
+    fn bring_up(&self, sign: &Sign, patience: Duration) {
+        let (start, mut permit) = (Instant::now(), None);
+        while !sign.is_ready() && sign.is_there() && start.elapsed() < patience && !self.starting.is_closing() {
+            if permit.is_none() && sign.is_warm() && !self.starting.is_quiet() {
+                permit = Permit::take(&self.python.device, Duration::ZERO).ok();
+                if permit.is_some() && sign.go_on().is_err() {
+                    return;
+                }
+            }
             std::thread::sleep(LOOK);
         }
     }
 
-    /// The one that waits, if it may be given the candidate in this folder, once it is ready; in words why it is not. Until
-    /// it is, it stops whenever something is timed, as others do that are being started.
+    /// One that waits, if it may be given the candidate in this folder, once it is ready; in words why it is not. Until it is, it
+    /// stops whenever something is timed, as others do that are being started.
     pub(crate) fn at_hand(self: &Arc<Self>, candidate: &Path) -> Option<Ready> {
         let _stage = stage::begin(Stage::ProfileStart);
+        self.asking.fetch_add(1, Ordering::Relaxed);
+        let ready = self.wait_for_one(candidate);
+        self.asking.fetch_sub(1, Ordering::Relaxed);
+        self.start_ahead(None);
+        ready
+    }
+
+    fn wait_for_one(self: &Arc<Self>, candidate: &Path) -> Option<Ready> {
         let (start, mut asked) = (Instant::now(), None::<Instant>);
         while self.wanted && self.known_against_counters().is_none() && !self.ahead.is_settled() {
-            let absent = !self.ahead.is_taken();
+            let absent = self.ahead.count() == 0;
             if start.elapsed() > if absent { BEGUN } else { self.patience } {
                 break;
             }
-            if absent && asked.is_none_or(|at| at.elapsed() > AGAIN) {
+            if asked.is_none_or(|at| at.elapsed() > AGAIN) {
                 self.start_ahead(Some(candidate));
                 asked = Some(Instant::now());
             }
             std::thread::sleep(LOOK);
         }
         let mut waiting = self.ahead.take(candidate)?;
-        self.starting.release(waiting.sign().0);
+        self.starting.release(waiting.sign().id);
         Some(waiting.settle(self.patience).map(|()| waiting))
     }
 
@@ -217,14 +240,17 @@ impl ProfilerChain {
 
     /// Starts a process under a tool.
     fn start(&self, wanted: Wanted<'_>) -> Result<Waiting, Fault> {
-        let Wanted { wrapper, primed, beside, permit, landlock } = wanted;
+        let Wanted { wrapper, primed, beside, landlock } = wanted;
         let script = self.python.harness.profiled();
         let process = |folder: &Path| {
             let mut line = self.python.script(&script, &folder.display().to_string());
             line.extend([if primed { "primed" } else { "unprimed" }.to_owned(), self.python.device.clone()]);
             Ok(line)
         };
-        Waiting::start(&self.tools, Plan { wrapper, process: &process, primed, beside: Some(beside), landlock, permit })
+        Waiting::start(
+            &self.tools,
+            Plan { wrapper, process: &process, primed, beside: Some(beside), landlock, permit: None },
+        )
     }
 
     /// Has a process under a tool work on a candidate, whose folder is handed over meanwhile; what it and its tool printed
@@ -254,6 +280,17 @@ impl ProfilerChain {
         lease.be_alone();
         self.let_reading_end();
         self.starting.quiet()
+    }
+
+    /// The same, and nobody else reads its counters; in words why not. These come first: who reads a launch of its own just now
+    /// comes to its end beside others, and nobody who has the device alone waits for that.
+    fn read_alone(&self, lease: &mut Lease<'_>) -> Result<(Permit, Quiet), String> {
+        lease.step_aside();
+        let permit = stage::during(Stage::Lease, || Permit::take(&self.python.device, READING_ELSEWHERE));
+        if permit.is_err() {
+            lease.let_others_in();
+        }
+        Ok((permit?, self.be_alone(lease)))
     }
 
     /// What a process under a tool is told to load and to call.
@@ -358,7 +395,7 @@ impl ProfilerChain {
         // Without torch's cache of memory, each tensor has an allocation of its own.
         let uncached = ["env", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"].map(str::to_owned);
         let wrapper = uncached.into_iter().chain(compute_sanitizer::memcheck()).collect();
-        let wanted = Wanted { wrapper, primed: false, beside: candidate.folder(), permit: None, landlock };
+        let wanted = Wanted { wrapper, primed: false, beside: candidate.folder(), landlock };
         let mut waiting = self.start(wanted)?;
         if let Err(why) = waiting.settle(START) {
             return Ok(Err(why));

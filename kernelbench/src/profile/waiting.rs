@@ -1,10 +1,10 @@
 //! A process under a profiler or a sanitizer: started ahead of need, and waiting until it is given its job.
 //!
 //! It waits for its job on a pipe in its folder, and says there when it is ready and while its profiler reads a launch of
-//! its own.
+//! its own: the first reading takes long, and one process at a time may read.
 
 use super::{
-    job::{JOB, LOADED, READING, READY},
+    job::{JOB, LOADED, READING, READY, WARM},
     tool::{Tool, Tools},
 };
 use crate::{
@@ -34,7 +34,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) beside: Option<&'a Path>,
     /// Whether Landlock is applied.
     pub(crate) landlock: bool,
-    /// Where it will read counters.
+    /// Where it reads counters on its own before it is ready.
     pub(crate) permit: Option<Permit>,
 }
 
@@ -47,7 +47,36 @@ pub(crate) struct Waiting {
     /// Whether the first launch that the profiler reads is its own.
     pub(crate) primed: bool,
     started: Instant,
-    _permit: Option<Permit>,
+    permit: Option<Permit>,
+}
+
+/// What tells of a process that is being started, and reaches it, for who does not own it.
+#[derive(Clone, Debug)]
+pub(crate) struct Sign {
+    pub(crate) id: i32,
+    folder: PathBuf,
+}
+
+impl Sign {
+    /// Whether it waits for its job.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.folder.join(READY).exists()
+    }
+
+    /// Whether it waits for the word to have its profiler read a launch of its own.
+    pub(crate) fn is_warm(&self) -> bool {
+        self.folder.join(WARM).exists()
+    }
+
+    /// Whether there is such a process still.
+    pub(crate) fn is_there(&self) -> bool {
+        Path::new(&format!("/proc/{}", self.id)).exists()
+    }
+
+    /// Gives it the word.
+    pub(crate) fn go_on(&self) -> std::io::Result<()> {
+        File::options().read(true).write(true).open(self.folder.join(JOB))?.write_all(b"true\n")
+    }
 }
 
 impl Waiting {
@@ -61,7 +90,7 @@ impl Waiting {
         let tool = tools.start(wrapper, folder.path(), user, beside, landlock)?;
         let pipe = File::options().read(true).write(true).open(pipe).map_err(fault("cannot open a pipe"))?;
         let (beside, started) = (beside.map(Path::to_owned), Instant::now());
-        Ok(Self { tool, pipe, beside, folder, primed, started, _permit: permit })
+        Ok(Self { tool, pipe, beside, folder, primed, started, permit })
     }
 
     /// Its folder.
@@ -94,12 +123,21 @@ impl Waiting {
         !self.tool.runs()
     }
 
-    /// Its process's id, and the file that is there once it waits.
-    pub(crate) fn sign(&self) -> (i32, PathBuf) {
-        (self.tool.id(), self.folder.path().join(READY))
+    /// What tells of it.
+    pub(crate) fn sign(&self) -> Sign {
+        Sign { id: self.tool.id(), folder: self.folder.path().to_owned() }
     }
 
-    /// Waits until it is ready or gone; in words where neither came to pass within this time.
+    /// Has it hold a permit while its job is done, where it holds none; in words why not.
+    pub(crate) fn with_permit(&mut self, take: impl FnOnce() -> Result<Option<Permit>, String>) -> Result<(), String> {
+        if self.permit.is_none() {
+            self.permit = take()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until it is ready or gone; in words where neither came to pass within this time. What is ready reads nothing until
+    /// it is given its job, and keeps nobody from the counters.
     pub(crate) fn settle(&mut self, patience: Duration) -> Result<(), String> {
         let start = Instant::now();
         while !self.is_ready() && self.tool.runs() {
@@ -116,6 +154,9 @@ impl Waiting {
         }
         let (waited, age) = (start.elapsed(), self.started.elapsed());
         tracing::debug!(?waited, ?age, ready = self.is_ready(), "under a profiler");
+        if self.is_ready() {
+            self.permit = None;
+        }
         Ok(())
     }
 

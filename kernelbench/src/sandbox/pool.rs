@@ -86,6 +86,11 @@ impl Starting {
         }
     }
 
+    /// Whether somebody wants quiet.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.lock().quiet > 0
+    }
+
     /// Whether everything is ending.
     pub(crate) fn is_closing(&self) -> bool {
         self.lock().closing

@@ -31,7 +31,7 @@ const SURVEYING: Duration = Duration::from_mins(3);
 /// How long it is waited for a profiler to be ready, before something is timed.
 const SETTLE: Duration = Duration::from_secs(8);
 /// How long it is waited until nobody else reads counters.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Launches that are looked at, at most.
 const LAUNCHES: usize = 64;
 /// Launches that a survey looks at, at most: one of them is the process's own.
@@ -131,13 +131,16 @@ impl Profiler {
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Result<(T, Option<String>), String>, Fault> {
         let look = |ahead: Option<Waiting>, landlock: bool| -> Result<Result<T, String>, Fault> {
-            let waiting = match ahead {
+            let mut waiting = match ahead {
                 Some(waiting) => waiting,
                 None => match self.permit(tool) {
                     Ok(permit) => self.start(tool, landlock, permit)?,
                     Err(why) => return Ok(Err(why)),
                 },
             };
+            if let Err(why) = waiting.with_permit(|| self.permit(tool)) {
+                return Ok(Err(why));
+            }
             Ok(Self::call(waiting, called)?.and_then(|printed| read(&printed)))
         };
         let first = match look(ahead, true)? {
@@ -183,8 +186,6 @@ impl Profiler {
     /// Every section, and beside these what the set for the Judge names, of each launch of one call; in words why there is
     /// nothing to be had.
     pub(super) fn survey(&self, layout: &Layout, object: &Path, slot: &[u8]) -> Result<Result<Survey, String>, Fault> {
-        // Another process under Nsight Compute would keep this one from the counters.
-        drop(lock(&self.ahead).take());
         let called = Called { layout, object, slot, deadline: SURVEYING };
         let everything = ncu::everything(&MetricSet::cudaforge24(), SURVEYED);
         let read = self.under(None, &everything, &called, read)?;

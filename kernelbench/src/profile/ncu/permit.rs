@@ -1,7 +1,8 @@
 //! Who reads this GPU's counters now?
 //!
-//! Two processes under Nsight Compute keep each other from the counters, and neither says so. So one may be alive at a time,
-//! of all programs on this machine that ask here: whoever starts one holds a lock on a file as long as it lives.
+//! Two processes that read counters at the same time under Nsight Compute keep each other from them, and neither says so. So
+//! one may read at a time, of all programs on this machine that ask here: whoever has one read holds a lock on a file. One
+//! that has read and waits keeps nobody out (seen with 2025.3 on an H200).
 
 use crate::machine::gpu;
 use std::{
@@ -15,7 +16,7 @@ use std::{
 /// How often it is asked again.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Held by whoever has a process under Nsight Compute. Given back when dropped.
+/// Held by whoever has a process read counters. Given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     _locked: Option<File>,

@@ -1,12 +1,15 @@
-//! The process that waits under Nsight Compute for whichever candidate is profiled next.
+//! The processes that wait under Nsight Compute for whichever candidate is profiled next.
 //!
-//! One at most, for a device in this program. To start it takes seconds, and nobody's code is in it until it is given its
-//! job; then it is that candidate's alone, and ends with it.
+//! To start one takes seconds, and nobody's code is in it until it is given its job; then it is that candidate's alone, and
+//! ends with it. Several may wait side by side: none reads counters meanwhile.
 
-use crate::{engine::sessions::lock, profile::waiting::Waiting};
+use crate::{
+    engine::sessions::lock,
+    profile::waiting::{Sign, Waiting},
+};
 use std::{
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, Weak},
+    path::Path,
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -14,64 +17,53 @@ use std::{
 const READING: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Those of all workshops in this program.
-static ALL: Mutex<Vec<Weak<Ahead>>> = Mutex::new(vec![]);
-
-/// The place where it waits.
+/// The place where they wait, the oldest first.
 #[derive(Default)]
-pub(super) struct Ahead {
-    device: String,
-    waiting: Mutex<Option<Waiting>>,
-}
+pub(super) struct Ahead(Mutex<Vec<Waiting>>);
 
 impl Ahead {
-    /// An empty place, for a device.
-    pub(super) fn new(device: &str) -> Arc<Self> {
-        let ahead = Arc::new(Self { device: device.to_owned(), waiting: Mutex::default() });
-        let mut all = lock(&ALL);
-        all.retain(|one| one.strong_count() > 0);
-        all.push(Arc::downgrade(&ahead));
-        ahead
-    }
-
-    /// Whether one waits.
-    pub(super) fn is_taken(&self) -> bool {
-        lock(&self.waiting).is_some()
+    /// How many wait or are being started.
+    pub(super) fn count(&self) -> usize {
+        lock(&self.0).len()
     }
 
     /// Whether one is ready, or has ended before it was.
     pub(super) fn is_settled(&self) -> bool {
-        lock(&self.waiting).as_mut().is_some_and(|waiting| waiting.is_ready() || waiting.has_ended())
+        lock(&self.0).iter_mut().any(|waiting| waiting.is_ready() || waiting.has_ended())
     }
 
-    /// Starts it where none waits; its id and the file that is there once it is ready.
-    pub(super) fn begin(&self, start: impl FnOnce() -> Option<Waiting>) -> Option<(i32, PathBuf)> {
-        let mut place = lock(&self.waiting);
-        if place.is_some() {
+    /// Starts one more where fewer than so many wait; what tells of it.
+    pub(super) fn begin(&self, wanted: usize, start: impl FnOnce() -> Option<Waiting>) -> Option<Sign> {
+        let mut all = lock(&self.0);
+        if all.len() >= wanted {
             return None;
         }
-        *place = start();
-        place.as_ref().map(Waiting::sign)
+        let one = start()?;
+        let sign = one.sign();
+        all.push(one);
+        Some(sign)
     }
 
-    /// It, if one waits that may be given the candidate in this folder.
+    /// The one that is furthest, of those that may be given the candidate in this folder; the others that may not end.
     pub(super) fn take(&self, candidate: &Path) -> Option<Waiting> {
-        lock(&self.waiting).take().filter(|waiting| waiting.reaches(candidate))
+        let mut all = lock(&self.0);
+        all.retain(|waiting| waiting.reaches(candidate));
+        let ready = all.iter().position(Waiting::is_ready);
+        let ended = || all.iter_mut().position(Waiting::has_ended);
+        let place = ready.or_else(ended).or((!all.is_empty()).then_some(0))?;
+        Some(all.remove(place))
     }
 
-    /// Ends those that wait for other workshops on this device.
-    pub(super) fn end_others(self: &Arc<Self>) {
-        let all: Vec<_> = lock(&ALL).iter().filter_map(Weak::upgrade).collect();
-        let others = all.iter().filter(|one| one.device == self.device && !Arc::ptr_eq(one, self));
-        for other in others {
-            drop(lock(&other.waiting).take());
-        }
+    /// Ends all that wait.
+    pub(super) fn end(&self) {
+        let all = std::mem::take(&mut *lock(&self.0));
+        drop(all);
     }
 
-    /// Waits while it reads its own launch: it is not to be stopped with the counters in its hand.
+    /// Waits while one reads its own launch: it is not to be stopped with the counters in its hand.
     pub(super) fn let_reading_end(&self) {
         let start = Instant::now();
-        while lock(&self.waiting).as_ref().is_some_and(Waiting::reads) && start.elapsed() < READING {
+        while lock(&self.0).iter().any(Waiting::reads) && start.elapsed() < READING {
             std::thread::sleep(LOOK);
         }
     }

@@ -3,7 +3,7 @@
 use super::{ProfilerChain, Ready, Scene, Wanted, traced};
 use crate::{
     profile::{
-        ncu::{self, Launched, Launches, Permit, base, dominant, is_called, of_call},
+        ncu::{self, Launched, Launches, base, dominant, is_called, of_call},
         waiting::Waiting,
     },
     result::{error::Attempt, failure::Fault},
@@ -18,8 +18,6 @@ pub(super) const MOST: usize = 12;
 const OF_THESE: usize = 24;
 /// What a profile may take.
 const DEADLINE: Duration = Duration::from_mins(1);
-/// How long it is waited until nobody else reads counters.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What Nsight Compute says where another process holds the counters.
 const TAKEN: &str = "a driver resource was unavailable";
@@ -121,18 +119,17 @@ impl Counters<'_> {
     /// As one that waited reads, with one that is started for it, perhaps for these kernels alone.
     fn start(&self, scene: &mut Scene<'_, '_>, wanted: &[String]) -> Result<Read, Fault> {
         let chain = self.chain;
-        chain.ahead.end_others();
-        let permit = match Permit::take(&chain.python.device, PATIENCE) {
-            Ok(permit) => Some(permit),
-            Err(why) => return Ok(Err(Unread::Counters(why))),
-        };
         let primed = wanted.is_empty();
         let launches = if primed { MOST + 1 } else { OF_THESE };
         let landlock = !chain.landlock_disabled.load(Ordering::Relaxed);
         let wrapper = chain.tools.ncu(ncu::command(self.set, launches, wanted));
-        let mut waiting =
-            chain.start(Wanted { wrapper, primed, beside: scene.candidate.folder(), permit, landlock })?;
-        match waiting.settle(chain.patience) {
+        let mut waiting = chain.start(Wanted { wrapper, primed, beside: scene.candidate.folder(), landlock })?;
+        let sign = waiting.sign();
+        let settled = std::thread::scope(|scope| {
+            scope.spawn(|| chain.bring_up(&sign, chain.patience));
+            waiting.settle(chain.patience)
+        });
+        match settled {
             Ok(()) => self.read(scene, waiting),
             Err(why) => Ok(Err(Unread::Counters(why))),
         }
@@ -145,7 +142,7 @@ impl Counters<'_> {
         lease.let_others_in();
         let printed = ProfilerChain::with_folder(waiting, scene.candidate, |mut waiting| {
             waiting.load(&job, DEADLINE)?;
-            let _quiet = self.chain.be_alone(lease);
+            let _alone = self.chain.read_alone(lease)?;
             stage::during(Stage::Replay, || waiting.go(DEADLINE))
         });
         let printed = printed.map_err(if was_ready { Unread::Call } else { Unread::Counters });
