@@ -39,7 +39,8 @@ static TOOLS: LazyLock<PathBuf> = LazyLock::new(|| {
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     let capture = fs::read_to_string("tests/ncu/h200-softplus-softmax.csv").unwrap();
     fs::write(folder.join("capture.csv"), capture).unwrap();
-    for (name, text) in [("ncu", include_str!("ncu/ncu")), ("ncu-that-waits", "#!/bin/sh\nexec sleep 600\n")] {
+    let others = [("ncu-that-waits", "#!/bin/sh\nexec sleep 600\n"), ("ncu-that-ends", "#!/bin/sh\nexit 1\n")];
+    for (name, text) in [("ncu", include_str!("ncu/ncu"))].into_iter().chain(others) {
         fs::write(folder.join(name), text).unwrap();
         fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -50,7 +51,7 @@ fn with(tool: &str, ahead: bool) -> Torch {
     workshop_with(|options: &mut Options| {
         options.ncu = Some(TOOLS.join(tool));
         options.profile_ahead = ahead;
-        options.profile_patience = Duration::from_secs(if tool == "ncu" { 60 } else { 2 });
+        options.profile_patience = Duration::from_secs(if tool == "ncu-that-waits" { 2 } else { 60 });
     })
 }
 
@@ -133,6 +134,19 @@ fn a_profiler_that_waits_for_counters_costs_its_patience_once_and_the_next_rung_
     let (start, second) = (Instant::now(), profiled(&workshop, &format!("{RIGHT}\n# again\n")));
     assert!(second.notes[0].contains("was not ready after"), "{:?} after {:?}", second.notes, start.elapsed());
     assert!(under(&workshop, "ncu-that-waits").is_empty(), "it was tried again");
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn a_profiler_that_ends_before_it_is_ready_is_not_waited_for() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for ahead in [false, true] {
+        let workshop = with("ncu-that-ends", ahead);
+        let start = Instant::now();
+        let profile = profiled(&workshop, RIGHT);
+        assert_eq!(profile.rung, Rung::TorchProfiler, "{:?}", profile.notes);
+        assert!(start.elapsed() < Duration::from_secs(50), "its patience is a minute: {:?}", start.elapsed());
+    }
 }
 
 #[test]

@@ -398,9 +398,9 @@ impl Backend for TorchBackend {
         self.options.beside
     }
 
-    /// Several wait under their profilers; who reads has the device and its counters alone.
+    /// Several may wait under their profilers, where each may be given any candidate.
     fn profiles_in_turn(&self) -> bool {
-        false
+        !self.python.has_users()
     }
 
     fn free_memory(&self) -> Option<u64> {

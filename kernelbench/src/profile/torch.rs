@@ -64,13 +64,23 @@ const MOST_AHEAD: usize = 3;
 const LOOK: Duration = Duration::from_millis(5);
 /// How long it is waited until nobody else reads counters.
 const READING_ELSEWHERE: Duration = Duration::from_mins(1);
+/// How often that is done aside from the device, before it is done alone on it, and for how long then.
+const ASIDE: u32 = 3;
+const READING_ITS_OWN: Duration = Duration::from_secs(3);
 /// What a sanitizer may take: it slows a kernel down up to a hundredfold.
 const SANITIZING: Duration = Duration::from_mins(1);
 /// What begins a line that says how long a stage took.
 const STAGE: &str = "warpsmith stage ";
 
-/// A process that waits under the profiler; in words why there is none.
-pub(crate) type Ready = Result<Waiting, String>;
+/// A process that waits under the profiler; why there is none.
+pub(crate) type Ready = Result<Waiting, Unready>;
+
+/// Why a process under the profiler was not ready in time.
+pub(crate) struct Unready {
+    why: String,
+    /// Whether others asked or read meanwhile: no word against the counters.
+    busy: bool,
+}
 
 /// How profiles are taken, and what was learned of this machine meanwhile.
 pub(crate) struct ProfilerChain {
@@ -162,7 +172,11 @@ impl ProfilerChain {
 
     /// How many are to wait: one, or as many as are asked for.
     fn wanted_ahead(&self) -> usize {
-        self.asking.load(Ordering::Relaxed).clamp(1, MOST_AHEAD)
+        self.asking().clamp(1, MOST_AHEAD)
+    }
+
+    fn asking(&self) -> usize {
+        self.asking.load(Ordering::Relaxed)
     }
 
     /// Has one more process wait under the profiler, in the background, where one is wanted: for any candidate, where each has
@@ -187,13 +201,16 @@ impl ProfilerChain {
         });
         if let Some(sign) = begun {
             self.starting.while_starting(sign.id, true, || self.bring_up(&sign, START));
+            if !sign.is_ready() && sign.lives() {
+                self.ahead.end_one(sign.id);
+            }
         }
     }
 
     /// Waits until a process is ready or gone, and has its profiler read a launch of its own meanwhile, once nobody else reads.
     fn bring_up(&self, sign: &Sign, patience: Duration) {
         let (start, mut permit) = (Instant::now(), None);
-        while !sign.is_ready() && sign.is_there() && start.elapsed() < patience && !self.starting.is_closing() {
+        while !sign.is_ready() && sign.lives() && start.elapsed() < patience && !self.starting.is_closing() {
             if permit.is_none() && sign.is_warm() && !self.starting.is_quiet() {
                 permit = Permit::take(&self.python.device, Duration::ZERO).ok();
                 if permit.is_some() && sign.go_on().is_err() {
@@ -216,10 +233,12 @@ impl ProfilerChain {
     }
 
     fn wait_for_one(self: &Arc<Self>, candidate: &Path) -> Option<Ready> {
-        let (start, mut asked) = (Instant::now(), None::<Instant>);
-        while self.wanted && self.known_against_counters().is_none() && !self.ahead.is_settled() {
+        let (start, mut asked, mut most) = (Instant::now(), None::<Instant>, 1);
+        let mut found = self.ahead.take_settled(candidate);
+        while found.is_none() && self.wanted && self.known_against_counters().is_none() {
             let absent = self.ahead.count() == 0;
-            if start.elapsed() > if absent { BEGUN } else { self.patience } {
+            most = most.max(self.asking());
+            if start.elapsed() > if absent { BEGUN } else { self.patience * u32::try_from(most).unwrap_or(1) } {
                 break;
             }
             if asked.is_none_or(|at| at.elapsed() > AGAIN) {
@@ -227,13 +246,16 @@ impl ProfilerChain {
                 asked = Some(Instant::now());
             }
             std::thread::sleep(LOOK);
+            found = self.ahead.take_settled(candidate);
         }
-        let mut waiting = self.ahead.take(candidate)?;
-        self.starting.release(waiting.sign().id);
-        Some(waiting.settle(self.patience).map(|()| waiting))
+        let mut waiting = found.or_else(|| self.ahead.take(candidate))?;
+        let sign = waiting.sign();
+        self.starting.release(sign.id);
+        let settled = waiting.settle(self.patience).map(|()| waiting);
+        Some(settled.map_err(|why| Unready { why, busy: most > 1 || sign.is_warm() }))
     }
 
-    /// Waits while the one that waits reads counters: it is not to be stopped with these in its hand.
+    /// Waits while one that waits reads a launch of its own: it is not to be stopped with the counters in its hand.
     pub(crate) fn let_reading_end(&self) {
         self.ahead.let_reading_end();
     }
@@ -282,15 +304,27 @@ impl ProfilerChain {
         self.starting.quiet()
     }
 
-    /// The same, and nobody else reads its counters; in words why not. These come first: who reads a launch of its own just now
-    /// comes to its end beside others, and nobody who has the device alone waits for that.
+    /// The same, and nobody else reads its counters; in words why not. Nobody waits for the device with the permit in hand: where
+    /// another reads now, a launch of its own beside others as a rule, it is waited for aside from the device.
     fn read_alone(&self, lease: &mut Lease<'_>) -> Result<(Permit, Quiet), String> {
-        lease.step_aside();
-        let permit = stage::during(Stage::Lease, || Permit::take(&self.python.device, READING_ELSEWHERE));
-        if permit.is_err() {
-            lease.let_others_in();
+        let (start, device) = (Instant::now(), &self.python.device);
+        for tried in 0.. {
+            lease.be_alone();
+            let patience = if tried < ASIDE { Duration::ZERO } else { READING_ITS_OWN };
+            let why = match Permit::take(device, patience) {
+                // Not before: whoever is to give the permit back must not be stopped.
+                Ok(permit) => return Ok((permit, self.starting.quiet())),
+                Err(why) => why,
+            };
+            if start.elapsed() > READING_ELSEWHERE {
+                lease.let_others_in();
+                return Err(why);
+            }
+            lease.step_aside();
+            let _stage = stage::begin(Stage::Lease);
+            drop(Permit::take(device, READING_ELSEWHERE.saturating_sub(start.elapsed())));
         }
-        Ok((permit?, self.be_alone(lease)))
+        unreachable!("it ends by returning")
     }
 
     /// What a process under a tool is told to load and to call.

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     profile::ncu::Permit,
     result::{error::fault, failure::Fault},
+    sandbox::tree,
 };
 use nix::{sys::stat::Mode, unistd::mkfifo};
 use serde::Serialize;
@@ -69,8 +70,8 @@ impl Sign {
     }
 
     /// Whether there is such a process still.
-    pub(crate) fn is_there(&self) -> bool {
-        Path::new(&format!("/proc/{}", self.id)).exists()
+    pub(crate) fn lives(&self) -> bool {
+        tree::lives(self.id)
     }
 
     /// Gives it the word.
@@ -136,8 +137,15 @@ impl Waiting {
         Ok(())
     }
 
-    /// Waits until it is ready or gone; in words where neither came to pass within this time. What is ready reads nothing until
-    /// it is given its job, and keeps nobody from the counters.
+    /// Gives its permit back once it is ready: it reads nothing then until it is given its job. Whether it needs none any more.
+    pub(crate) fn let_others_read(&mut self) -> bool {
+        if self.is_ready() {
+            self.permit = None;
+        }
+        self.permit.is_none()
+    }
+
+    /// Waits until it is ready or gone; in words where neither came to pass within this time.
     pub(crate) fn settle(&mut self, patience: Duration) -> Result<(), String> {
         let start = Instant::now();
         while !self.is_ready() && self.tool.runs() {
@@ -154,9 +162,7 @@ impl Waiting {
         }
         let (waited, age) = (start.elapsed(), self.started.elapsed());
         tracing::debug!(?waited, ?age, ready = self.is_ready(), "under a profiler");
-        if self.is_ready() {
-            self.permit = None;
-        }
+        self.let_others_read();
         Ok(())
     }
 

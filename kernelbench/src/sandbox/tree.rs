@@ -95,8 +95,17 @@ pub(crate) fn held_mib(id: i32) -> Option<u64> {
 
 /// Whether a process is there and does not stand still.
 pub(crate) fn runs(id: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['T', 't', 'Z', 'X']))
+    state(id).is_some_and(|state| !['T', 't', 'Z', 'X'].contains(&state))
+}
+
+/// Whether a process is there and has not ended, whether or not anybody was told.
+pub(crate) fn lives(id: i32) -> bool {
+    state(id).is_some_and(|state| !['Z', 'X'].contains(&state))
+}
+
+fn state(id: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// A user that is nobody else's.

@@ -22,7 +22,13 @@ use crate::{
     task::layout::Layout,
 };
 use metrics::{MetricSet, Profile, Rung};
-use std::{fs, path::Path, process::Command, sync::Mutex, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 /// What a profile may take.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -30,6 +36,8 @@ const DEADLINE: Duration = Duration::from_mins(1);
 const SURVEYING: Duration = Duration::from_mins(3);
 /// How long it is waited for a profiler to be ready, before something is timed.
 const SETTLE: Duration = Duration::from_secs(8);
+/// How often it is looked whether it is.
+const LOOK: Duration = Duration::from_millis(20);
 /// How long it is waited until nobody else reads counters.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Launches that are looked at, at most.
@@ -46,7 +54,7 @@ pub(super) struct Profiler {
     /// What Nsight Compute is asked for; nothing where it is `None`.
     set: Option<MetricSet>,
     /// The process that waits under Nsight Compute.
-    ahead: Mutex<Option<Waiting>>,
+    ahead: Arc<Mutex<Option<Waiting>>>,
 }
 
 /// One call of a kernel under a tool.
@@ -61,7 +69,7 @@ struct Called<'a> {
 
 impl Profiler {
     pub(super) fn new(tools: Tools, ordinal: u32, set: Option<MetricSet>) -> Self {
-        Self { tools, ordinal, set, ahead: Mutex::default() }
+        Self { tools, ordinal, set, ahead: Arc::default() }
     }
 
     /// Starts the process that waits, where none does and nobody else reads this GPU's counters. A tool that does not start
@@ -73,6 +81,8 @@ impl Profiler {
             && let Ok(permit) = Permit::for_gpu(self.ordinal, Duration::ZERO)
         {
             *ahead = self.start(&ncu::command(set, LAUNCHES, &[]), true, Some(permit)).ok();
+            let place = Arc::clone(&self.ahead);
+            std::thread::spawn(move || let_others_read(&place));
         }
     }
 
@@ -186,6 +196,7 @@ impl Profiler {
     /// Every section, and beside these what the set for the Judge names, of each launch of one call; in words why there is
     /// nothing to be had.
     pub(super) fn survey(&self, layout: &Layout, object: &Path, slot: &[u8]) -> Result<Result<Survey, String>, Fault> {
+        self.settle();
         let called = Called { layout, object, slot, deadline: SURVEYING };
         let everything = ncu::everything(&MetricSet::cudaforge24(), SURVEYED);
         let read = self.under(None, &everything, &called, read)?;
@@ -203,6 +214,13 @@ impl Profiler {
             Ok((None, _)) => Ok(Ok(())),
             Ok((Some(finding), _)) => Err(Failure::Sanitizer { tool: "GPU memory".to_owned(), finding }.into()),
         }
+    }
+}
+
+/// Has the process that waits give the counters back once it is ready.
+fn let_others_read(place: &Mutex<Option<Waiting>>) {
+    while lock(place).as_mut().is_some_and(|waiting| !waiting.has_ended() && !waiting.let_others_read()) {
+        std::thread::sleep(LOOK);
     }
 }
 

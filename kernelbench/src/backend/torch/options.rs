@@ -52,8 +52,7 @@ pub struct Options {
     pub ncu: Option<PathBuf>,
     /// How long a process may take until it stands still under the profiler.
     pub profile_patience: Duration,
-    /// Whether a process is started under the profiler before a profile is asked for. One at a time, of all workshops and
-    /// programs on this device: two under Nsight Compute keep each other from the GPU's counters.
+    /// Whether processes are started under the profiler before a profile is asked for.
     pub profile_ahead: bool,
     /// What inputs are drawn from; secret, from the system's randomness, where it is `None`.
     pub seed: Option<u64>,

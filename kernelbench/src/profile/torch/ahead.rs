@@ -27,11 +27,6 @@ impl Ahead {
         lock(&self.0).len()
     }
 
-    /// Whether one is ready, or has ended before it was.
-    pub(super) fn is_settled(&self) -> bool {
-        lock(&self.0).iter_mut().any(|waiting| waiting.is_ready() || waiting.has_ended())
-    }
-
     /// Starts one more where fewer than so many wait; what tells of it.
     pub(super) fn begin(&self, wanted: usize, start: impl FnOnce() -> Option<Waiting>) -> Option<Sign> {
         let mut all = lock(&self.0);
@@ -44,14 +39,29 @@ impl Ahead {
         Some(sign)
     }
 
-    /// The one that is furthest, of those that may be given the candidate in this folder; the others that may not end.
-    pub(super) fn take(&self, candidate: &Path) -> Option<Waiting> {
+    /// One that is ready, or that has ended before it was, of those that may be given the candidate in this folder; those that
+    /// may not end.
+    pub(super) fn take_settled(&self, candidate: &Path) -> Option<Waiting> {
         let mut all = lock(&self.0);
         all.retain(|waiting| waiting.reaches(candidate));
         let ready = all.iter().position(Waiting::is_ready);
-        let ended = || all.iter_mut().position(Waiting::has_ended);
-        let place = ready.or_else(ended).or((!all.is_empty()).then_some(0))?;
+        let place = ready.or_else(|| all.iter_mut().position(Waiting::has_ended))?;
         Some(all.remove(place))
+    }
+
+    /// The oldest of these, ready or not.
+    pub(super) fn take(&self, candidate: &Path) -> Option<Waiting> {
+        let mut all = lock(&self.0);
+        let place = all.iter().position(|waiting| waiting.reaches(candidate))?;
+        Some(all.remove(place))
+    }
+
+    /// Ends the one with this id.
+    pub(super) fn end_one(&self, id: i32) {
+        let mut all = lock(&self.0);
+        let gone = all.iter().position(|waiting| waiting.sign().id == id).map(|place| all.remove(place));
+        drop(all);
+        drop(gone);
     }
 
     /// Ends all that wait.
@@ -60,7 +70,7 @@ impl Ahead {
         drop(all);
     }
 
-    /// Waits while one reads its own launch: it is not to be stopped with the counters in its hand.
+    /// Waits while one of them reads its own launch: it is not to be stopped with the counters in its hand.
     pub(super) fn let_reading_end(&self) {
         let start = Instant::now();
         while lock(&self.0).iter().any(Waiting::reads) && start.elapsed() < READING {

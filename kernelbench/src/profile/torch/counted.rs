@@ -1,6 +1,6 @@
 //! What hardware counters say of the kernels that the time goes to.
 
-use super::{ProfilerChain, Ready, Scene, Wanted, traced};
+use super::{ProfilerChain, Ready, Scene, Unready, Wanted, traced};
 use crate::{
     profile::{
         ncu::{self, Launched, Launches, base, dominant, is_called, of_call},
@@ -29,7 +29,7 @@ enum Unread {
     Counters(String),
     /// The same, from a profiler that ended by itself, perhaps for the layers around it.
     Refused(String),
-    /// This candidate launched nothing, or did not come to its end.
+    /// This candidate launched nothing, or did not come to its end; or others read all the time.
     Call(String),
 }
 
@@ -98,7 +98,8 @@ impl Counters<'_> {
     ) -> Result<Read, Fault> {
         let first = match waiting {
             Some(Ok(waiting)) => self.read(scene, waiting)?,
-            Some(Err(why)) => Err(Unread::Counters(why)),
+            Some(Err(Unready { why, busy: true })) => Err(Unread::Call(why)),
+            Some(Err(Unready { why, busy: false })) => Err(Unread::Counters(why)),
             None => self.start(scene, &[])?,
         };
         let disabled = &self.chain.landlock_disabled;
@@ -124,6 +125,8 @@ impl Counters<'_> {
         let landlock = !chain.landlock_disabled.load(Ordering::Relaxed);
         let wrapper = chain.tools.ncu(ncu::command(self.set, launches, wanted));
         let mut waiting = chain.start(Wanted { wrapper, primed, beside: scene.candidate.folder(), landlock })?;
+        // It takes seconds to start, and others may read before it does.
+        scene.lease.let_others_in();
         let sign = waiting.sign();
         let settled = std::thread::scope(|scope| {
             scope.spawn(|| chain.bring_up(&sign, chain.patience));
