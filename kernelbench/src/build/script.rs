@@ -66,7 +66,8 @@ pub(crate) fn print(sandbox: &Sandbox, script: &str, bindings: &Bindings) -> Att
 fn command(sandbox: &Sandbox, folder: &Path, values: &str) -> Result<std::process::Command, Fault> {
     let limits = Limits {
         address_space: Some(MEMORY),
-        cpu_seconds: Some(DEADLINE.as_secs()),
+        // The deadline comes first, and says what it is.
+        cpu_seconds: Some(DEADLINE.as_secs() + 2),
         file_bytes: PRINTED,
         processes: None,
         files: 64,
