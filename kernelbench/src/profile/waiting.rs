@@ -137,9 +137,9 @@ impl Waiting {
         Ok(())
     }
 
-    /// Gives its permit back once it is ready: it reads nothing then until it is given its job. Whether it needs none any more.
+    /// Gives its permit back once it is ready or gone: it reads nothing then until it is given its job. Whether it holds none.
     pub(crate) fn let_others_read(&mut self) -> bool {
-        if self.is_ready() {
+        if self.is_ready() || self.has_ended() {
             self.permit = None;
         }
         self.permit.is_none()

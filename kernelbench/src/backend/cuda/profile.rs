@@ -197,6 +197,8 @@ impl Profiler {
     /// nothing to be had.
     pub(super) fn survey(&self, layout: &Layout, object: &Path, slot: &[u8]) -> Result<Result<Survey, String>, Fault> {
         self.settle();
+        let hung = lock(&self.ahead).take_if(|waiting| !waiting.let_others_read());
+        drop(hung);
         let called = Called { layout, object, slot, deadline: SURVEYING };
         let everything = ncu::everything(&MetricSet::cudaforge24(), SURVEYED);
         let read = self.under(None, &everything, &called, read)?;
@@ -219,7 +221,7 @@ impl Profiler {
 
 /// Has the process that waits give the counters back once it is ready.
 fn let_others_read(place: &Mutex<Option<Waiting>>) {
-    while lock(place).as_mut().is_some_and(|waiting| !waiting.has_ended() && !waiting.let_others_read()) {
+    while lock(place).as_mut().is_some_and(|waiting| !waiting.let_others_read()) {
         std::thread::sleep(LOOK);
     }
 }
