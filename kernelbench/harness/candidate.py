@@ -27,6 +27,12 @@ import wire  # noqa: E402
 USUAL = ["torch.utils.cpp_extension", "triton.language"]
 
 
+def import_usual():
+    for module in USUAL:
+        with contextlib.suppress(Exception):
+            importlib.import_module(module)
+
+
 class Runner:
     def __init__(self, setup):
         self.device = torch.device(setup["device"])
@@ -44,9 +50,6 @@ class Runner:
         torch.backends.cuda.matmul.allow_tf32 = setup["tf32"]
         torch.backends.cudnn.allow_tf32 = setup["tf32"]
         if self.device.type == "cuda":
-            for module in USUAL:
-                with contextlib.suppress(Exception):
-                    importlib.import_module(module)
             torch.cuda.set_device(self.device)
             self.probe = torch.zeros(1, device=self.device)
             self.marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
@@ -201,6 +204,10 @@ def out_of_memory(error):
 def main():
     line = wire.Line(int(sys.argv[1]))
     setup = line.hear()
+    if setup["device"] != "cpu":
+        import_usual()
+    line.say({"imported": True})
+    line.hear()
     runner = Runner(setup)
     line.say({"ready": torch.__version__})
     message = line.hear()

@@ -1,10 +1,8 @@
 """One call of a candidate that is built already, for a profiler to look at: warmed up, then once between start and stop.
 
-It is started ahead of need, imports torch, makes its context, and waits for the word to have the profiler read a launch of its own, for one process at a time may read; then it says that it is ready, and waits until it is given its job. It loads the candidate and warms it up beside others' work, says so, and waits again until the device is its own. It runs as untrusted as the candidate itself; what a profiler makes of it is advice and decides nothing.
+It is started ahead of need, imports torch, and waits for the word to make its context, which disturbs whoever is timed; then for the word to have the profiler read a launch of its own, for one process at a time may read; then it says that it is ready, and waits until it is given its job. It loads the candidate and warms it up beside others' work, says so, and waits again until the device is its own. It runs as untrusted as the candidate itself; what a profiler makes of it is advice and decides nothing.
 """
 
-import contextlib
-import importlib
 import json
 import os
 import sys
@@ -59,10 +57,11 @@ def settled(device):
 def prepare(device, primed, folder, stages):
     """What takes long and needs no candidate. Where primed, the profiler reads exactly one launch."""
     stages.note("torch")
-    for module in candidate.USUAL:
-        with contextlib.suppress(Exception):
-            importlib.import_module(module)
+    candidate.import_usual()
     stages.note("imports")
+    if primed:
+        told(folder, "imported")
+        stages.note("waiting for quiet to end")
     if device.type == "cuda":
         torch.cuda.set_device(device)
     probe = torch.zeros(1, device=device)

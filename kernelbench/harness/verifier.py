@@ -284,6 +284,8 @@ def main():
     close_own_memory()
     line = wire.Line(int(sys.argv[1]))
     setup = line.hear()
+    line.say({"imported": True})
+    line.hear()
     verifier = Verifier(setup)
     line.say({"ready": torch.__version__})
     while (message := line.hear()) is not None:

@@ -174,7 +174,7 @@ impl TorchBackend {
         let free_at_first = gpu.as_ref().and_then(Gpu::memory_free);
         let folder = open_folder("torch-")?;
         let python = Arc::new(Python::new(&options, folder.path())?);
-        let starting = Arc::new(Starting::default());
+        let starting = Arc::new(if ordinal.is_some() { Starting::on_gpu() } else { Starting::default() });
         let verifiers = {
             let python = Arc::clone(&python);
             WarmPool::new(Arc::clone(&starting), options.spares / 2, move |starting| python.verifier(starting))

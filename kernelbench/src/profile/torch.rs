@@ -191,32 +191,49 @@ impl ProfilerChain {
     }
 
     fn wait_ahead(&self, beside: &Path) {
-        if self.starting.wait_for_noise().is_err() {
-            return;
-        }
+        let Ok(turn) = self.starting.turn() else { return };
         let begun = self.ahead.begin(self.wanted_ahead(), || {
             let wrapper = self.tools.ncu(ncu::command(self.set.as_ref()?, counted::MOST + 1, &[]));
             let landlock = !self.landlock_disabled.load(Ordering::Relaxed);
             self.start(Wanted { wrapper, primed: true, beside, landlock }).ok()
         });
         if let Some(sign) = begun {
-            self.starting.while_starting(sign.id, true, || self.bring_up(&sign, START));
+            self.starting.while_importing(sign.id, true, || self.wait_while(&sign, START, || !sign.has_imported()));
+            drop(turn);
+            if self.starting.wait_for_noise().is_ok() {
+                self.starting.while_starting(sign.id, true, || self.bring_up(&sign, START));
+            }
             if !sign.is_ready() && sign.lives() {
                 self.ahead.end_one(sign.id);
             }
         }
     }
 
-    /// Waits until a process is ready or gone, and has its profiler read a launch of its own meanwhile, once nobody else reads.
+    /// Waits until a process is ready or gone, and has it use the device meanwhile, and its profiler read a launch of its own
+    /// once nobody else reads.
     fn bring_up(&self, sign: &Sign, patience: Duration) {
-        let (start, mut permit) = (Instant::now(), None);
-        while !sign.is_ready() && sign.lives() && start.elapsed() < patience && !self.starting.is_closing() {
+        let (mut uses_device, mut permit) = (false, None);
+        self.wait_while(sign, patience, || {
+            if !uses_device && sign.has_imported() {
+                uses_device = true;
+                if sign.go_on().is_err() {
+                    return false;
+                }
+            }
             if permit.is_none() && sign.is_warm() && !self.starting.is_quiet() {
                 permit = Permit::take(&self.python.device, Duration::ZERO).ok();
                 if permit.is_some() && sign.go_on().is_err() {
-                    return;
+                    return false;
                 }
             }
+            !sign.is_ready()
+        });
+    }
+
+    /// Waits as long as this holds, a process lives, and there is time.
+    fn wait_while(&self, sign: &Sign, patience: Duration, mut holds: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while holds() && sign.lives() && start.elapsed() < patience && !self.starting.is_closing() {
             std::thread::sleep(LOOK);
         }
     }

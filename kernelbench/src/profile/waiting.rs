@@ -4,7 +4,7 @@
 //! its own: the first reading takes long, and one process at a time may read.
 
 use super::{
-    job::{JOB, LOADED, READING, READY, WARM},
+    job::{IMPORTED, JOB, LOADED, READING, READY, WARM},
     tool::{Tool, Tools},
 };
 use crate::{
@@ -62,6 +62,11 @@ impl Sign {
     /// Whether it waits for its job.
     pub(crate) fn is_ready(&self) -> bool {
         self.folder.join(READY).exists()
+    }
+
+    /// Whether it has imported what it needs before it uses the device, and waits for the word to.
+    pub(crate) fn has_imported(&self) -> bool {
+        self.folder.join(IMPORTED).exists()
     }
 
     /// Whether it waits for the word to have its profiler read a launch of its own.

@@ -168,6 +168,24 @@ impl Peer {
         }
     }
 
+    /// Hears how it is confined, sends its setup, and waits until it has imported what it needs before it uses a device.
+    pub(crate) fn greet_first(&mut self, setup: &impl Serialize, deadline: Duration) -> Attempt<()> {
+        let start = Instant::now();
+        if self.trust == Trust::Candidate {
+            let length = self.hear(start, deadline, spin(SPIN), &mut ())?;
+            self.layers = self.read(length)?;
+        }
+        self.send(setup, &[])?;
+        let length = self.hear(start, deadline, spin(SPIN), &mut ())?;
+        self.read::<serde::de::IgnoredAny>(length).map(drop)
+    }
+
+    /// Has it use its device, and waits until it is ready.
+    pub(crate) fn greet_again(&mut self, deadline: Duration) -> Attempt<()> {
+        self.send(&true, &[])?;
+        self.hear_ready(Instant::now(), deadline)
+    }
+
     /// Hears how it is confined, sends its setup, and waits until it is ready.
     pub(crate) fn greet(&mut self, setup: &impl Serialize, deadline: Duration) -> Attempt<()> {
         let start = Instant::now();
@@ -176,6 +194,10 @@ impl Peer {
             self.layers = self.read(length)?;
         }
         self.send(setup, &[])?;
+        self.hear_ready(start, deadline)
+    }
+
+    fn hear_ready(&mut self, start: Instant, deadline: Duration) -> Attempt<()> {
         let length = self.hear(start, deadline, spin(SPIN), &mut ())?;
         let ready: Ready = self.read(length)?;
         (self.address_space, self.arguments) = (ready.address_space, ready.arguments);

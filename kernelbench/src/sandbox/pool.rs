@@ -1,7 +1,8 @@
 //! Warm pools: processes of one kind that are started before they are needed.
 //!
 //! A process that has imported torch or made a context on a GPU takes seconds to start and nothing to keep. So it is started
-//! in the background, confined, and nobody's code in it. While something is timed, those that are not ready are stopped.
+//! in the background, confined, and nobody's code in it. While something is timed, those that are not ready are stopped; but
+//! where a GPU is timed on a machine of many cores, some go on with what needs no GPU, which is most of it.
 
 use super::{process::signal, tree};
 use crate::{
@@ -21,11 +22,16 @@ use std::{
 /// How long a process that was stopped may take until it stands: a driver finishes its call first.
 const STOPPING: Duration = Duration::from_secs(2);
 
+/// Of so many cores, half may import beside a timing on a GPU: the others are for what is timed and what checks.
+const MANY_CORES: usize = 8;
+
 /// The processes of all pools that are being started, and who wants them stopped.
 #[derive(Default)]
 pub(crate) struct Starting {
     state: Mutex<State>,
     changed: Condvar,
+    /// How many may import at once whatever is timed; 0 where that would disturb it.
+    beside: usize,
 }
 
 #[derive(Default)]
@@ -34,6 +40,9 @@ struct State {
     ids: Vec<(i32, bool)>,
     /// Those that were stopped and run on once they are ready: they must be resumed, even if they were ready by then.
     halted: Vec<i32>,
+    /// Those that import beside a timing, and how many have a turn to.
+    importing: Vec<i32>,
+    turns: usize,
     /// How many want quiet.
     quiet: usize,
     closing: bool,
@@ -50,6 +59,49 @@ impl State {
 }
 
 impl Starting {
+    /// For processes of a GPU, which import for seconds before they need it.
+    pub(crate) fn on_gpu() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { beside: if cores < MANY_CORES { 0 } else { cores / 2 }, ..Self::default() }
+    }
+
+    /// Whether processes may import while something is timed.
+    pub(crate) fn imports_beside(&self) -> bool {
+        self.beside > 0
+    }
+
+    /// Waits until one more may be started.
+    pub(crate) fn turn(&self) -> Attempt<Turn<'_>> {
+        if !self.imports_beside() {
+            self.wait_for_noise()?;
+            return Ok(Turn(self));
+        }
+        let full = |state: &mut State| state.turns >= self.beside && !state.closing;
+        let mut state = self.changed.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
+        state.turns += 1;
+        let closing = state.closing;
+        drop(state);
+        let turn = Turn(self);
+        if closing { Err(closing_fault()) } else { Ok(turn) }
+    }
+
+    /// Does what a process that was just started does before it needs the GPU; where it may not beside a timing, it is
+    /// stopped meanwhile.
+    pub(crate) fn while_importing<T>(&self, id: i32, runs_on: bool, work: impl FnOnce() -> T) -> T {
+        if !self.imports_beside() {
+            return self.while_starting(id, runs_on, work);
+        }
+        let mut state = self.lock();
+        if state.closing {
+            signal(-id, Signal::SIGKILL);
+        }
+        state.importing.push(id);
+        drop(state);
+        let done = work();
+        self.lock().importing.retain(|other| *other != id);
+        done
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -58,7 +110,7 @@ impl Starting {
     pub(crate) fn wait_for_noise(&self) -> Attempt<()> {
         let waited = self.changed.wait_while(self.lock(), |state| state.quiet > 0 && !state.closing);
         let closing = waited.unwrap_or_else(PoisonError::into_inner).closing;
-        if closing { Err(EvalError::Infra(Fault::Machine("the workshop is closing".to_owned()))) } else { Ok(()) }
+        if closing { Err(closing_fault()) } else { Ok(()) }
     }
 
     /// Does what makes a process ready that was just started. `runs_on` says whether it is left running then.
@@ -116,11 +168,27 @@ impl Starting {
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closing = true;
-        for (id, _) in &state.ids {
+        for id in state.ids.iter().map(|(id, _)| id).chain(&state.importing) {
             signal(-*id, Signal::SIGKILL);
         }
         drop(state);
         self.changed.notify_all();
+    }
+}
+
+fn closing_fault() -> EvalError {
+    EvalError::Infra(Fault::Machine("the workshop is closing".to_owned()))
+}
+
+/// A turn to start a process and have it import.
+pub(crate) struct Turn<'a>(&'a Starting);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.turns = state.turns.saturating_sub(1);
+        drop(state);
+        self.0.changed.notify_all();
     }
 }
 
@@ -163,6 +231,8 @@ struct Shared<T> {
 struct Idle<T> {
     ready: Vec<Attempt<T>>,
     under_way: usize,
+    /// How many wait for one.
+    waiting: usize,
 }
 
 impl<T: Send + 'static> WarmPool<T> {
@@ -172,7 +242,7 @@ impl<T: Send + 'static> WarmPool<T> {
         kept: usize,
         start: impl Fn(Option<&Starting>) -> Attempt<T> + Send + Sync + 'static,
     ) -> Self {
-        let idle = Mutex::new(Idle { ready: vec![], under_way: 0 });
+        let idle = Mutex::new(Idle { ready: vec![], under_way: 0, waiting: 0 });
         let shared = Shared { starting, start: Box::new(start), idle, changed: Condvar::new() };
         Self { shared: Arc::new(shared), kept, threads: Mutex::default() }
     }
@@ -223,26 +293,31 @@ impl<T: Send + 'static> WarmPool<T> {
         }
     }
 
+    /// One is started for each who waits.
     fn take_any(&self) -> Attempt<T> {
-        let mut waiting = lock(&self.shared.idle);
+        let mut idle = lock(&self.shared.idle);
+        idle.waiting += 1;
         loop {
-            if !waiting.ready.is_empty() {
-                return waiting.ready.remove(0);
+            if !idle.ready.is_empty() {
+                idle.waiting -= 1;
+                return idle.ready.remove(0);
             }
-            if waiting.under_way == 0 {
-                drop(waiting);
-                self.fill(1);
-                waiting = lock(&self.shared.idle);
+            if idle.under_way < idle.waiting {
+                let wanted = idle.waiting;
+                drop(idle);
+                self.fill(wanted);
+                idle = lock(&self.shared.idle);
                 continue;
             }
-            waiting = self.shared.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            idle = self.shared.changed.wait(idle).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
 impl<T> Shared<T> {
     fn start_one(&self) {
-        let started = self.starting.wait_for_noise().and_then(|()| (self.start)(Some(&self.starting)));
+        let noise = if self.starting.imports_beside() { Ok(()) } else { self.starting.wait_for_noise() };
+        let started = noise.and_then(|()| (self.start)(Some(&self.starting)));
         let mut waiting = lock(&self.idle);
         waiting.under_way -= 1;
         if !self.starting.is_closing() {
@@ -264,4 +339,92 @@ impl<T> Drop for WarmPool<T> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        os::unix::process::CommandExt,
+        process::{Child, Command},
+        sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    };
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn on_gpu(beside: usize) -> Arc<Starting> {
+        Arc::new(Starting { beside, ..Starting::default() })
+    }
+
+    /// A process that works until it is killed, in a group of its own.
+    fn busy() -> Child {
+        Command::new("sh").args(["-c", "while :; do :; done"]).process_group(0).spawn().expect("a shell")
+    }
+
+    /// Whether a process that imports, and one that uses the device, run while somebody wants quiet.
+    fn run_in_quiet(starting: &Arc<Starting>) -> [bool; 2] {
+        let mut children = [busy(), busy()];
+        let [imports, starts] = [0, 1].map(|at: usize| children[at].id().cast_signed());
+        let runs = starting.while_importing(imports, true, || {
+            starting.while_starting(starts, true, || {
+                let quiet = starting.quiet();
+                let runs = [imports, starts].map(tree::runs);
+                drop(quiet);
+                assert!(tree::runs(imports) && tree::runs(starts), "both go on");
+                runs
+            })
+        });
+        for child in &mut children {
+            child.kill().and_then(|()| child.wait()).expect("its end");
+        }
+        runs
+    }
+
+    #[test]
+    fn what_imports_for_a_gpu_goes_on_while_it_is_timed_and_what_uses_it_stops() {
+        assert_eq!(run_in_quiet(&on_gpu(1)), [true, false]);
+        assert_eq!(run_in_quiet(&Arc::default()), [false, false]);
+    }
+
+    #[test]
+    fn no_more_than_so_many_import_at_once_and_none_once_all_is_ending() {
+        let starting = on_gpu(2);
+        let turns = [starting.turn().expect("a turn"), starting.turn().expect("a turn")];
+        let third = {
+            let starting = Arc::clone(&starting);
+            std::thread::spawn(move || starting.turn().map(drop).is_ok())
+        };
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!third.is_finished());
+        drop(turns);
+        assert!(third.join().expect("its end"));
+        assert_eq!(starting.lock().turns, 0);
+        starting.close();
+        assert!(starting.turn().is_err());
+        assert_eq!(starting.lock().turns, 0);
+    }
+
+    #[test]
+    fn one_is_started_for_each_who_waits() {
+        let (all, there) = (3, Arc::new(AtomicUsize::new(0)));
+        let pool = {
+            let there = Arc::clone(&there);
+            Arc::new(WarmPool::new(Arc::default(), 1, move |_| {
+                there.fetch_add(1, SeqCst);
+                let start = Instant::now();
+                while there.load(SeqCst) < all && start.elapsed() < LONG {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Ok(there.load(SeqCst))
+            }))
+        };
+        let take = |_| {
+            let pool = Arc::clone(&pool);
+            std::thread::spawn(move || pool.take(|_| true).ok())
+        };
+        let taken: Vec<_> = (0..all).map(take).collect();
+        for one in taken {
+            assert_eq!(one.join().expect("its end"), Some(all), "each was started beside the others");
+        }
+    }
 }

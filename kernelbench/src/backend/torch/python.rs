@@ -17,7 +17,7 @@ use crate::{
         confine::{Confinement, Files, Limits, User},
         entry::{Child, Program},
         peer::{Allowed, Peer, Trust},
-        pool::Starting,
+        pool::{Starting, Turn},
         start::{Dress, Sandbox, give, is_root, kept, variable},
         tree::own_user,
     },
@@ -151,7 +151,7 @@ impl Python {
 
     /// Starts a trusted side. Where `starting` is given, it may be stopped meanwhile.
     pub(crate) fn verifier(&self, starting: Option<&Starting>) -> Attempt<Verifier> {
-        let folder = Path::new("/tmp");
+        let (folder, turn) = (Path::new("/tmp"), starting.map(Starting::turn).transpose()?);
         let command = |control: i32| {
             let mut command = Command::new(&self.executable);
             command.args(["-I", "-B"]).arg(self.harness.verifier()).arg(control.to_string());
@@ -160,7 +160,7 @@ impl Python {
         let dress = Dress { environment: self.environment(folder), folder: Some(folder), ..Dress::default() };
         let started = self.sandbox.start_trusted(command, &dress)?;
         let allowed = Allowed { memory_mib: 0, print_kib: PRINT_KIB, processes: true };
-        Ok(Verifier(self.greeted(Peer::new(started, Trust::Harness, allowed), starting)?))
+        Ok(Verifier(self.greeted(Peer::new(started, Trust::Harness, allowed), starting, turn)?))
     }
 
     /// Starts an untrusted side, confined to its folder. Where `starting` is given, it may be stopped meanwhile. Where a
@@ -176,6 +176,7 @@ impl Python {
     }
 
     fn try_runner(&self, folder: &Path, user: Option<u32>, starting: Option<&Starting>) -> Attempt<Peer> {
+        let turn = starting.map(Starting::turn).transpose()?;
         if let Some(user) = user {
             give(folder, None, user).map_err(fault(format_args!("cannot give {} away", folder.display())))?;
         }
@@ -196,16 +197,21 @@ impl Python {
         let environment = self.environment(folder);
         let dress = Dress { environment, folder: Some(folder), user, ..Dress::default() };
         let allowed = Allowed { memory_mib: self.memory_mib, print_kib: PRINT_KIB, processes: true };
-        self.greeted(Peer::new(self.sandbox.start(child, &dress)?, Trust::Candidate, allowed), starting)
+        self.greeted(Peer::new(self.sandbox.start(child, &dress)?, Trust::Candidate, allowed), starting, turn)
     }
 
-    /// A process once it is ready.
-    fn greeted(&self, mut peer: Peer, starting: Option<&Starting>) -> Attempt<Peer> {
+    /// A process once it is ready. Its turn to import ends when it has imported.
+    fn greeted(&self, mut peer: Peer, starting: Option<&Starting>, turn: Option<Turn<'_>>) -> Attempt<Peer> {
         let (id, runs_on) = (peer.id(), peer.is_trusted());
-        match starting {
-            Some(starting) => starting.while_starting(id, runs_on, || peer.greet(&self.setup(), START))?,
-            None => peer.greet(&self.setup(), START)?,
-        }
+        let Some(starting) = starting else {
+            peer.greet_first(&self.setup(), START)?;
+            peer.greet_again(START)?;
+            return Ok(peer);
+        };
+        starting.while_importing(id, runs_on, || peer.greet_first(&self.setup(), START))?;
+        drop(turn);
+        starting.wait_for_noise()?;
+        starting.while_starting(id, runs_on, || peer.greet_again(START))?;
         Ok(peer)
     }
 
