@@ -162,11 +162,11 @@ class Runner:
 
     def trim_memory(self, message):
         """Gives back what it holds of the device beside its model, and where nobody asks it to run soon, that and the inputs
-        too; how much torch had at most."""
+        too."""
         self.kept, self.slots, self.places = [], [], None
         if message["all"]:
             self.model, self.inputs, self.arena = None, [], None
-        return {"most": memory.given_back(self.device, message["all"])}
+        return memory.given_back(self.device, message["all"])
 
     def seed_everything(self):
         torch.manual_seed(self.seed)

@@ -173,13 +173,13 @@ def cuda():
 
 def given_back(device, opened):
     """Gives the device what torch keeps of its memory for later, and what was opened of another process's where that is
-    meant too; how many bytes torch had of it at most."""
+    meant too; how many bytes torch had of it at most, and how often it was refused more."""
     if device.type != "cuda":
-        return 0
+        return {"most": 0, "refused": 0}
     if torch.cuda.memory_allocated() > CYCLES:
         gc.collect()
     torch.cuda.synchronize()
     if opened:
         cuda().close_all()
     torch.cuda.empty_cache()
-    return torch.cuda.max_memory_reserved()
+    return {"most": torch.cuda.max_memory_reserved(), "refused": torch.cuda.memory_stats().get("num_ooms", 0)}

@@ -46,11 +46,25 @@ def flops(model_class, init, inputs):
     """Floating-point operations of one call's matrix products, convolutions and attentions, counted without computing
     anything; None where that fails."""
     try:
-        from torch.utils.flop_counter import FlopCounterMode
-
         bare = lambda t: torch.empty_like(t, device="meta")  # noqa: E731
-        with torch.no_grad(), torch.device("meta"), FlopCounterMode(display=False) as counter:
-            model_class(*mapped_tensors(init, bare))(*mapped_tensors(inputs, bare))
-        return counter.get_total_flops()
+        return called(model_class, mapped_tensors(init, bare), mapped_tensors(inputs, bare))["flops"]
     except Exception:  # a model that looks at its values cannot be run without them
         return None
+
+
+def called(model_class, init, inputs):
+    """One call without computing anything: its operations, the model, and what it puts out."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.no_grad(), torch.device("meta"), FlopCounterMode(display=False) as counter:
+        model = model_class(*init)
+        outputs = model(*inputs)
+    return {"flops": counter.get_total_flops(), "model": model, "outputs": outputs}
+
+
+def imported():
+    """Imports what such a call needs, which takes torch seconds."""
+    try:
+        called(lambda: torch.nn.Conv1d(1, 1, 1), [], [torch.empty(1, 1, 1, device="meta")])
+    except Exception:  # an older torch counts nothing
+        pass

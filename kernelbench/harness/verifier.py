@@ -31,7 +31,7 @@ CONTRACT = ("Model", "get_inputs", "get_init_inputs")
 
 class Verifier(outputs.Outputs):
     def __init__(self, setup):
-        self.device = torch.device(setup["device"])
+        self.device, self.flops = torch.device(setup["device"]), None
         torch.set_num_threads(setup["threads"])
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
@@ -42,6 +42,21 @@ class Verifier(outputs.Outputs):
 
     def facts(self, _):
         return facts.facts(self.device)
+
+    def scan(self, message):
+        """What a call takes and computes, as far as that is found without the device and without computing anything."""
+        self.dtype, self.casts_all, self.flops = wire.dtype_of(message["dtype"]), message["casts_all"], None
+        try:
+            names = load(message["path"])
+            with torch.device("meta"):
+                init, inputs = list(names["get_init_inputs"]()), list(names["get_inputs"]())
+            call = signature.called(names["Model"], init, inputs)
+        except Exception:  # it looks at its values, or is no problem: whoever opens it says so
+            return {"sizes": None}
+        self.flops = call["flops"]
+        held = lambda values: sum(padded(self.cast(t)) for t in values)  # noqa: E731
+        sizes = {"inputs": tensors(inputs), "outputs": tensors(call["outputs"]), "parameters": call["model"].parameters()}
+        return {"sizes": {name: held(values) for name, values in sizes.items()}}
 
     def open(self, message):
         """Loads the problem in a namespace of its own, and lays out an arena for each side."""
@@ -92,7 +107,7 @@ class Verifier(outputs.Outputs):
         return {
             "init": signature.describe(model.__init__, init, skip=1),
             "inputs": signature.describe(model.forward, drawn, skip=1),
-            "flops": signature.flops(model, init, drawn),
+            "flops": self.flops if self.flops is not None else signature.flops(model, init, drawn),
         }
 
     def new_arena(self, at):
@@ -196,9 +211,9 @@ class Verifier(outputs.Outputs):
         return result
 
     def trim_memory(self, _):
-        """Lets go of a candidate's memory, and of what is kept for later; how much torch had of the device at most."""
+        """Lets go of a candidate's memory, and of what is kept for later."""
         self.seen = []
-        return {"most": memory.given_back(self.device, True)}
+        return memory.given_back(self.device, True)
 
     def audit(self, message):
         """What passes for right that is not: the problem's own weakness, at the tolerance in use."""
@@ -284,6 +299,7 @@ def main():
     close_own_memory()
     line = wire.Line(int(sys.argv[1]))
     setup = line.hear()
+    signature.imported()
     line.say({"imported": True})
     line.hear()
     verifier = Verifier(setup)

@@ -31,7 +31,7 @@ use check::Checking;
 use metrics::{Machine, MachineKind, Profile, Rung};
 use notes::Remarks;
 use rand::{SeedableRng, rngs::StdRng};
-use sessions::{Kept, is_full, lock};
+use sessions::{Kept, is_full, lock, refused_memory};
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, TryLockError},
@@ -173,9 +173,9 @@ impl<B: Backend> Inner<B> {
 
     /// The task's session, opened where it was not yet.
     fn session(&self, task: &Task) -> Attempt<sessions::Shared<B>> {
-        let open = |on_device: &mut dyn FnMut()| self.backend.open(task, Toolchain::Quick, on_device);
+        let open = |on_device: &mut dyn FnMut(Option<u64>)| self.backend.open(task, Toolchain::Quick, on_device);
         let key = self.backend.key(task);
-        let lease = || self.gate.share(self.kept.room_for(&self.backend, &key));
+        let lease = |room| self.gate.share(room);
         self.kept.task(&self.backend, &key, lease, open)
     }
 
@@ -202,7 +202,14 @@ impl<B: Backend> Inner<B> {
                     continue;
                 }
             };
-            let step = |lease: &mut Lease<'_>| step(&mut session, lease);
+            let step = |lease: &mut Lease<'_>| {
+                let done = step(&mut session, lease);
+                // Where nobody else of ours is there, there is no more memory to be had.
+                if self.backend.was_refused_memory(&mut session) && !lease.has_all() && !is_full(&done) {
+                    return Err(refused_memory());
+                }
+                done
+            };
             return self.kept.with_room(&self.backend, lease, (Some(&key), wanted), short, step);
         }
     }

@@ -154,6 +154,16 @@ impl Lease<'_> {
         self.turns == self.gate.beside
     }
 
+    /// Has so many bytes of the device's memory, beside others.
+    pub(crate) fn have(&mut self, bytes: u64) {
+        self.become_of(self.gate.part_of(bytes), 1);
+    }
+
+    /// Whether all of the device's memory is its own.
+    pub(crate) fn has_all(&self) -> bool {
+        self.units == self.gate.units
+    }
+
     /// Waits until nobody else uses the device. Meanwhile it lets others use it: two who wait for each other would wait for
     /// ever. Its memory it keeps.
     pub(crate) fn be_alone(&mut self) {
@@ -323,6 +333,23 @@ mod tests {
         // Before it: those who had asked to go first when four in a row were reached, ten milliseconds each.
         assert!(start.elapsed() <= Duration::from_millis(250), "{:?}", start.elapsed());
         alone.join_all().await;
+    }
+
+    #[test]
+    fn who_wants_more_memory_waits_for_it_beside_others_and_two_who_do_have_it_one_after_the_other() {
+        let gate = Gate::new(Some(80 * GIB), 4);
+        let have_more = |mut lease: Lease<'_>| {
+            lease.have(60 * GIB);
+            assert!(!lease.is_alone() && !lease.has_all());
+            assert_eq!(gate.memory.available_permits(), 20 << 10);
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        std::thread::scope(|scope| {
+            let (one, other) = (gate.share(30 * GIB), gate.share(30 * GIB));
+            scope.spawn(move || have_more(one));
+            scope.spawn(move || have_more(other));
+        });
+        assert_all_is_free(&gate);
     }
 
     #[test]

@@ -303,7 +303,7 @@ impl Backend for CudaDriver {
         self.nvcc.command_line(context(task)?)
     }
 
-    fn open(&self, task: &Task, toolchain: Toolchain, _: &mut dyn FnMut()) -> Attempt<Reference> {
+    fn open(&self, task: &Task, toolchain: Toolchain, _: &mut dyn FnMut(Option<u64>)) -> Attempt<Reference> {
         let reference = trusted(objects::of_reference(&self.nvcc, task, toolchain))?;
         let mut session = Reference { kernels: vec![(String::new(), reference)], call_ns: HashMap::new() };
         for kernel in task.baselines().against().into_iter().chain(task.baselines().oracle()) {

@@ -236,7 +236,7 @@ impl Backend for Cpu {
         self.compiler.command_line(context(task)?)
     }
 
-    fn open(&self, task: &Task, toolchain: Toolchain, _: &mut dyn FnMut()) -> Attempt<Reference> {
+    fn open(&self, task: &Task, toolchain: Toolchain, _: &mut dyn FnMut(Option<u64>)) -> Attempt<Reference> {
         let object = trusted(self.built(task, task.reference(), &[], toolchain))?;
         let all = task.baselines();
         let mut baselines = BTreeMap::new();

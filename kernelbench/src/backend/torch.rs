@@ -293,12 +293,11 @@ impl Backend for TorchBackend {
         problem::key(task)
     }
 
-    fn open(&self, task: &Task, _: Toolchain, on_device: &mut dyn FnMut()) -> Attempt<OpenProblem> {
+    fn open(&self, task: &Task, _: Toolchain, on_device: &mut dyn FnMut(Option<u64>)) -> Attempt<OpenProblem> {
         let problem = problem(task)?;
         let (verifier, reference) = (self.verifiers.take(|verifier| verifier.0.is_alive())?, self.warm_runner()?);
-        on_device();
         let how = (self.is_on_gpu(), self.budget_of_inputs());
-        let opened = OpenProblem::open(verifier, reference, problem, how);
+        let opened = OpenProblem::open(verifier, reference, problem, how, on_device);
         self.get_ready();
         let mut opened = opened?;
         opened.audit(&task.tolerance, &mut self.fresh_rng())?;
@@ -419,6 +418,10 @@ impl Backend for TorchBackend {
 
     fn was_short(&self, session: &OpenProblem) -> bool {
         session.no_oracle.as_deref().is_some_and(|why| Fault::told(why.to_owned()).is_of_memory())
+    }
+
+    fn was_refused_memory(&self, session: &mut OpenProblem) -> bool {
+        session.was_refused()
     }
 
     fn holds_memory(&self, loaded: &Runner) -> bool {

@@ -185,8 +185,9 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     }
 
     /// Opens a task. Its reference is built by the toolchain that candidates are. Whoever needs the device for that calls
-    /// `on_device` once all else is at hand.
-    fn open(&self, task: &Task, toolchain: Toolchain, on_device: &mut dyn FnMut()) -> Attempt<Self::Session>;
+    /// `on_device` once all else is at hand, with the bytes that it takes there, where they are known.
+    fn open(&self, task: &Task, toolchain: Toolchain, on_device: &mut dyn FnMut(Option<u64>))
+    -> Attempt<Self::Session>;
 
     /// What is known against a task, from its labels and from an audit of its reference.
     fn labels(&self, session: &Self::Session) -> Vec<Label> {
@@ -300,13 +301,20 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         0
     }
 
-    /// What a task takes of it that was not open before, in bytes.
+    /// What a task takes of it of which nothing is known yet, in bytes.
     fn memory_of_a_task(&self) -> u64 {
         0
     }
 
     /// Whether memory was short while a task was opened, though it was.
     fn was_short(&self, session: &Self::Session) -> bool {
+        let _ = session;
+        false
+    }
+
+    /// Whether the device had no memory for the reference in the step that just ended, though the reference went on: what was
+    /// compared with it and timed beside it is then not what it is with enough.
+    fn was_refused_memory(&self, session: &mut Self::Session) -> bool {
         let _ = session;
         false
     }

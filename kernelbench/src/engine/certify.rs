@@ -7,7 +7,7 @@ use super::{
     Inner, Purpose,
     backend::{Backend, Both, Pair, Processes, Standard, Toolchain},
     check::{self, Checking},
-    is_full,
+    is_full, refused_memory,
     time::{Sittings, What},
 };
 use crate::{
@@ -111,7 +111,7 @@ impl<B: Backend> Inner<B> {
     ) -> Attempt<Timed> {
         let (backend, rng) = (&self.backend, &mut self.rng(Purpose::Certify));
         checks.push(Check::Rebuilt);
-        let mut session = stage::during(Stage::Open, || trusted(backend.open(task, Toolchain::Stock, &mut || ())))?;
+        let mut session = stage::during(Stage::Open, || trusted(backend.open(task, Toolchain::Stock, &mut |_| ())))?;
         // The shapes of the loop may be a model's choice; a claim is about the task's own.
         let suite = Suite::of_task(task);
         let what =
@@ -148,6 +148,10 @@ impl<B: Backend> Inner<B> {
         }
         let (mut timed, remarks) = sittings.settle(Both { session: &mut session, loaded, lease }, rng)?;
         lease.let_others_in();
+        backend.tidy(&mut session)?;
+        if backend.was_refused_memory(&mut session) && !lease.has_all() {
+            return Err(refused_memory());
+        }
         let blocks = |case: &String| remarks.blocks.iter().filter(|block| block.case == *case).collect::<Vec<_>>();
         let of_first = suite.timed.first().map(blocks).unwrap_or_default();
         let pairs = of_first.iter().map(|block| block.readings.len()).sum();

@@ -2,8 +2,9 @@
 //!
 //! What waits holds memory of the device: candidates that have run, tasks that are open, and least of all candidates that
 //! were only built. They are evicted in this order, the oldest of each kind first, until enough is free. Where a step finds
-//! no memory all the same, everything else of ours is evicted, and it is tried once more: what others of ours held is no
-//! candidate's failure.
+//! no memory all the same, it is tried once more with twice as much free, for what is free may be promised to others who
+//! have not taken it yet; and then once more with everything else of ours evicted: what others of ours held is no candidate's
+//! failure.
 
 use super::{backend::Backend, certify::Anew, notes::Notes};
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     result::{
         candidate::CandidateId,
         error::{Attempt, EvalError},
-        failure::Failure,
+        failure::{Failure, Fault},
     },
     stage::{self, Stage},
 };
@@ -97,8 +98,8 @@ impl<B: Backend> Kept<B> {
         &self,
         backend: &B,
         key: &Hash,
-        lease: impl Fn() -> Lease<'g>,
-        open: impl Fn(&mut dyn FnMut()) -> Attempt<B::Session>,
+        lease: impl Fn(u64) -> Lease<'g>,
+        open: impl Fn(&mut dyn FnMut(Option<u64>)) -> Attempt<B::Session>,
     ) -> Attempt<Shared<B>> {
         let known = || self.open_task(key);
         if let Some(task) = known() {
@@ -129,21 +130,22 @@ impl<B: Backend> Kept<B> {
         &self,
         backend: &B,
         room: u64,
-        lease: impl Fn() -> Lease<'g>,
-        open: impl Fn(&mut dyn FnMut()) -> Attempt<B::Session>,
+        lease: impl Fn(u64) -> Lease<'g>,
+        open: impl Fn(&mut dyn FnMut(Option<u64>)) -> Attempt<B::Session>,
     ) -> Attempt<B::Session> {
         let mut held = None;
-        let opened = open(&mut || {
-            held = Some(lease());
+        let opened = open(&mut |told| {
+            let room = told.unwrap_or(room);
+            held = Some(lease(room));
             self.evict_until(backend, None, room);
         });
         let short = match &opened {
             Ok(session) => backend.was_short(session),
             failed => is_full(failed),
         };
-        if short && self.be_alone(backend, held.get_or_insert_with(lease), None) {
+        if short && self.be_alone(backend, held.get_or_insert_with(|| lease(room)), None) {
             drop(opened);
-            return open(&mut || ());
+            return open(&mut |_| ());
         }
         opened
     }
@@ -230,8 +232,8 @@ impl<B: Backend> Kept<B> {
         change(lock(&self.notes).get_or_insert_mut(id.clone(), Notes::default))
     }
 
-    /// Does a step that needs so many bytes; and once more, alone, where it was short of memory and something of ours could
-    /// be evicted or was beside it. `key` is the step's own task.
+    /// Does a step that needs so many bytes; and where it was short of memory and others were beside it, once more with more,
+    /// and once more alone. `key` is the step's own task.
     pub(crate) fn with_room<T>(
         &self,
         backend: &B,
@@ -243,13 +245,20 @@ impl<B: Backend> Kept<B> {
         if wanted > 0 {
             self.evict_until(backend, key, wanted);
         }
-        let first = step(&mut lease);
-        if short(&first) && self.be_alone(backend, &mut lease, key) {
-            drop(first);
+        let mut done = step(&mut lease);
+        if short(&done) && wanted > 0 && !lease.is_alone() {
+            let more = wanted.saturating_mul(2);
+            lease.have(more);
+            self.evict_until(backend, key, more);
+            tracing::info!(more, "a step was short of memory: tried once more, with more");
+            done = step(&mut lease);
+        }
+        if short(&done) && self.be_alone(backend, &mut lease, key) {
+            drop(done);
             tracing::info!("a step was short of memory: tried once more, alone");
             return step(&mut lease);
         }
-        first
+        done
     }
 
     /// Does work that needs no lease; and once more, with all that waits evicted, where it was short of memory.
@@ -315,6 +324,11 @@ fn until(wanted: u64, free: impl Fn() -> Option<u64>, mut evict: impl FnMut(Wait
     gone
 }
 
+/// The device had no memory for the reference, though the reference went on.
+pub(crate) fn refused_memory() -> EvalError {
+    Fault::OutOfMemory("for the reference, which went on in another way".to_owned()).into()
+}
+
 /// Whether an attempt came to its end for want of memory, a candidate's or the trusted side's.
 pub(crate) fn is_full<T>(attempt: &Attempt<T>) -> bool {
     match attempt {
@@ -327,7 +341,6 @@ pub(crate) fn is_full<T>(attempt: &Attempt<T>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::failure::Fault;
     use std::cell::RefCell;
 
     const GIB: u64 = 1 << 30;

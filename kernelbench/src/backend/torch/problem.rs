@@ -8,7 +8,9 @@ use super::{
     runner::{Arithmetic, Called, Role, Runner},
     values::{Input, OutputTensor},
     verifier::{PATIENCE, Verifier},
-    wire::{Arena, Ask, Audited, Compared, Comparing, Done, Drawn, Opened, Outputs, Range, Ranges, Trimmed},
+    wire::{
+        Arena, Ask, Audited, Compared, Comparing, Done, Drawn, Opened, Outputs, Range, Ranges, Scanned, Sizes, Trimmed,
+    },
 };
 use crate::{
     engine::backend::{Found, Look, Looked},
@@ -64,6 +66,9 @@ pub(crate) struct OpenProblem {
     pub(crate) no_oracle: Option<String>,
     /// Bytes of the device that torch had in the verifier at most.
     most_bytes: u64,
+    /// How often the device had no memory for references that were replaced, and for all when this was last asked.
+    refused: u64,
+    told_refused: u64,
     /// What all inputs of one side may take, and all of its outputs, in bytes.
     budget: u64,
     /// Where the inputs lie that were drawn last.
@@ -97,12 +102,14 @@ fn labels(problem: &Problem, kept_whole: Option<String>) -> Vec<Label> {
 }
 
 impl OpenProblem {
-    /// Opens a problem in a verifier and a process for its reference. Its inputs may take `budget` bytes of each side.
+    /// Opens a problem in a verifier and a process for its reference. Its inputs may take `budget` bytes of each side. Calls
+    /// `on_device` when it needs the device, with the bytes that it takes there, where they were found.
     pub(crate) fn open(
         mut verifier: Verifier,
         mut reference: Runner,
         problem: &Problem,
         (on_gpu, budget): (bool, u64),
+        on_device: &mut dyn FnMut(Option<u64>),
     ) -> Attempt<Self> {
         let folder = tempfile::tempdir().map_err(fault("cannot make a folder"))?;
         let path = folder.path().join("problem.py");
@@ -111,14 +118,11 @@ impl OpenProblem {
         let (arenas, outputs) = ([file()?, file()?], file()?);
         let as_kernelbench = problem.reference == ReferenceMode::KernelBench;
         let arithmetic = Arithmetic { dtype: problem.precision.torch_name(), tf32: as_kernelbench };
-        let ask = Ask::Open {
-            path,
-            dtype: arithmetic.dtype.to_owned(),
-            seed: SEED,
-            casts_all: as_kernelbench,
-            most_slots: MOST_SLOTS,
-            budget,
-        };
+        let dtype = arithmetic.dtype.to_owned();
+        let scan = Ask::Scan { path: path.clone(), dtype: dtype.clone(), casts_all: as_kernelbench };
+        let scanned: Scanned = verifier.ask(&scan)?;
+        on_device(scanned.sizes.map(|sizes| bytes_to_open(sizes, budget)));
+        let ask = Ask::Open { path, dtype, seed: SEED, casts_all: as_kernelbench, most_slots: MOST_SLOTS, budget };
         let (init, parameter_bytes, input_bytes, slots, no_oracle, kept_whole, places, signature) = match verifier
             .ask_with(&ask, &[&arenas[0], &arenas[1], &outputs])?
         {
@@ -150,6 +154,8 @@ impl OpenProblem {
             labels: labels(problem, kept_whole),
             no_oracle,
             most_bytes: 0,
+            refused: 0,
+            told_refused: 0,
             budget,
             inputs: vec![],
             call_ns: None,
@@ -160,6 +166,7 @@ impl OpenProblem {
     /// Puts a new process in the place of the reference's.
     pub(crate) fn replace_reference(&mut self, reference: Runner) -> Attempt<()> {
         let old = std::mem::replace(&mut self.reference, reference);
+        self.refused += old.refused;
         let role = old.role.clone();
         drop(old);
         let gone = || Fault::Machine("the reference's process was never given its module".to_owned());
@@ -221,7 +228,17 @@ impl OpenProblem {
         self.labels.extend(audited.labels.into_iter().map(|label| Label::new(Kind::Task, label)));
         let fit = usize::try_from(self.budget / self.output_bytes.max(1)).unwrap_or(usize::MAX);
         self.slots = self.slots.min(MOST_TENSORS / audited.tensors.max(1)).min(fit).max(1);
-        self.trim_memory()
+        self.trim_memory()?;
+        self.was_refused();
+        Ok(())
+    }
+
+    /// Whether the device had no memory for the reference, since this was last asked: some of its calls may have been made in
+    /// another way than the others, and taken longer.
+    pub(crate) fn was_refused(&mut self) -> bool {
+        let now = self.refused + self.reference.refused;
+        let were = std::mem::replace(&mut self.told_refused, now);
+        now > were
     }
 
     /// On a GPU, has outputs of so many calls lie elsewhere in every request from here on, those of both sides.
@@ -290,6 +307,13 @@ impl OpenProblem {
         }
         Ok(())
     }
+}
+
+/// What a problem takes on the device while it is opened: the inputs of both sides, the model of the reference and that in
+/// double precision, and a call or two with what is looked at there.
+fn bytes_to_open(sizes: Sizes, budget: u64) -> u64 {
+    let slots = (budget / sizes.inputs.max(1)).clamp(1, MOST_SLOTS as u64);
+    2 * slots * sizes.inputs + 4 * sizes.parameters + 3 * (sizes.inputs + sizes.outputs) + 2 * CONTEXT
 }
 
 /// A tensor that a call puts out, by its place where there are several.

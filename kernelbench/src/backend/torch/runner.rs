@@ -104,6 +104,8 @@ pub(crate) struct Runner {
     pub(crate) has_run: bool,
     /// Bytes of the device that torch had in it at most, as it says.
     pub(crate) most_bytes: u64,
+    /// How often the device had no memory for it, as it says.
+    pub(crate) refused: u64,
     /// Whether it failed in a way that leaves it of no use.
     broken: bool,
 }
@@ -125,6 +127,7 @@ impl Runner {
             places: Places::default(),
             has_run: false,
             most_bytes: 0,
+            refused: 0,
             broken: false,
         })
     }
@@ -296,6 +299,7 @@ impl Runner {
         }
         let trimmed: Trimmed = self.ask(&Ask::TrimMemory { all }, RELEASE, PATIENCE)?;
         self.most_bytes = self.most_bytes.max(trimmed.most);
+        self.refused = trimmed.refused;
         self.peer.be_alone()
     }
 

@@ -30,6 +30,15 @@ pub(crate) struct Setup {
 pub(crate) enum Ask {
     /// What Python, torch and the device are: [`super::python::Facts`].
     Facts,
+    /// What a problem's call takes, found without the device: [`Scanned`].
+    Scan {
+        /// The problem's file.
+        path: PathBuf,
+        /// The element type that floating point is cast to.
+        dtype: String,
+        /// Whether whole numbers and truth values are cast too.
+        casts_all: bool,
+    },
     /// Load a problem and lay out the arenas: [`Opened`]. Its files are the arenas of both sides, and one for outputs.
     Open {
         /// The problem's file.
@@ -346,6 +355,24 @@ pub(crate) struct Row {
 pub(crate) struct Trimmed {
     /// Bytes of the device that torch had in this process at most.
     pub(crate) most: u64,
+    /// How often the device had no memory for torch in this process, whether or not anybody noticed: a convolution then goes
+    /// on with another algorithm, and says nothing.
+    pub(crate) refused: u64,
+}
+
+/// What a problem was found to take before it is opened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Scanned {
+    /// Unknown where its model cannot be called without values.
+    pub(crate) sizes: Option<Sizes>,
+}
+
+/// What one call takes, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sizes {
+    pub(crate) inputs: u64,
+    pub(crate) outputs: u64,
+    pub(crate) parameters: u64,
 }
 
 /// What a process under a profiler is told to load and to call.
@@ -460,6 +487,7 @@ while (heard := line.hear()) is not None:
         let first = Ask::Facts;
         match first {
             Ask::Facts
+            | Ask::Scan { .. }
             | Ask::Open { .. }
             | Ask::Draw { .. }
             | Ask::SpotCheck { .. }
@@ -480,6 +508,7 @@ while (heard := line.hear()) is not None:
         }
         vec![
             first,
+            Ask::Scan { path: "/p.py".into(), dtype: "float32".into(), casts_all: true },
             Ask::Open {
                 path: "/p.py".into(),
                 dtype: "float32".into(),
@@ -524,7 +553,8 @@ while (heard := line.hear()) is not None:
     #[test]
     fn an_answer_is_told_from_what_was_raised() {
         let read = |text: &str| serde_json::from_str::<Numbered<Said<Trimmed>>>(text).map(|said| said.body);
-        assert!(matches!(read(r#"{"nonce": 1, "most": 5}"#), Ok(Said::Answer(Trimmed { most: 5 }))));
+        let trimmed = read(r#"{"nonce": 1, "most": 5, "refused": 1}"#);
+        assert!(matches!(trimmed, Ok(Said::Answer(Trimmed { most: 5, refused: 1 }))));
         let raised = r#"{"nonce": 1, "raised": {"error": "E", "traceback": "", "memory": true}}"#;
         assert!(matches!(read(raised), Ok(Said::Raised { raised: Raised { memory: true, .. } })));
         assert!(read(r#"{"nonce": 1, "least": 5}"#).is_err());
