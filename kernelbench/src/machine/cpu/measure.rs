@@ -14,6 +14,8 @@ use std::{
 };
 
 const PROBE: &str = include_str!("probe.c");
+/// Without the last, ISO C has a product and a sum rounded each, which takes two instructions.
+const HOW: [&str; 3] = ["-std=c11", "-O3", "-ffp-contract=fast"];
 const TO_COMPILE: Duration = Duration::from_secs(30);
 const TO_RUN: Duration = Duration::from_secs(10);
 /// Tried in this order: the first that the compiler takes. `-mcpu` is how older compilers for ARM say it.
@@ -74,7 +76,7 @@ fn compile(folder: &Path) -> Option<PathBuf> {
     fs::write(&source, PROBE).ok()?;
     let compiles = |target: &&str| {
         let mut command = Command::new(crate::machine::cpu::program("CC", "gcc"));
-        command.args(["-std=c11", "-O3", target, "-o"]).arg(&program).arg(&source);
+        command.args(HOW).args([target, "-o"]).arg(&program).arg(&source);
         command.current_dir(folder).env("TMPDIR", folder);
         output_within(&mut command, TO_COMPILE).is_some()
     };
@@ -134,6 +136,21 @@ mod tests {
         let kept = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
         fs::write(&kept, "{\"bandwidths\":[],\"peak_flops\":1e300}").unwrap();
         assert!(measured("a machine", &sets, Some(folder.path())).is_plausible());
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn products_are_fused_with_sums_where_the_processor_can() {
+        if !std::is_x86_feature_detected!("fma") {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("probe.c");
+        fs::write(&source, PROBE).unwrap();
+        let listed =
+            Command::new("gcc").args(HOW).args(["-march=native", "-S", "-o", "-"]).arg(&source).output().unwrap();
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        assert!(listed.contains("vfmadd"), "a product and a sum in one instruction");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 /* What can one core of this machine do at best? Prints lines "move BYTES BYTES_PER_SECOND" and "fma
-   OPERATIONS_PER_SECOND". Arguments: working sets in bytes. Each is moved in three ways (copied, two arrays added into
-   a third, read only), and the best of many short stretches counts: a bound must not be too low. */
+   OPERATIONS_PER_SECOND", a product and a sum in one instruction counted as two. Arguments: working sets in bytes. Each
+   is moved in three ways (copied, two arrays added into a third, read only), and the best of many short stretches
+   counts: a bound must not be too low. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdint.h>
 #include <stdio.h>
