@@ -37,6 +37,9 @@ use warpsmith::{
 
 /// How often a job is delivered at most, whatever happens; the orchestrator counts who began it.
 const DELIVERIES: i64 = 100;
+/// Jobs that a device holds of its own queue for each that may be under way: those that wait for their turn, and those whose
+/// results a server does not take now.
+const HELD: usize = 4;
 /// How long after it was asked a server that had nothing is asked again at the earliest.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long saying that it leaves may take.
@@ -72,6 +75,8 @@ pub(crate) struct Bench {
     lanes: BTreeMap<&'static str, (String, Arc<dyn Workshop>)>,
     /// Jobs that may be under way.
     turns: Semaphore,
+    /// Jobs that are held of its own queue, at most.
+    most: usize,
 }
 
 /// Works for whoever asks, until it is told to end.
@@ -177,7 +182,7 @@ impl Bench {
         };
         let lanes = slot.lanes.iter().map(lane).collect();
         let (device, turns) = (format!("{}/{}", facts.name, slot.device), Semaphore::new(slot.at_once));
-        Self { host: host.clone(), name, device, lanes, turns }
+        Self { host: host.clone(), name, device, lanes, turns, most: HELD * slot.at_once.max(1) }
     }
 
     /// Takes jobs that are for this device, and those that are for any of its classes, until it is told to end.
@@ -200,6 +205,10 @@ impl Bench {
                 if shared {
                     // A turn that is free now says that there is room; the job takes its own.
                     drop(self.turns.acquire().await);
+                } else {
+                    while jobs.len() >= self.most {
+                        jobs.join_next().await;
+                    }
                 }
                 let asked = Instant::now();
                 let taken = self.next(&queue, &filter, room).await;
