@@ -337,15 +337,17 @@ mod tests {
 
     #[test]
     fn who_wants_more_memory_waits_for_it_beside_others_and_two_who_do_have_it_one_after_the_other() {
-        let gate = Gate::new(Some(80 * GIB), 4);
+        let (gate, inside) = (Gate::new(Some(80 * GIB), 4), AtomicUsize::new(0));
         let have_more = |mut lease: Lease<'_>| {
             lease.have(60 * GIB);
             assert!(!lease.is_alone() && !lease.has_all());
-            assert_eq!(gate.memory.available_permits(), 20 << 10);
+            assert_eq!((lease.units, inside.fetch_add(1, SeqCst)), (60 << 10, 0));
             std::thread::sleep(Duration::from_millis(20));
+            inside.fetch_sub(1, SeqCst);
         };
         std::thread::scope(|scope| {
             let (one, other) = (gate.share(30 * GIB), gate.share(30 * GIB));
+            let have_more = &have_more;
             scope.spawn(move || have_more(one));
             scope.spawn(move || have_more(other));
         });

@@ -68,7 +68,7 @@ use pair::TorchPair;
 use problem::{OpenProblem, problem};
 use python::Python;
 use rand::rngs::StdRng;
-use runner::{Role, Runner};
+use runner::{Role, Runner, not_started};
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
@@ -295,7 +295,8 @@ impl Backend for TorchBackend {
 
     fn open(&self, task: &Task, _: Toolchain, on_device: &mut dyn FnMut(Option<u64>)) -> Attempt<OpenProblem> {
         let problem = problem(task)?;
-        let (verifier, reference) = (self.verifiers.take(|verifier| verifier.0.is_alive())?, self.warm_runner()?);
+        let verifier = self.verifiers.take(|verifier| verifier.0.is_alive()).map_err(not_started)?;
+        let reference = self.warm_runner()?;
         let how = (self.is_on_gpu(), self.budget_of_inputs());
         let opened = OpenProblem::open(verifier, reference, problem, how, on_device);
         self.get_ready();

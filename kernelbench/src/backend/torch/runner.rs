@@ -344,14 +344,14 @@ impl Runner {
 }
 
 /// A process that was started, with nobody's code in it yet: where it was not, that is the machine's doing.
-fn not_started(error: EvalError) -> EvalError {
+pub(crate) fn not_started(error: EvalError) -> EvalError {
     match error {
         EvalError::Candidate(failure) => {
             let words = match &*failure {
                 Failure::Exit { stderr, .. } | Failure::Crash { stderr, .. } => format!("\n{stderr}"),
                 _ => String::new(),
             };
-            Fault::told(format!("a process for candidates does not start: {failure}{words}")).into()
+            Fault::told(format!("a process does not start: {failure}{words}")).into()
         }
         fault @ EvalError::Infra(_) => fault,
     }
