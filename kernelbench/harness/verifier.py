@@ -51,12 +51,14 @@ class Verifier(outputs.Outputs):
             with torch.device("meta"):
                 init, inputs = list(names["get_init_inputs"]()), list(names["get_inputs"]())
             call = signature.called(names["Model"], init, inputs)
+            held = lambda values: sum(padded(self.cast(t)) for t in values)  # noqa: E731
+            values = {"inputs": tensors(inputs), "outputs": tensors(call["outputs"])}
+            values["parameters"] = call["model"].parameters()
+            sizes = {name: held(of) for name, of in values.items()}
         except Exception:  # it looks at its values, or is no problem: whoever opens it says so
             return {"sizes": None}
         self.flops = call["flops"]
-        held = lambda values: sum(padded(self.cast(t)) for t in values)  # noqa: E731
-        sizes = {"inputs": tensors(inputs), "outputs": tensors(call["outputs"]), "parameters": call["model"].parameters()}
-        return {"sizes": {name: held(values) for name, values in sizes.items()}}
+        return {"sizes": sizes}
 
     def open(self, message):
         """Loads the problem in a namespace of its own, and lays out an arena for each side."""

@@ -31,7 +31,7 @@ use check::Checking;
 use metrics::{Machine, MachineKind, Profile, Rung};
 use notes::Remarks;
 use rand::{SeedableRng, rngs::StdRng};
-use sessions::{Kept, is_full, lock, refused_memory};
+use sessions::{Kept, Whose, is_full, lock, refused_memory};
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, TryLockError},
@@ -182,7 +182,7 @@ impl<B: Backend> Inner<B> {
     /// Does a step that works with a task's session, with room for it, beside others' steps.
     fn in_session<T>(
         &self,
-        task: &Task,
+        (task, of): (&Task, Whose),
         short: impl Fn(&Attempt<T>) -> bool,
         mut step: impl FnMut(&mut B::Session, &mut Lease<'_>) -> Attempt<T>,
     ) -> Attempt<T> {
@@ -204,11 +204,7 @@ impl<B: Backend> Inner<B> {
             };
             let step = |lease: &mut Lease<'_>| {
                 let done = step(&mut session, lease);
-                // Where nobody else of ours is there, there is no more memory to be had.
-                if self.backend.was_refused_memory(&mut session) && !lease.has_all() && !is_full(&done) {
-                    return Err(refused_memory());
-                }
-                done
+                self.kept.unless_refused(&self.backend, (&key, &mut session), lease, (of, done))
             };
             return self.kept.with_room(&self.backend, lease, (Some(&key), wanted), short, step);
         }
@@ -235,7 +231,7 @@ impl<B: Backend> Inner<B> {
         let candidate = Candidate::new(task.reference_as_candidate());
         let load = || stage::during(Stage::Build, || self.backend.load(task, &candidate, Toolchain::Quick));
         let mut first = Some(or_fault(load())?);
-        let prepared = self.in_session(task, is_full, |session, lease| {
+        let prepared = self.in_session((task, Whose::References), is_full, |session, lease| {
             let mut loaded = first.take().map_or_else(load, Ok)?;
             let how = Checking { draws: 1, signed: false, oracle: false, ..self.checking(task) };
             let which = (Standard::Reference, Processes::AtHand);
@@ -302,7 +298,7 @@ impl<B: Backend> Inner<B> {
             Ok(labels) => labels.iter().any(Label::is_of_memory),
             failed => is_full(failed),
         };
-        let checked = self.in_session(task, short, |session, lease| {
+        let checked = self.in_session((task, Whose::Candidates), short, |session, lease| {
             let mut loaded = || parked.take().map_or_else(|| self.unpark(task, candidate), Ok);
             let checked = self.check_once(session, task, candidate, loaded()?, suite);
             if lease.is_alone() || !hangs(&checked) {
@@ -367,7 +363,7 @@ impl<B: Backend> Inner<B> {
         self_difference: f64,
     ) -> Attempt<Timed> {
         let mut parked = Some(self.unpark(task, candidate)?);
-        let timed = self.in_session(task, is_full, |session, lease| {
+        let timed = self.in_session((task, Whose::Candidates), is_full, |session, lease| {
             let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
             let what = What { task, suite, plan, effort: Effort::Loop, trusted: false, self_difference };
             let both = Both { session, loaded: &mut loaded, lease };
@@ -408,7 +404,7 @@ impl<B: Backend> Inner<B> {
         let in_turn = || stage::during(Stage::Lease, || lock(&self.profiling));
         let turn = self.backend.profiles_in_turn().then(in_turn);
         let mut tool = parked.as_ref().map(|loaded| self.backend.tool(loaded));
-        let done = self.in_session(task, is_full, |session, lease| {
+        let done = self.in_session((task, Whose::Candidates), is_full, |session, lease| {
             let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
             let tool = tool.take().unwrap_or_else(|| self.backend.tool(&loaded));
             let done = step((Both { session, loaded: &mut loaded, lease }, tool), case, rng);

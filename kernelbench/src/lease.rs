@@ -159,9 +159,9 @@ impl Lease<'_> {
         self.become_of(self.gate.part_of(bytes), 1);
     }
 
-    /// Whether all of the device's memory is its own.
+    /// Whether all of the device's memory is its own, as far as memory is counted.
     pub(crate) fn has_all(&self) -> bool {
-        self.units == self.gate.units
+        self.units == self.gate.units || !self.gate.counts_memory && self.is_alone()
     }
 
     /// Waits until nobody else uses the device. Meanwhile it lets others use it: two who wait for each other would wait for

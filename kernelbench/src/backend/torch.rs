@@ -340,6 +340,9 @@ impl Backend for TorchBackend {
             session.trim_memory()?;
             loaded.restart(&self.python, self.options.build_deadline)?;
             session.replace_reference(self.runners.take_now(|runner| runner.peer.is_alive())?)?;
+        } else if session.is_stale() {
+            session.trim_memory()?;
+            session.replace_reference(self.warm_runner()?)?;
         }
         // A model that torch compiles was bound, and called once, when it was compiled.
         if loaded.role.as_ref().is_none_or(|role| role.compile.is_none()) {
@@ -418,7 +421,8 @@ impl Backend for TorchBackend {
     }
 
     fn was_short(&self, session: &OpenProblem) -> bool {
-        session.no_oracle.as_deref().is_some_and(|why| Fault::told(why.to_owned()).is_of_memory())
+        let no_oracle = session.no_oracle.as_deref();
+        session.refused_at_opening || no_oracle.is_some_and(|why| Fault::told(why.to_owned()).is_of_memory())
     }
 
     fn was_refused_memory(&self, session: &mut OpenProblem) -> bool {

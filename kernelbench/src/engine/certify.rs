@@ -4,7 +4,7 @@
 //! never saw; then under a sanitizer. What could not be looked at stands in the certificate too.
 
 use super::{
-    Inner, Purpose,
+    Inner, Purpose, Whose,
     backend::{Backend, Both, Pair, Processes, Standard, Toolchain},
     check::{self, Checking},
     is_full, refused_memory,
@@ -112,12 +112,29 @@ impl<B: Backend> Inner<B> {
         let (backend, rng) = (&self.backend, &mut self.rng(Purpose::Certify));
         checks.push(Check::Rebuilt);
         let mut session = stage::during(Stage::Open, || trusted(backend.open(task, Toolchain::Stock, &mut |_| ())))?;
+        if backend.was_short(&session) && !lease.has_all() {
+            return Err(refused_memory());
+        }
+        let done = self.examine_opened(task, (candidate, &mut session), (loaded, lease), plan, (checks, rng));
+        backend.tidy(&mut session)?;
+        self.kept.unless_refused(backend, (&backend.key(task), &mut session), lease, (Whose::Candidates, done))
+    }
+
+    fn examine_opened(
+        &self,
+        task: &Task,
+        (candidate, session): (&Candidate, &mut B::Session),
+        (loaded, lease): (&mut B::Loaded, &mut Lease<'_>),
+        plan: &TimingPlan,
+        (checks, rng): (&mut Vec<Check>, &mut StdRng),
+    ) -> Attempt<Timed> {
+        let backend = &self.backend;
         // The shapes of the loop may be a model's choice; a claim is about the task's own.
         let suite = Suite::of_task(task);
         let what =
             What { task, suite: &suite, plan, effort: Effort::Certificate, trusted: false, self_difference: 0.0 };
         let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
-        self.check_baselines(task, &mut session, (&cases, Toolchain::Stock), rng)?;
+        self.check_baselines(task, session, (&cases, Toolchain::Stock), rng)?;
         let parts = parts(task, &cases, backend.numbers().spread);
         let sanitized_between = backend.numbers().spread;
         let all = parts.len() + usize::from(sanitized_between);
@@ -125,14 +142,14 @@ impl<B: Backend> Inner<B> {
         let (mut labels, mut layers) = (vec![], vec![]);
         for part in &parts {
             let (loading, which) = (stage::begin(Stage::Load), (Standard::Outputs, Processes::AtHand));
-            let mut pair = backend.pair(task, &mut session, loaded, which)?;
+            let mut pair = backend.pair(task, session, loaded, which)?;
             drop(loading);
             for part in part {
                 labels.extend(part.check(&mut pair, &self.checking(task), rng)?);
             }
             layers = pair.layers();
             drop(pair);
-            sittings.sit(&mut Both { session: &mut session, loaded, lease }, rng)?;
+            sittings.sit(&mut Both { session, loaded, lease }, rng)?;
         }
         let (draws, signed) = (backend.numbers().draws, backend.numbers().signed);
         checks.push(Check::Outputs { shapes: cases.len(), new: task.final_cases.len(), draws, signed });
@@ -143,15 +160,11 @@ impl<B: Backend> Inner<B> {
         };
         let mut sanitized = None;
         if sanitized_between {
-            sanitized = Some(sanitize(&mut session, loaded, rng)?);
-            sittings.sit(&mut Both { session: &mut session, loaded, lease }, rng)?;
+            sanitized = Some(sanitize(session, loaded, rng)?);
+            sittings.sit(&mut Both { session, loaded, lease }, rng)?;
         }
-        let (mut timed, remarks) = sittings.settle(Both { session: &mut session, loaded, lease }, rng)?;
+        let (mut timed, remarks) = sittings.settle(Both { session, loaded, lease }, rng)?;
         lease.let_others_in();
-        backend.tidy(&mut session)?;
-        if backend.was_refused_memory(&mut session) && !lease.has_all() {
-            return Err(refused_memory());
-        }
         let blocks = |case: &String| remarks.blocks.iter().filter(|block| block.case == *case).collect::<Vec<_>>();
         let of_first = suite.timed.first().map(blocks).unwrap_or_default();
         let pairs = of_first.iter().map(|block| block.readings.len()).sum();
@@ -173,8 +186,8 @@ impl<B: Backend> Inner<B> {
             checks.push(Check::Recorded { issued: remarks.issued.clone() });
         }
         checks.extend(layers.into_iter().map(|layer| Check::Confined { layer }));
-        checks.extend(sanitized.map_or_else(|| sanitize(&mut session, loaded, rng), Ok)?);
-        let labels: Vec<Label> = backend.labels(&session).into_iter().chain(labels).collect();
+        checks.extend(sanitized.map_or_else(|| sanitize(session, loaded, rng), Ok)?);
+        let labels: Vec<Label> = backend.labels(session).into_iter().chain(labels).collect();
         checks.extend(labels.iter().cloned().map(|label| Check::Labelled { label }));
         let open = backend.not_excluded().into_iter();
         checks.extend(open.map(|(what, why)| Check::NotExcluded { what: what.to_owned(), why: why.to_owned() }));

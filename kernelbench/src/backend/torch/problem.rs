@@ -69,6 +69,10 @@ pub(crate) struct OpenProblem {
     /// How often the device had no memory for references that were replaced, and for all when this was last asked.
     refused: u64,
     told_refused: u64,
+    /// Whether that was while it was opened.
+    pub(crate) refused_at_opening: bool,
+    /// Whether the reference's process was refused memory: it goes on in the way that it took then, however much there is.
+    stale: bool,
     /// What all inputs of one side may take, and all of its outputs, in bytes.
     budget: u64,
     /// Where the inputs lie that were drawn last.
@@ -156,6 +160,8 @@ impl OpenProblem {
             most_bytes: 0,
             refused: 0,
             told_refused: 0,
+            refused_at_opening: false,
+            stale: false,
             budget,
             inputs: vec![],
             call_ns: None,
@@ -167,6 +173,7 @@ impl OpenProblem {
     pub(crate) fn replace_reference(&mut self, reference: Runner) -> Attempt<()> {
         let old = std::mem::replace(&mut self.reference, reference);
         self.refused += old.refused;
+        self.stale = false;
         let role = old.role.clone();
         drop(old);
         let gone = || Fault::Machine("the reference's process was never given its module".to_owned());
@@ -229,16 +236,27 @@ impl OpenProblem {
         let fit = usize::try_from(self.budget / self.output_bytes.max(1)).unwrap_or(usize::MAX);
         self.slots = self.slots.min(MOST_TENSORS / audited.tensors.max(1)).min(fit).max(1);
         self.trim_memory()?;
-        self.was_refused();
+        self.refused_at_opening = self.was_refused();
         Ok(())
     }
 
     /// Whether the device had no memory for the reference, since this was last asked: some of its calls may have been made in
     /// another way than the others, and taken longer.
     pub(crate) fn was_refused(&mut self) -> bool {
-        let now = self.refused + self.reference.refused;
-        let were = std::mem::replace(&mut self.told_refused, now);
-        now > were
+        let refused = self.is_refused();
+        self.told_refused = self.refused + self.reference.refused;
+        self.stale |= refused;
+        refused
+    }
+
+    /// The same, to be asked again.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused + self.reference.refused > self.told_refused
+    }
+
+    /// Whether the reference's process is to be replaced before it is compared with or timed.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale
     }
 
     /// On a GPU, has outputs of so many calls lie elsewhere in every request from here on, those of both sides.

@@ -208,7 +208,7 @@ impl Python {
             peer.greet_again(START)?;
             return Ok(peer);
         };
-        starting.while_importing(id, runs_on, || peer.greet_first(&self.setup(), START))?;
+        starting.while_importing(id, true, || peer.greet_first(&self.setup(), START))?;
         drop(turn);
         starting.wait_for_noise()?;
         starting.while_starting(id, runs_on, || peer.greet_again(START))?;

@@ -75,7 +75,10 @@ impl TorchBackend {
             Ok(timed) => {
                 let timing = timed.cases.into_iter().next().map(|case| case.candidate);
                 let variant = Variant { name, timing, speedup: Some(timed.speedup), note: String::new() };
-                keep(kept, &variant);
+                // What lacked memory is timed again.
+                if !session.is_refused() {
+                    keep(kept, &variant);
+                }
                 variant
             }
         })
