@@ -44,7 +44,8 @@ class Verifier(outputs.Outputs):
         return facts.facts(self.device)
 
     def scan(self, message):
-        """What a call takes and computes, as far as that is found without the device and without computing anything."""
+        """What a call takes and computes, as far as that is found without the device and without computing anything; in a
+        namespace of its own, for what the problem keeps of such a call holds no values."""
         self.dtype, self.casts_all, self.flops = wire.dtype_of(message["dtype"]), message["casts_all"], None
         try:
             names = load(message["path"])

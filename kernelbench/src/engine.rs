@@ -6,6 +6,7 @@ pub(crate) mod certify;
 pub(crate) mod check;
 pub(crate) mod contents;
 pub(crate) mod notes;
+mod refused;
 pub(crate) mod sessions;
 pub(crate) mod time;
 
@@ -31,7 +32,8 @@ use check::Checking;
 use metrics::{Machine, MachineKind, Profile, Rung};
 use notes::Remarks;
 use rand::{SeedableRng, rngs::StdRng};
-use sessions::{Kept, Whose, is_full, lock, refused_memory};
+use refused::{Refusals, Whose};
+use sessions::{Kept, is_full, lock};
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, TryLockError},
@@ -52,6 +54,7 @@ impl<B: Backend> Clone for Engine<B> {
 pub(crate) struct Inner<B: Backend> {
     pub(crate) backend: B,
     kept: Kept<B>,
+    refusals: Refusals,
     /// Who may use the device now.
     gate: Gate,
     /// Whose turn it is to profile, where that is one after the other.
@@ -76,7 +79,7 @@ impl<B: Backend> Engine<B> {
         crate::sandbox::process::close_own_memory();
         let kept = Kept::new(&backend);
         let gate = Gate::new(backend.free_memory(), backend.beside());
-        Self(Arc::new(Inner { backend, kept, gate, profiling: Mutex::default() }))
+        Self(Arc::new(Inner { backend, kept, refusals: Refusals::default(), gate, profiling: Mutex::default() }))
     }
 
     /// The backend.
@@ -204,7 +207,8 @@ impl<B: Backend> Inner<B> {
             };
             let step = |lease: &mut Lease<'_>| {
                 let done = step(&mut session, lease);
-                self.kept.unless_refused(&self.backend, (&key, &mut session), lease, (of, done))
+                let refused = self.backend.was_refused_memory(&mut session);
+                self.refusals.judge((&key, of), (refused, lease.has_all()), done)
             };
             return self.kept.with_room(&self.backend, lease, (Some(&key), wanted), short, step);
         }

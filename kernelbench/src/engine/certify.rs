@@ -4,10 +4,11 @@
 //! never saw; then under a sanitizer. What could not be looked at stands in the certificate too.
 
 use super::{
-    Inner, Purpose, Whose,
+    Inner, Purpose,
     backend::{Backend, Both, Pair, Processes, Standard, Toolchain},
     check::{self, Checking},
-    is_full, refused_memory,
+    is_full,
+    refused::{Whose, refused_memory},
     time::{Sittings, What},
 };
 use crate::{
@@ -117,7 +118,8 @@ impl<B: Backend> Inner<B> {
         }
         let done = self.examine_opened(task, (candidate, &mut session), (loaded, lease), plan, (checks, rng));
         backend.tidy(&mut session)?;
-        self.kept.unless_refused(backend, (&backend.key(task), &mut session), lease, (Whose::Candidates, done))
+        let refused = backend.was_refused_memory(&mut session);
+        self.refusals.judge((&backend.key(task), Whose::Candidates), (refused, lease.has_all()), done)
     }
 
     fn examine_opened(

@@ -13,7 +13,7 @@ use crate::{
     result::{
         candidate::CandidateId,
         error::{Attempt, EvalError},
-        failure::{Failure, Fault},
+        failure::Failure,
     },
     stage::{self, Stage},
 };
@@ -60,8 +60,6 @@ pub(crate) struct Kept<B: Backend> {
     tasks: Mutex<LruCache<Hash, Shared<B>>>,
     /// What a task took when it was open before, in bytes.
     sizes: Mutex<HashMap<Hash, u64>>,
-    /// Whether a task's reference is refused memory even where it has all of it, beside itself.
-    refused_alone: Mutex<HashMap<Hash, bool>>,
     /// Whose turn it is to open a task that others wait for too.
     opening: Mutex<HashMap<Hash, Arc<Mutex<()>>>>,
     candidates: Mutex<LruCache<CandidateId, B::Loaded>>,
@@ -84,7 +82,6 @@ impl<B: Backend> Kept<B> {
         Self {
             tasks: Mutex::new(LruCache::new(most(numbers.open_tasks))),
             sizes: Mutex::default(),
-            refused_alone: Mutex::default(),
             opening: Mutex::default(),
             candidates: Mutex::new(LruCache::new(most(numbers.kept_candidates))),
             asleep: Mutex::new(LruCache::new(ASLEEP)),
@@ -158,34 +155,6 @@ impl<B: Backend> Kept<B> {
         let were_others = !lease.is_alone() || !lease.has_all();
         lease.have_all();
         self.evict_until(backend, key, u64::MAX) > 0 || were_others
-    }
-
-    /// Judges a step that ended, in which the device may have refused the reference memory: what was compared with it then,
-    /// and timed beside it, does not count.
-    pub(crate) fn unless_refused<T>(
-        &self,
-        backend: &B,
-        (key, session): (&Hash, &mut B::Session),
-        lease: &Lease<'_>,
-        (of, done): (Whose, Attempt<T>),
-    ) -> Attempt<T> {
-        let refused = backend.was_refused_memory(session);
-        if of == Whose::References && done.is_ok() && (!refused || lease.has_all()) {
-            lock(&self.refused_alone).insert(key.clone(), refused);
-        }
-        if !refused || is_full(&done) || is_forbidden(&done) {
-            return done;
-        }
-        let alone = lock(&self.refused_alone).get(key).copied();
-        match refusal(lease.has_all(), of, alone) {
-            Refusal::Counts => done,
-            Refusal::Again => Err(refused_memory()),
-            Refusal::Candidates => {
-                let log = "it holds so much of the GPU's memory that none was left for the reference beside it: a model \
-                           may hold what its call needs, and gives the rest back";
-                Err(Failure::Interface { log: log.to_owned() }.into())
-            }
-        }
     }
 
     /// The task of this key, where it is open.
@@ -355,43 +324,6 @@ fn until(wanted: u64, free: impl Fn() -> Option<u64>, mut evict: impl FnMut(Wait
     gone
 }
 
-/// The device had no memory for the reference, though the reference went on.
-pub(crate) fn refused_memory() -> EvalError {
-    Fault::OutOfMemory("for the reference, which went on in another way".to_owned()).into()
-}
-
-/// Whose step it is: the reference's beside itself, or a candidate's, whom nobody trusts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    References,
-    Candidates,
-}
-
-/// What becomes of a step in which the reference was refused memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
-    /// It counts: so it is on this device.
-    Counts,
-    /// It is done again, with more; or it cannot be done, where there is no more.
-    Again,
-    /// The candidate took it.
-    Candidates,
-}
-
-/// `alone`: whether the reference was refused memory beside itself, with all of it its own, as far as that was tried.
-fn refusal(has_all: bool, of: Whose, alone: Option<bool>) -> Refusal {
-    match (has_all, of, alone) {
-        (true, Whose::References, _) | (true, Whose::Candidates, Some(true)) => Refusal::Counts,
-        (true, Whose::Candidates, Some(false)) => Refusal::Candidates,
-        _ => Refusal::Again,
-    }
-}
-
-/// Whether a candidate was caught.
-fn is_forbidden<T>(attempt: &Attempt<T>) -> bool {
-    matches!(attempt, Err(EvalError::Candidate(failure)) if matches!(**failure, Failure::Forbidden { .. }))
-}
-
 /// Whether an attempt came to its end for want of memory, a candidate's or the trusted side's.
 pub(crate) fn is_full<T>(attempt: &Attempt<T>) -> bool {
     match attempt {
@@ -404,6 +336,7 @@ pub(crate) fn is_full<T>(attempt: &Attempt<T>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::failure::Fault;
     use std::cell::RefCell;
 
     const GIB: u64 = 1 << 30;
@@ -429,19 +362,6 @@ mod tests {
         (Waiting::Open, 40),
         (Waiting::Built, 2),
     ];
-
-    #[test]
-    fn a_reference_that_was_refused_memory_never_makes_a_candidate_faster() {
-        use Whose::{Candidates, References};
-        for (of, alone) in [(References, None), (Candidates, None), (Candidates, Some(true)), (Candidates, Some(false))]
-        {
-            assert_eq!(refusal(false, of, alone), Refusal::Again, "there may be more");
-        }
-        assert_eq!(refusal(true, References, None), Refusal::Counts);
-        assert_eq!(refusal(true, Candidates, Some(true)), Refusal::Counts);
-        assert_eq!(refusal(true, Candidates, Some(false)), Refusal::Candidates);
-        assert_eq!(refusal(true, Candidates, None), Refusal::Again, "nobody knows: it is not timed");
-    }
 
     #[test]
     fn nobody_is_evicted_while_there_is_enough() {

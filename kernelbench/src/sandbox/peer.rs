@@ -171,11 +171,7 @@ impl Peer {
     /// Hears how it is confined, sends its setup, and waits until it has imported what it needs before it uses a device.
     pub(crate) fn greet_first(&mut self, setup: &impl Serialize, deadline: Duration) -> Attempt<()> {
         let start = Instant::now();
-        if self.trust == Trust::Candidate {
-            let length = self.hear(start, deadline, spin(SPIN), &mut ())?;
-            self.layers = self.read(length)?;
-        }
-        self.send(setup, &[])?;
+        self.introduce(setup, start, deadline)?;
         let length = self.hear(start, deadline, spin(SPIN), &mut ())?;
         self.read::<serde::de::IgnoredAny>(length).map(drop)
     }
@@ -189,12 +185,16 @@ impl Peer {
     /// Hears how it is confined, sends its setup, and waits until it is ready.
     pub(crate) fn greet(&mut self, setup: &impl Serialize, deadline: Duration) -> Attempt<()> {
         let start = Instant::now();
+        self.introduce(setup, start, deadline)?;
+        self.hear_ready(start, deadline)
+    }
+
+    fn introduce(&mut self, setup: &impl Serialize, start: Instant, deadline: Duration) -> Attempt<()> {
         if self.trust == Trust::Candidate {
             let length = self.hear(start, deadline, spin(SPIN), &mut ())?;
             self.layers = self.read(length)?;
         }
-        self.send(setup, &[])?;
-        self.hear_ready(start, deadline)
+        self.send(setup, &[])
     }
 
     fn hear_ready(&mut self, start: Instant, deadline: Duration) -> Attempt<()> {

@@ -1,0 +1,120 @@
+//! Does a step count in which the device refused the reference memory?
+//!
+//! Where a GPU is full, cuDNN goes on with an algorithm that needs no workspace, may take ten times as long, and tells nobody;
+//! but torch counts what it was refused. What was compared with such a reference, and timed beside it, does not count: the
+//! step is done again with more memory. Where there is no more, it counts if the reference beside itself was refused too;
+//! else the candidate holds what is missing.
+
+use super::sessions::{is_full, lock};
+use crate::{
+    hash::Hash,
+    result::{
+        error::{Attempt, EvalError},
+        failure::{Failure, Fault},
+    },
+};
+use std::{collections::HashMap, sync::Mutex};
+
+/// Whose step it is: the reference's beside itself, or a candidate's, whom nobody trusts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    References,
+    Candidates,
+}
+
+/// What is known of references that were refused memory.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    /// Whether a task's reference beside itself was, when all of the memory was theirs or less was enough.
+    beside_itself: Mutex<HashMap<Hash, bool>>,
+}
+
+impl Refusals {
+    /// What a step on a task comes to. `refused`: whether the reference was refused memory in it; `has_all`: whether nobody
+    /// else of ours had any.
+    pub(crate) fn judge<T>(
+        &self,
+        (task, of): (&Hash, Whose),
+        (refused, has_all): (bool, bool),
+        done: Attempt<T>,
+    ) -> Attempt<T> {
+        if of == Whose::References && done.is_ok() && (!refused || has_all) {
+            lock(&self.beside_itself).insert(task.clone(), refused);
+        }
+        if !refused || is_full(&done) || is_forbidden(&done) {
+            return done;
+        }
+        let beside_itself = lock(&self.beside_itself).get(task).copied();
+        match (has_all, of, beside_itself) {
+            (true, Whose::References, _) | (true, Whose::Candidates, Some(true)) => done,
+            (true, Whose::Candidates, Some(false)) => {
+                let log = "it holds so much of the GPU's memory that none was left for the reference beside it: a model \
+                           may hold what its call needs, and gives the rest back";
+                Err(Failure::Interface { log: log.to_owned() }.into())
+            }
+            _ => Err(refused_memory()),
+        }
+    }
+}
+
+/// The device had no memory for the reference, though the reference went on.
+pub(crate) fn refused_memory() -> EvalError {
+    Fault::OutOfMemory("for the reference, which went on in another way".to_owned()).into()
+}
+
+/// Whether a candidate was caught.
+fn is_forbidden<T>(attempt: &Attempt<T>) -> bool {
+    matches!(attempt, Err(EvalError::Candidate(failure)) if matches!(**failure, Failure::Forbidden { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Whose::{Candidates, References};
+
+    /// What comes of a step that went well, of a task whose reference was refused memory beside itself, or was not.
+    fn judged(refusals: &Refusals, of: Whose, refused: bool, has_all: bool) -> &'static str {
+        match refusals.judge((&Hash::of(b"a task"), of), (refused, has_all), Ok(())) {
+            Ok(()) => "counts",
+            again if is_full(&again) => "again",
+            Err(EvalError::Candidate(_)) => "its doing",
+            Err(EvalError::Infra(_)) => "a fault",
+        }
+    }
+
+    #[test]
+    fn a_candidate_that_leaves_its_reference_no_memory_fails_and_is_never_timed_beside_it() {
+        let refusals = Refusals::default();
+        assert_eq!(judged(&refusals, References, false, false), "counts");
+        assert_eq!(judged(&refusals, Candidates, false, false), "counts");
+        assert_eq!(judged(&refusals, Candidates, true, false), "again");
+        assert_eq!(judged(&refusals, Candidates, true, true), "its doing");
+    }
+
+    #[test]
+    fn a_reference_that_never_has_enough_is_what_it_is() {
+        let refusals = Refusals::default();
+        assert_eq!(judged(&refusals, References, true, false), "again");
+        assert_eq!(judged(&refusals, References, true, true), "counts");
+        assert_eq!(judged(&refusals, Candidates, true, false), "again");
+        assert_eq!(judged(&refusals, Candidates, true, true), "counts");
+    }
+
+    #[test]
+    fn where_nobody_knows_whose_doing_it_is_nothing_is_timed() {
+        assert_eq!(judged(&Refusals::default(), Candidates, true, true), "again");
+    }
+
+    #[test]
+    fn what_was_found_beside_stays() {
+        let (refusals, task) = (Refusals::default(), Hash::of(b"a task"));
+        let judge = |failure: Failure| {
+            let done: Attempt<()> = Err(failure.into());
+            refusals.judge((&task, Candidates), (true, false), done)
+        };
+        let caught = judge(Failure::Forbidden { case: String::new(), what: "fork".to_owned() });
+        assert!(is_forbidden(&caught), "{caught:?}");
+        let unlike = judge(Failure::Interface { log: String::new() });
+        assert!(is_full(&unlike), "a wrong output may be the reference's: {unlike:?}");
+    }
+}
