@@ -55,7 +55,7 @@ struct Found {
     /// Its speedup over each other baseline.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     against: Vec<(String, Speedup)>,
-    /// The least time over the candidate's, case by case, where it is known.
+    /// The time that the bandwidth at this size takes for the data, over the candidate's, case by case, where it is known.
     roofline: Vec<(String, f64)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<Profile>,
@@ -342,7 +342,7 @@ fn tell(found: &Found, named: bool) {
             if let Some(share) = case.roofline_share(timed.statistic) {
                 let floor = quantity::time(case.floor_ns.unwrap_or_default());
                 say(&format!(
-                    "           {:.0} % of the roofline: moving the data takes {floor} at best",
+                    "           {:.0} % of the roofline: moving the data takes {floor} at the bandwidth of this size",
                     share * 100.0
                 ));
             }

@@ -9,6 +9,8 @@ use std::{ffi::OsString, path::Path, process::Command, time::Duration};
 const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
 /// The largest working set that is measured, in bytes.
 const LARGEST_SET: u64 = 256 << 20;
+/// How many times as large as the one before a working set may be.
+const STEP: u64 = 4;
 
 /// This machine's processor: what Linux says of it, and what one core was measured to do.
 ///
@@ -43,14 +45,20 @@ fn description(name: &str, facts: &[Fact]) -> String {
     lasting.fold(name.to_owned(), |text, fact| format!("{text}\n{}: {}", fact.name, fact.value))
 }
 
-/// A set that fits half of each cache, and one that fits none.
+/// A set that fits half of each cache, one that fits none, and some between these: what a machine says of its last cache
+/// may be shared with others, and data of a few MiB is not moved as slowly as data that fills it.
 fn working_sets(caches: &[facts::Cache]) -> Vec<u64> {
     const TYPICAL: [u64; 3] = [32 << 10, 512 << 10, 16 << 20];
     let known: Vec<u64> = caches.iter().map(|cache| cache.bytes).collect();
     let sizes = if known.is_empty() { TYPICAL.to_vec() } else { known };
     let outside = sizes.last().map_or(LARGEST_SET, |last| 4 * last);
     let wanted = sizes.iter().map(|bytes| bytes / 2).chain([outside]);
-    let mut sets: Vec<u64> = wanted.map(|bytes| bytes.clamp(8 << 10, LARGEST_SET)).collect();
+    let mut sets: Vec<u64> = vec![];
+    for next in wanted.map(|bytes| bytes.clamp(8 << 10, LARGEST_SET)) {
+        let between = |last: &u64| last.checked_mul(STEP).filter(|between| *between < next);
+        sets.extend(sets.last().copied().into_iter().flat_map(|last| std::iter::successors(between(&last), between)));
+        sets.push(next);
+    }
     sets.dedup();
     sets
 }
@@ -82,6 +90,7 @@ mod tests {
 
     #[test]
     fn without_known_caches_the_usual_sizes_are_measured() {
-        assert_eq!(working_sets(&[]), [16 << 10, 256 << 10, 8 << 20, 64 << 20]);
+        let kib = [16, 64, 256, 1 << 10, 4 << 10, 8 << 10, 32 << 10, 64 << 10];
+        assert_eq!(working_sets(&[]), kib.map(|kib| kib << 10));
     }
 }

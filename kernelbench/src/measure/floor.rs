@@ -1,4 +1,4 @@
-//! Roofline floors: the least time in which this machine moves the data of a call.
+//! Roofline floors: how soon could this machine move the data of a call?
 
 use crate::task::layout::{Array, Layout};
 use metrics::{Machine, MachineKind};
