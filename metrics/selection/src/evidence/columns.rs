@@ -4,6 +4,10 @@ use super::{Column, Out, Said, Task};
 use crate::table::{Setup, Table};
 use metrics::unit;
 use polars::prelude::*;
+use polars_ops::{
+    chunked_array::cov::pearson_corr,
+    prelude::{RankMethod, RankOptions, SeriesRank},
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The fewest kernels of a task whose correlation is looked at.
@@ -13,13 +17,13 @@ const SAME: f64 = 1e-9;
 
 /// The tasks of a table and where it was taken.
 pub(super) fn tasks(table: &Table) -> Result<(Vec<Task>, BTreeSet<Setup>), String> {
-    let kernels = table
-        .frame
-        .clone()
-        .lazy()
-        .select(["task", "kernel", "runtime_ns", "architecture", "gpu", "driver", "ncu"].map(col));
-    let kernels = kernels.group_by([col("task"), col("kernel")]).agg([all().as_expr().first()]);
-    let kernels = words(kernels.sort(["task", "kernel"], SortMultipleOptions::default()).collect())?;
+    let kernels = table.frame.select(["task", "kernel", "runtime_ns", "architecture", "gpu", "driver", "ncu"]);
+    let one_row_each = |kernels: DataFrame| {
+        let names = ["task", "kernel"].map(str::to_owned);
+        kernels.unique_stable(Some(&names), UniqueKeepStrategy::First, None)
+    };
+    let kernels = kernels.and_then(one_row_each);
+    let kernels = words(kernels.and_then(|kernels| kernels.sort(["task", "kernel"], SortMultipleOptions::default())))?;
     let text = |name: &str| words(kernels.column(name).and_then(|column| column.str()));
     let (task, kernel, time) =
         (text("task")?, text("kernel")?, words(kernels.column("runtime_ns").and_then(|c| c.f64()))?);
@@ -64,7 +68,7 @@ fn comparable(tasks: &[Task], setups: &BTreeSet<Setup>) -> Result<(), String> {
 
 /// Every metric of a table, with its correlations.
 pub(super) fn columns(table: &Table, tasks: &[Task], present: f64) -> Result<Vec<Column>, String> {
-    let values = words(in_base_units(table).and_then(LazyFrame::collect))?;
+    let values = words(in_base_units(table))?;
     let correlated = correlations(&values)?;
     let text = |name: &str| words(values.column(name).and_then(|column| column.str()));
     let (metric, task, kernel, unit) = (text("metric")?, text("task")?, text("kernel")?, text("base")?);
@@ -90,36 +94,48 @@ pub(super) fn columns(table: &Table, tasks: &[Task], present: f64) -> Result<Vec
 }
 
 /// The rows in the order of metric, task and kernel, each value in its base unit.
-fn in_base_units(table: &Table) -> PolarsResult<LazyFrame> {
-    let units = table.frame.column("unit")?.unique()?;
-    let printed: Vec<&str> = units.str()?.iter().flatten().collect();
-    let (factors, bases): (Vec<f64>, Vec<String>) = printed.iter().map(|unit| unit::base(unit)).unzip();
-    let known = df!("unit" => printed, "factor" => factors, "base" => bases)?;
-    let rows = table.frame.clone().lazy().select(["task", "kernel", "runtime_ns", "metric", "unit", "value"].map(col));
-    let rows = rows.join(known.lazy(), [col("unit")], [col("unit")], JoinArgs::new(JoinType::Left));
-    Ok(rows
-        .with_column((col("value") * col("factor")).alias("in_base"))
-        .sort(["metric", "task", "kernel"], SortMultipleOptions::default()))
+fn in_base_units(table: &Table) -> PolarsResult<DataFrame> {
+    let mut rows = table.frame.select(["task", "kernel", "runtime_ns", "metric", "unit", "value"])?;
+    let printed = rows.column("unit")?.str()?;
+    let known: BTreeMap<&str, (f64, String)> = printed.iter().flatten().map(|unit| (unit, unit::base(unit))).collect();
+    let known = |unit: Option<&str>| unit.and_then(|unit| known.get(unit));
+    let factor: Float64Chunked = printed.iter().map(|unit| known(unit).map(|(factor, _)| *factor)).collect();
+    let base: StringChunked = printed.iter().map(|unit| known(unit).map(|(_, base)| base.as_str())).collect();
+    let in_base = rows.column("value")?.f64()? * &factor;
+    rows.with_column(in_base.with_name("in_base".into()).into_column())?;
+    rows.with_column(base.with_name("base".into()).into_column())?;
+    rows.sort(["metric", "task", "kernel"], SortMultipleOptions::default())
 }
 
 /// Pearson's and Spearman's correlation of each metric with the runtime, in each task.
 type Correlations = BTreeMap<(String, String), (f64, f64)>;
 
+/// Of rows in the order of metric and task.
 fn correlations(values: &DataFrame) -> Result<Correlations, String> {
-    let rows = values.clone().lazy().filter(col("in_base").is_not_null());
-    let found = rows.group_by([col("metric"), col("task")]).agg([
-        pearson_corr(col("in_base"), col("runtime_ns")).alias("r"),
-        spearman_rank_corr(col("in_base"), col("runtime_ns"), false).alias("rho"),
-    ]);
-    let found = words(found.collect())?;
-    let text = |name: &str| words(found.column(name).and_then(|column| column.str()));
-    let number = |name: &str| words(found.column(name).and_then(|column| column.f64()));
-    let (metric, task, r, rho) = (text("metric")?, text("task")?, number("r")?, number("rho")?);
-    let row = |row: usize| {
-        let key = (metric.get(row).unwrap_or_default().to_owned(), task.get(row).unwrap_or_default().to_owned());
-        (key, (r.get(row).unwrap_or(f64::NAN), rho.get(row).unwrap_or(f64::NAN)))
-    };
-    Ok((0..found.height()).map(row).collect())
+    let rows = words(values.column("in_base").and_then(|column| values.filter(&column.is_not_null())))?;
+    let text = |name: &str| words(rows.column(name).and_then(|column| column.str()));
+    let number = |name: &str| words(rows.column(name).and_then(|column| column.f64()));
+    let (metric, task, in_base, time) = (text("metric")?, text("task")?, number("in_base")?, number("runtime_ns")?);
+    let about = |row: usize| (metric.get(row).unwrap_or_default(), task.get(row).unwrap_or_default());
+    let mut found = Correlations::new();
+    let mut from = 0;
+    while from < rows.height() {
+        let (metric, task) = about(from);
+        let many = (from..rows.height()).take_while(|row| about(*row) == (metric, task)).count();
+        let at = i64::try_from(from).map_err(|e| format!("a table of {} rows: {e}", rows.height()))?;
+        let (one, other) = (in_base.slice(at, many), time.slice(at, many));
+        let r = pearson_corr(&one, &other).unwrap_or(f64::NAN);
+        let rho = pearson_corr(&words(ranks(one))?, &words(ranks(other))?).unwrap_or(f64::NAN);
+        found.insert((metric.to_owned(), task.to_owned()), (r, rho));
+        from += many;
+    }
+    Ok(found)
+}
+
+/// The ranks of values, equal ones at the mean of theirs.
+fn ranks(values: Float64Chunked) -> PolarsResult<Float64Chunked> {
+    let by_mean = RankOptions { method: RankMethod::Average, descending: false };
+    values.into_series().rank(by_mean, None).f64().cloned()
 }
 
 /// A metric's values in each task.
