@@ -10,25 +10,32 @@ use python::{problem, workshop, workshop_with};
 use std::path::Path;
 use warpsmith_kernelbench::Failure;
 
-/// Those that end soon, without a GPU; the others are for `examples/verdicts.rs`.
-fn quick() -> Vec<File> {
+/// Those that end soon, without a GPU, and those that are right; the others are for `examples/verdicts.rs`.
+fn quick() -> (Vec<File>, Vec<File>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/misbehaving");
-    let (last, others): (Vec<File>, Vec<File>) = File::all(&folder)
-        .into_iter()
-        .filter(|file| file.line("where").is_none())
-        .partition(|f| f.line("right").is_some());
-    others.into_iter().chain(last).collect()
+    let all = File::all(&folder).into_iter().filter(|file| file.line("where").is_none());
+    all.partition(|file| file.line("right").is_none())
 }
 
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn whatever_a_candidate_does_is_named_and_the_next_one_is_unaffected() {
-    let workshop = workshop_with(|options| options.spares = 1);
-    for file in quick() {
-        let task = problem(file.problem());
-        let outcome = again::evaluate(&workshop, &task, &file).unwrap();
-        assert!(file.as_said(&outcome, &[]), "{}: {outcome:?}", file.path.display());
-    }
+    let (wrong, right) = quick();
+    assert!(wrong.len() > 2 && !right.is_empty());
+    let in_a_row = |wrong: &[File]| {
+        let workshop = workshop_with(|options| options.spares = 1);
+        for file in wrong.iter().chain(&right) {
+            let task = problem(file.problem());
+            let outcome = again::evaluate(&workshop, &task, file).unwrap();
+            assert!(file.as_said(&outcome, &[]), "{}: {outcome:?}", file.path.display());
+        }
+    };
+    // Two rows beside each other: most of an evaluation is one process waiting for another.
+    let (one, other) = wrong.split_at(wrong.len() / 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| in_a_row(one));
+        scope.spawn(|| in_a_row(other));
+    });
 }
 
 #[test]
