@@ -79,22 +79,29 @@ async fn a_cell_is_proved_where_all_of_it_holds_and_else_it_is_said_what_does_no
 }
 
 #[test]
-fn what_was_compiled_of_the_ampere_column_is_written_down_for_every_cell_as_it_is_now() {
-    let text = include_str!("../../docs/results/data/features_ampere.jsonl");
-    let records: Vec<Record> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let features = Features::embedded();
-    let there = |cell: &&Cell| !matches!(cell.state, State::Unsupported(_));
-    let cells: Vec<&Cell> = features.column("ampere").unwrap().cells.iter().filter(there).collect();
-    assert_eq!(records.len(), cells.len());
-    for (record, cell) in records.iter().zip(cells) {
-        let again = "`warpsmith features verify --arch ampere`, and its compiled.jsonl goes into docs/results/data";
-        assert_eq!((&record.cell, &record.files), (&cell.folder, &identity(cell)), "changed since: {again}");
-        assert_eq!(record.built, "sm_80, sm_90a");
-        for instruction in cell.instructions() {
-            assert!(record.found.contains(instruction), "{}: {}", record.cell, record.found);
+fn what_was_compiled_of_a_column_is_written_down_for_every_cell_as_it_is_now() {
+    for (name, built, text) in [
+        ("ampere", "sm_80, sm_90a", include_str!("../../docs/results/data/features_ampere.jsonl")),
+        ("blackwell", "sm_100a", include_str!("../../docs/results/data/features_blackwell.jsonl")),
+    ] {
+        let records: Vec<Record> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let features = Features::embedded();
+        let there = |cell: &&Cell| !matches!(cell.state, State::Unsupported(_));
+        let cells: Vec<&Cell> = features.column(name).unwrap().cells.iter().filter(there).collect();
+        assert_eq!(records.len(), cells.len());
+        for (record, cell) in records.iter().zip(cells) {
+            let again = format!(
+                "`warpsmith features verify --arch {name}`, and its compiled.jsonl goes into docs/results/data"
+            );
+            assert_eq!((&record.cell, &record.files), (&cell.folder, &identity(cell)), "changed since: {again}");
+            assert_eq!(record.built, built);
+            for instruction in cell.instructions() {
+                assert!(record.found.contains(instruction), "{}: {}", record.cell, record.found);
+            }
+            let told =
+                if cell.no_instruction.is_some() { "no instruction shows" } else { "in the optimized kernel alone" };
+            assert!(record.found.starts_with("compiles; ") && record.found.contains(told), "{}", record.found);
         }
-        let told = if cell.no_instruction.is_some() { "no instruction shows" } else { "in the optimized kernel alone" };
-        assert!(record.found.starts_with("compiles; ") && record.found.contains(told), "{}", record.found);
     }
 }
 

@@ -60,6 +60,20 @@ fn the_ampere_column_has_all_rows_but_one_and_each_says_by_which_instruction_it_
     assert_eq!(features.columns()[0].name, "hopper", "a column that was measured stands first");
 }
 
+#[test]
+fn the_blackwell_column_has_all_rows_and_each_says_by_which_instruction_it_is_told_or_why_by_none() {
+    let features = Features::embedded();
+    let column = features.of_arch(&Arch::of_capability("10.0").unwrap()).unwrap();
+    assert_eq!(column.cells.iter().map(|cell| cell.row).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
+    for cell in &column.cells {
+        assert_eq!((cell.state.name(), cell.target().is_some()), ("compiled", true), "{}", cell.name);
+        assert_ne!(cell.instructions().next().is_some(), cell.no_instruction.is_some(), "{}", cell.name);
+        let tcgen05 = cell.optimized().contains("tcgen05.mma");
+        assert_eq!(tcgen05, [1, 2, 3, 6, 7, 10].contains(&cell.row), "{}", cell.name);
+        assert!(!tcgen05 || cell.guide.contains("not run"), "{} says that nobody ran it", cell.name);
+    }
+}
+
 /// What was recorded, as counters; `launches` is no counter but a count.
 fn recorded(measured: &Measured, which: usize) -> Counters {
     let launches = measured.read.get("launches").map_or(1.0, |read| read[which]);
@@ -154,7 +168,7 @@ fn what_is_wrong_with_a_cell_is_said_with_its_file() {
     let (features, column) = hopper();
     assert_eq!(
         features.column("hoper").unwrap_err(),
-        "there is no architecture \"hoper\" among the features; there are hopper, ampere"
+        "there is no architecture \"hoper\" among the features; there are hopper, ampere, blackwell"
     );
     assert!(column.cell("wgma").unwrap_err().starts_with("hopper has no feature \"wgma\"; it has wgmma, fp8"));
     assert_eq!((column.cell("01").unwrap().row, column.cell("05_tma").unwrap().row), (1, 5));
