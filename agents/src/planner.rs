@@ -240,6 +240,9 @@ impl Loop {
         if rule.is_continue() {
             self.within_limits()?;
         }
+        if self.policy.sequence.is_some() && self.policy.planner == Decider::Model {
+            return self.after_the_sequence(rule).await;
+        }
         // A first step leaves no choice.
         let free = self.book.so_far().finished().next().is_some() && rule.is_continue();
         if self.policy.planner == Decider::Rule || !free {

@@ -72,7 +72,7 @@ pub struct Policy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retime: Option<usize>,
     /// The transformations that are applied in this order, where the work is a workflow (PEAK §4.3); then nothing of what
-    /// was said above about bases and advice counts.
+    /// was said above about bases and advice counts. Where the planner is a model, it proposes those that come after them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<Vec<String>>,
     /// How a generated operator is searched, where the work is to generate one (QiMeng-TensorOp §3); then nothing of what was
@@ -249,6 +249,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("peak-mi200-fp32", include_str!("../policies/peak-mi200-fp32.toml")),
     ("peak-mi200-fp16", include_str!("../policies/peak-mi200-fp16.toml")),
     ("peak-x1-85", include_str!("../policies/peak-x1-85.toml")),
+    ("peak-planner", include_str!("../policies/peak-planner.toml")),
     ("qimeng", include_str!("../policies/qimeng.toml")),
     ("qimeng-naive", include_str!("../policies/qimeng-naive.toml")),
     ("qimeng-no-history", include_str!("../policies/qimeng-no-history.toml")),

@@ -14,7 +14,7 @@ use warpsmith_agents::llm::scripted::{Entry, Scripted};
 use warpsmith_agents::llm::{Call, CallId, Llm, Purpose, Reply, Role};
 use warpsmith_agents::log::{Log, MemoryLog};
 use warpsmith_agents::planner::{BrokeOff, Job, Request, no_limit, transform, work};
-use warpsmith_agents::policy::Policy;
+use warpsmith_agents::policy::{Decider, Policy};
 use warpsmith_agents::trajectory::Trajectory;
 use warpsmith_agents::workflow::TuningPlan;
 
@@ -340,6 +340,77 @@ async fn a_person_rephrases_finishes_and_leaves_out_and_the_sequence_goes_on_beh
     let own = story.answers().next().unwrap();
     assert!(own.model.ends_with(", finished by hand") && log.fetch(&own.reply).unwrap().contains("us=80"));
     assert_eq!(story.rounds.iter().filter(|round| round.unreadable.is_some()).count(), 2, "no try was lost unseen");
+}
+
+/// A model plans: what it names is applied, what fails in every try is told to it and not offered again, and it may stop.
+fn planned() -> Vec<Entry> {
+    let plan = |round: u32, step: &str| {
+        let reply = format!("{{\"step\": \"{step}\", \"why\": \"It may gain.\"}}");
+        Entry::new(Role::Planner, &reply).round(round).purpose(Purpose::Plan)
+    };
+    vec![
+        entry(1, &device("us=90")),
+        plan(2, "Stage"),
+        plan(2, "Tile"),
+        entry(2, &device("us={{TILE}}0")),
+        plan(3, "Slow"),
+        entry(3, &device("build-error {{TILE}}")),
+        entry(4, &device("build-error {{TILE}}")),
+        entry(5, &device("wrong {{TILE}}")),
+        plan(6, "Stage"),
+        entry(6, &device("us={{TILE}}{{STAGES}}")),
+        plan(7, "stop"),
+    ]
+}
+
+async fn plan_on(llm: Arc<dyn Llm>, log: &MemoryLog, rounds: u32) -> Trajectory {
+    let crew = Crew::spawn(Arc::new(Simulated::new()), llm, Arc::new(prompts())).await;
+    let so_far: Trajectory = log.events().into_iter().collect();
+    let policy = Policy { planner: Decider::Model, rounds, ..policy(&["Shape"]) };
+    let job = Job { task: task(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() };
+    let story = work(job, &crew).await.unwrap();
+    crew.stop().await;
+    story
+}
+
+#[tokio::test]
+async fn a_model_plans_what_comes_after_the_sequence_of_what_can_be_applied_there() {
+    let (model, log) = (Arc::new(Scripted::new(planned())), MemoryLog::default());
+    let story = plan_on(model.clone(), &log, 10).await;
+    let workflow = &story.workflow;
+    assert_eq!(workflow.path(workflow.head().unwrap()), ["Shape", "Tile", "Stage"]);
+    assert_eq!(story.end, Some(End::Stopped));
+    assert!(story.certified().is_some());
+    let said = |round: u32| {
+        let mut asked = model.asked().into_iter();
+        let call = asked.find(|call| call.id.round == round && call.id.purpose == Purpose::Plan).unwrap();
+        call.prompt.turns[0].text.clone()
+    };
+    let (first, last) = (said(2), said(7));
+    assert!(first.contains("- Tile: Changes it. Adds TILE.") && first.contains("- Shape: "), "{first}");
+    assert!(!first.contains("- Stage: ") && !first.contains("- Shape: Changes it."), "{first}");
+    assert!(said(6).contains("- Stage: Changes it.") && !said(6).contains("- Slow: Changes it."), "{}", said(6));
+    assert!(said(6).contains("- Slow: failed: "), "{}", said(6));
+    assert!(last.contains("- Slow: Changes it."), "it did not fail on this checkpoint: {last}");
+    assert!(last.contains("# Tuning parameters") && last.contains("`{{STAGES}}`: 1, 2"), "{last}");
+}
+
+#[tokio::test]
+async fn a_plan_ends_with_the_rounds_and_goes_on_from_any_event_with_nothing_asked_twice() {
+    let (model, log) = (Arc::new(Scripted::new(planned())), MemoryLog::default());
+    assert_eq!(plan_on(model, &log, 5).await.end, Some(End::OutOfRounds));
+
+    let whole = MemoryLog::default();
+    plan_on(Arc::new(Scripted::new(planned())), &whole, 10).await;
+    for kept in 0..whole.events().len() {
+        let log = whole.killed_after(kept);
+        let known = answered(&log);
+        let model = Arc::new(Scripted::new(planned().into_iter().skip(known.len())));
+        let asked_before = known.len();
+        plan_on(Arc::new(Remembering::new(model.clone(), known)), &log, 10).await;
+        assert_eq!(essence(&log), essence(&whole), "killed after {kept}");
+        assert_eq!(asked_before + model.calls(), planned().len(), "killed after {kept}");
+    }
 }
 
 /// PEAK's Table 4. On HIP the paper's Tensor-Core is a transformation of its own (§4.2).

@@ -7,9 +7,9 @@ mod faces;
 pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
 
 use crate::{
-    Choosing, Fix, Offered, Offering, Optimization, Passage, PlanLine, Rewriting, Suggestions, Taken, Unreadable,
-    action, advise, again, apply, diagnose, extract, features, fix, hints::Hints, optimize, plan, pooled, primitives,
-    refine, retry, seed, shapes, sketch, space, transform,
+    Choosing, Fix, Offered, Offering, OpenTransformation, Optimization, Passage, PlanLine, Proposing, Rewriting,
+    Suggestions, Taken, Unreadable, action, advise, again, apply, diagnose, extract, features, fix, hints::Hints,
+    optimize, plan, pooled, primitives, propose, refine, retry, seed, shapes, sketch, space, transform,
 };
 use kernelbench::{
     Argument, ArgumentKind, Baselines, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, Hash,
@@ -100,6 +100,8 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
             ),
         ),
         ("transform", transform::values(task, machine, &Rewriting { say: Some("gently".into()), ..rewriting() })),
+        ("propose", propose::values(task, machine, &proposing())),
+        ("propose", propose::values(&bound(), machine, &Proposing { history: vec![], ..proposing() })),
         ("optimize", features::guided(guides(), &optimize::values(task, machine, candidate, None))),
         ("fix", features::guided(guides(), &fix::values(task, machine, candidate, &self::build(), None))),
         ("advise", advise::offering(&offered(), &advise::values(task, machine, candidate, &timed, profile))),
@@ -168,6 +170,34 @@ pub(crate) fn rewriting() -> Rewriting {
         tuning: kernelbench::load::parameters(&table).unwrap_or_default(),
         say: None,
         last: None,
+    }
+}
+
+/// A workflow whose next transformation is chosen.
+pub(crate) fn proposing() -> Proposing {
+    let Rewriting { context, tuning, .. } = rewriting();
+    let applied = |step: &str, outcome: &str| PlanLine {
+        round: 1,
+        step: step.into(),
+        candidate: String::new(),
+        outcome: outcome.into(),
+    };
+    Proposing {
+        context,
+        tuning,
+        speedup: "1.42x [1.40, 1.44] the reference's speed".into(),
+        history: vec![
+            applied("Refactor", "0.98x [0.97, 0.99] the reference's speed"),
+            applied("Split-K", "failed: it does not build"),
+        ],
+        open: vec![
+            OpenTransformation {
+                name: "Unroll".into(),
+                summary: "Unrolls the loop over columns.".into(),
+                adds: vec!["UNROLL_FACTOR".into()],
+            },
+            OpenTransformation { name: "Transpose".into(), summary: "Turns a tile.".into(), adds: vec![] },
+        ],
     }
 }
 

@@ -4,7 +4,7 @@
 
 /// The pages: each has a system part, which takes no values and so is the same in every round, a user part, and the form
 /// of the reply, which takes no values either.
-pub(crate) const PAGES: [(&str, &str); 17] = [
+pub(crate) const PAGES: [(&str, &str); 18] = [
     ("action", include_str!("../templates/action.md")),
     ("advise", include_str!("../templates/advise.md")),
     ("apply", include_str!("../templates/apply.md")),
@@ -14,6 +14,7 @@ pub(crate) const PAGES: [(&str, &str); 17] = [
     ("optimize", include_str!("../templates/optimize.md")),
     ("plan", include_str!("../templates/plan.md")),
     ("primitives", include_str!("../templates/primitives.md")),
+    ("propose", include_str!("../templates/propose.md")),
     ("refine", include_str!("../templates/refine.md")),
     ("retry", include_str!("../templates/retry.md")),
     ("seed", include_str!("../templates/seed.md")),

@@ -18,7 +18,7 @@ use crate::{
 };
 use agents::{
     planner::Request,
-    policy::{Profiling, Shapes},
+    policy::{Decider, Profiling, Shapes},
     trajectory::Trajectory,
 };
 use kernelbench::Workshop;
@@ -203,7 +203,13 @@ fn opening(plan: &Plan, model: &str, machine: &Machine, run: &Path) -> Vec<Strin
     let length = length.unwrap_or_else(|| {
         plan.policy.sequence.as_ref().map_or_else(
             || format!("{} rounds", plan.policy.rounds),
-            |sequence| format!("a sequence of {} transformations", sequence.len()),
+            |sequence| match plan.policy.planner {
+                Decider::Rule => format!("a sequence of {} transformations", sequence.len()),
+                Decider::Model => {
+                    let (first, most) = (sequence.join(", "), plan.policy.rounds);
+                    format!("{first} and what a model plans, at most {most} rounds")
+                }
+            },
         )
     });
     lines.push(format!("policy     {}, {length}", plain(&plan.policy.name)));

@@ -5,13 +5,15 @@
 use super::talk::{Told, asked};
 use super::tuning::{Attempt, fastest};
 use super::{BrokeOff, Loop};
+use crate::answer;
 use crate::coder::Rewrite;
-use crate::event::{Event, Step};
+use crate::event::{End, Event, Step};
 use crate::llm::{AskError, Purpose, Role};
 use crate::log::LogError;
-use crate::workflow::{Checkpoint, MAIN, Order, TUNE, TuningPlan, canonical};
+use crate::workflow::{Checkpoint, MAIN, Order, Ordered, TUNE, TuningPlan, canonical};
+use futures::TryFutureExt;
 use kernelbench::{Bindings, Candidate, Evaluation, Failure, Hash, Space};
-use prompts::{Rewriting, Transformation, backend};
+use prompts::{OpenTransformation, PlanLine, Proposing, Rewriting, Transformation, backend, read_plan};
 use std::ops::ControlFlow;
 
 /// A transformation that a person asks for.
@@ -56,10 +58,12 @@ impl Loop {
         loop {
             self.checkpoint_if_due()?;
             let so_far = self.book.so_far();
-            let begun = so_far.open().is_some() || so_far.workflow.open_order(&so_far.rounds).is_some();
+            if so_far.open().is_none() && so_far.workflow.open_order(&so_far.rounds).is_none() {
+                return Ok(());
+            }
             match self.next().await? {
-                ControlFlow::Continue(step) if begun => self.round(step).await?,
-                _ => return Ok(()),
+                ControlFlow::Continue(step) => self.round(step).await?,
+                ControlFlow::Break(_) => return Ok(()),
             }
         }
     }
@@ -114,6 +118,88 @@ impl Loop {
         let head = so_far.workflow.head().map(|head| head.id.clone());
         let head = head.ok_or_else(|| BrokeOff::Gone("a transformation has no checkpoint to start from".to_owned()))?;
         self.order(&transformation.clone(), head, None)
+    }
+
+    /// What comes after the policy's sequence where a model plans: a transformation that can be applied to the head, until it
+    /// proposes to stop, none is left, or the rounds are over. A step that failed in every try is told, and not offered again
+    /// from the same checkpoint.
+    pub(super) async fn after_the_sequence(
+        &mut self,
+        rule: ControlFlow<End, Step>,
+    ) -> Result<ControlFlow<End, Step>, BrokeOff> {
+        let so_far = self.book.so_far();
+        let over = matches!(rule, ControlFlow::Break(End::SequenceEnds | End::Stuck));
+        let Some(head) = so_far.workflow.head().filter(|_| over).cloned() else { return Ok(rule) };
+        if so_far.written() >= so_far.extended_to.unwrap_or(self.policy.rounds) {
+            return Ok(ControlFlow::Break(End::OutOfRounds));
+        }
+        let open = self.open_transformations(&head);
+        if open.is_empty() {
+            return Ok(ControlFlow::Break(End::SequenceEnds));
+        }
+        let round = so_far.rounds.last().map_or(0, |round| round.number) + 1;
+        let names: Vec<String> = open.iter().map(|one| one.name.clone()).chain(["stop".to_owned()]).collect();
+        let speedup = so_far.evaluation(&head.bound).map_or_else(String::new, outcome);
+        let (tuning, history) = (head.tuning.clone(), self.applied());
+        let proposing = Proposing { context: self.book.candidate(&head.context)?, tuning, speedup, history, open };
+        let (llm, words) = (self.crew.llm.clone(), self.crew.prompts.clone());
+        let first = words.propose(&self.task, &self.crew.machine, &proposing);
+        let told = self.ask_twice(round, Role::Planner, Purpose::Plan, |call, earlier| {
+            let prompt = earlier.map_or_else(|| first.clone(), |e| words.again(&e.prompt, &e.reply, &e.why));
+            answer::ask(&*llm, call, prompt, |reply| read_plan(reply, &names)).map_err(BrokeOff::from)
+        });
+        let (proposal, chosen) = match told.await? {
+            Told::Read(plan) => (format!("{}: {}", plan.step, plan.why), Some(plan.step)),
+            Told::Unreadable(why) => (why, None),
+            Told::PassedOver => ("the recorded reply does not fit".to_owned(), None),
+        };
+        if !self.book.so_far().proposals.contains_key(&round) {
+            self.note(Event::Proposed { round, proposal, taken: chosen.is_some() })?;
+        }
+        // What cannot be read proposes nothing.
+        Ok(match chosen.filter(|name| name != "stop") {
+            Some(transformation) => ControlFlow::Continue(Step::Transform { base: head.bound, transformation }),
+            None => ControlFlow::Break(End::Stopped),
+        })
+    }
+
+    /// The transformations that can be applied to a checkpoint: they fit it, did not lead to it, and did not fail on it.
+    fn open_transformations(&self, head: &Checkpoint) -> Vec<OpenTransformation> {
+        let (workflow, backend) = (&self.book.so_far().workflow, backend(&self.task));
+        let behind = workflow.behind(head);
+        let failed = |name: &str| {
+            let on_it = |ordered: &&Ordered| ordered.order.from == head.id && ordered.order.transformation == name;
+            workflow.orders.iter().filter(on_it).any(|ordered| !ordered.done)
+        };
+        let fits = |one: &&Transformation| {
+            let wider = || head.tuning.widened(&one.parameters).and_then(|wider| wider.extending(&head.kept).map(drop));
+            one.fits(backend, &head.tuning).is_ok() && wider().is_ok()
+        };
+        let all = self.crew.prompts.transformations().all().iter().map(|listed| &listed.transformation);
+        let left = all.filter(|one| !behind.contains(&one.name.as_str()) && !failed(&one.name)).filter(fits);
+        let told = |one: &Transformation| OpenTransformation {
+            name: one.name.clone(),
+            summary: one.summary.clone(),
+            adds: one.parameters.grid.keys().cloned().collect(),
+        };
+        left.map(told).collect()
+    }
+
+    /// What was applied, in order, and what came of it, for a model that plans.
+    fn applied(&self) -> Vec<PlanLine> {
+        let so_far = self.book.so_far();
+        let line = |(at, ordered): (usize, &Ordered)| {
+            let until = so_far.workflow.orders.get(at + 1).map_or(so_far.rounds.len(), |next| next.rounds_before);
+            let last = so_far.rounds.get(ordered.rounds_before..until).and_then(|rounds| rounds.last());
+            let outcome = match last.and_then(|round| round.evaluation.as_ref()) {
+                _ if ordered.left_out => "left out by hand".to_owned(),
+                Some(evaluation) => outcome(evaluation),
+                None => "failed: no readable reply".to_owned(),
+            };
+            let (round, candidate) = (last.map_or(0, |round| round.number), String::new());
+            PlanLine { round, step: ordered.order.transformation.clone(), candidate, outcome }
+        };
+        so_far.workflow.orders.iter().enumerate().map(line).collect()
     }
 
     /// The round of a transformation: all its calls, and what came of them.
@@ -281,6 +367,14 @@ impl Request {
     #[must_use]
     pub fn tune(from: Option<Hash>, tuning: TuningPlan) -> Self {
         Self { from, tuning, ..Self::of(TUNE) }
+    }
+}
+
+/// An evaluation in a line.
+fn outcome(evaluation: &Evaluation) -> String {
+    match evaluation {
+        Evaluation::Passed(timed) => format!("{} the reference's speed", timed.speedup),
+        Evaluation::Failed(failure) => format!("failed: {failure}"),
     }
 }
 
