@@ -12,6 +12,9 @@ pub(crate) fn evaluate(workshop: &Torch, task: &Task, file: &File) -> Outcome<Ti
     // do in a few samples.
     let many = if says("not faster") { TimingPlan::median_of(2, 40) } else { python::PLAN };
     let mut outcome = evaluate(if says("clocks") { &python::PLAN } else { &many })?;
+    if says("clocks") && file.word(&outcome, &[]) != "clocks" {
+        outcome = evaluate(&many)?;
+    }
     for _ in 1..3 {
         let apart = matches!(outcome, Err(Failure::Clocks { .. })) && !says("clocks");
         let faster = says("not faster") && file.word(&outcome, &[]) == "passed";
