@@ -93,6 +93,9 @@ pub struct Policy {
     pub timing: TimingPlan,
 }
 
+/// What a model that plans proposes to end the work.
+pub(crate) const STOP: &str = "stop";
+
 /// As many configurations as a policy tries that does not say.
 const CONFIGURATIONS: usize = 32;
 
@@ -282,7 +285,7 @@ impl Policy {
 /// The next step, or why there is none. Whether the Planner is a rule or a model, this decides what is allowed.
 pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
     if let Some(sequence) = &policy.sequence {
-        return next_transformation(so_far, sequence);
+        return next_transformation(so_far, sequence, policy.planner);
     }
     if let Some(search) = &policy.search {
         return next_generation(so_far, search);
@@ -322,8 +325,9 @@ fn next_generation(so_far: &Trajectory, search: &Search) -> ControlFlow<End, Ste
 }
 
 /// The next step of a workflow: the initial context; what was ordered, until it is done or every try failed; then what comes
-/// next in the sequence.
-fn next_transformation(so_far: &Trajectory, sequence: &[String]) -> ControlFlow<End, Step> {
+/// next in the sequence. A step that failed in every try ends it; where a model plans, for good: what was planned behind it may
+/// have moved the head, and the step is the model's to choose again.
+fn next_transformation(so_far: &Trajectory, sequence: &[String], planner: Decider) -> ControlFlow<End, Step> {
     let workflow = &so_far.workflow;
     let Some(head) = workflow.head() else {
         let begun = !so_far.rounds.is_empty();
@@ -337,11 +341,12 @@ fn next_transformation(so_far: &Trajectory, sequence: &[String]) -> ControlFlow<
         return step(workflow.checkpoint(&order.from).unwrap_or(head), &order.transformation);
     }
     let Some(next) = next_of(sequence, &workflow.behind(head)) else { return ControlFlow::Break(End::SequenceEnds) };
-    let failed = |last: &&Ordered| !last.done && last.order.from == head.id && last.order.transformation == next;
-    match workflow.orders.last().filter(failed) {
-        Some(_) => ControlFlow::Break(End::Stuck),
-        None => step(head, next),
-    }
+    let failed = |ordered: &&Ordered| !ordered.done && ordered.order.transformation == next;
+    let stuck = match planner {
+        Decider::Rule => workflow.orders.last().filter(failed).is_some_and(|last| last.order.from == head.id),
+        Decider::Model => workflow.orders.iter().any(|ordered| failed(&ordered) && !ordered.left_out),
+    };
+    if stuck { ControlFlow::Break(End::Stuck) } else { step(head, next) }
 }
 
 /// Whether it is time for another first candidate: not as many were written as the policy wants, or rounds without gain were
@@ -406,7 +411,7 @@ pub fn allowed(so_far: &Trajectory, policy: &Policy) -> Vec<(String, ControlFlow
     if let Some((best, evaluation)) = best.as_ref().and_then(|b| Some((&b.candidate, so_far.evaluation(&b.candidate)?)))
     {
         choices.push(("best".to_owned(), ControlFlow::Continue(step_from(best, evaluation, policy))));
-        choices.push(("stop".to_owned(), ControlFlow::Break(End::Stopped)));
+        choices.push((STOP.to_owned(), ControlFlow::Break(End::Stopped)));
     }
     choices.push(("restart".to_owned(), ControlFlow::Continue(Step::Seed)));
     choices

@@ -10,7 +10,7 @@ use kernelbench::{
 };
 use metrics::{Machine, Profile, Speedup};
 use prompts::{Suggestions, Verdict};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One turn of the loop, as far as it got.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,6 +138,8 @@ pub struct Trajectory {
     pub end: Option<End>,
     /// How many candidates models may write in all, where it was given another number than its policy's.
     pub extended_to: Option<u32>,
+    /// The rounds before which the Planner's model proposed to stop and whoever runs it had it go on.
+    pub overruled: BTreeSet<u32>,
 }
 
 impl Trajectory {
@@ -164,6 +166,12 @@ impl Trajectory {
     #[must_use]
     pub fn written(&self) -> u32 {
         self.finished().filter(|round| round.step != Step::Baseline).count() as u32
+    }
+
+    /// The number of the round that comes next.
+    #[must_use]
+    pub fn next_round(&self) -> u32 {
+        self.rounds.last().map_or(0, |round| round.number) + 1
     }
 
     /// What was read of a candidate when it was weighed.
@@ -300,7 +308,11 @@ impl Trajectory {
 
     /// What ended it is no end any more. What was certified was the best of then; what was refused stays refused.
     fn extend(&mut self, rounds: Option<u32>) {
-        self.end = None;
+        if self.end.take() == Some(End::Stopped) {
+            let next = self.next_round();
+            self.proposals.remove(&next);
+            self.overruled.insert(next);
+        }
         self.extended_to = rounds.or(self.extended_to);
         self.certificates.retain(|c| matches!(c.verdict, CertificateVerdict::Refused(_)));
     }

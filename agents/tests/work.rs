@@ -17,7 +17,7 @@ fn names(events: &[Event]) -> Vec<String> {
 use warpsmith_agents::event::{End, Event, Step};
 use warpsmith_agents::llm::scripted::{Entry, Scripted};
 use warpsmith_agents::llm::{AskError, Purpose, Role};
-use warpsmith_agents::log::MemoryLog;
+use warpsmith_agents::log::{Log, MemoryLog};
 use warpsmith_agents::planner::BrokeOff;
 
 fn coder(directive: &str) -> Entry {
@@ -238,6 +238,25 @@ async fn a_model_that_plans_proposes_and_the_policy_decides() {
     assert_eq!(steps(&log.events()), ["seed", "seed", "optimize"]);
     assert_eq!(trajectory.rounds[2].step.base(), trajectory.rounds[0].candidate.as_ref());
     assert!(trajectory.proposals.values().all(|(_, taken)| *taken));
+}
+
+#[tokio::test]
+async fn a_run_that_its_planner_stopped_goes_on_when_it_is_given_more_and_asks_it_for_another_step() {
+    let plan = |step: &str| Entry::new(Role::Planner, format!("{{\"step\": \"{step}\", \"why\": \"so\"}}"));
+    let log = MemoryLog::default();
+    let mut policy = policy("cudaforge");
+    (policy.rounds, policy.planner) = (4, warpsmith_agents::policy::Decider::Model);
+    let llm = Arc::new(Scripted::new([coder("us=40"), plan("stop")]));
+    let stopped = go_on(Arc::new(Simulated::new()), llm, policy.clone(), &log).await.unwrap();
+    assert_eq!((stopped.end, stopped.written()), (Some(End::Stopped), 1));
+    log.clone().note(&Event::Extended { rounds: Some(2) }).unwrap();
+    let llm = Arc::new(Scripted::new([plan("stop"), plan("restart"), coder("us=30")]));
+    let whole = go_on(Arc::new(Simulated::new()), llm.clone(), policy, &log).await.unwrap();
+    assert_eq!((whole.end, whole.written()), (Some(End::OutOfRounds), 2));
+    assert_eq!(steps(&log.events()), ["seed", "seed"]);
+    let asked = llm.asked();
+    assert_eq!((asked[0].id.part.as_str(), asked[1].id.attempt), ("anyway", 2), "to stop is not open any more");
+    assert!(!asked[0].prompt.turns[0].text.contains("- stop\n"), "{}", asked[0].prompt.turns[0].text);
 }
 
 #[tokio::test]

@@ -387,18 +387,58 @@ async fn a_model_plans_what_comes_after_the_sequence_of_what_can_be_applied_ther
         call.prompt.turns[0].text.clone()
     };
     let (first, last) = (said(2), said(7));
-    assert!(first.contains("- Tile: Changes it. Adds TILE.") && first.contains("- Shape: "), "{first}");
+    assert!(first.contains("- Tile: Changes it. Adds TILE.") && first.contains("- Shape of c0: "), "{first}");
     assert!(!first.contains("- Stage: ") && !first.contains("- Shape: Changes it."), "{first}");
     assert!(said(6).contains("- Stage: Changes it.") && !said(6).contains("- Slow: Changes it."), "{}", said(6));
-    assert!(said(6).contains("- Slow: failed: "), "{}", said(6));
+    assert!(said(6).contains("- Slow of c2: failed: "), "{}", said(6));
     assert!(last.contains("- Slow: Changes it."), "it did not fail on this checkpoint: {last}");
     assert!(last.contains("# Tuning parameters") && last.contains("`{{STAGES}}`: 1, 2"), "{last}");
 }
 
 #[tokio::test]
+async fn a_step_of_the_sequence_that_fails_is_the_models_to_choose_again_and_is_not_forced() {
+    let plan = |round: u32, step: &str| {
+        let reply = format!("{{\"step\": \"{step}\", \"why\": \"It may gain.\"}}");
+        Entry::new(Role::Planner, &reply).round(round).purpose(Purpose::Plan)
+    };
+    let tries = |from: u32, many: u32| (from..from + many).map(|round| entry(round, &device("build-error")));
+    let mut script: Vec<Entry> = tries(1, 3).collect();
+    script.push(plan(4, "Slow"));
+    script.extend(tries(4, 3));
+    script.extend([plan(7, "Tile"), entry(7, &device("us={{TILE}}0"))]);
+    script.extend([plan(8, "Shape"), entry(8, &device("us={{TILE}}1")), plan(9, "stop")]);
+    let (model, log) = (Arc::new(Scripted::new(script)), MemoryLog::default());
+    let story = plan_on(model.clone(), &log, 20).await;
+    let workflow = &story.workflow;
+    assert_eq!(workflow.path(workflow.head().unwrap()), ["Tile", "Shape"]);
+    let ordered: Vec<&str> = workflow.orders.iter().map(|at| at.order.transformation.as_str()).collect();
+    assert_eq!((ordered, story.end), (vec!["Shape", "Slow", "Tile", "Shape"], Some(End::Stopped)));
+}
+
+#[tokio::test]
+async fn a_plan_that_was_stopped_goes_on_when_it_is_given_more_rounds() {
+    let (log, script) = (MemoryLog::default(), planned());
+    plan_on(Arc::new(Scripted::new(script)), &log, 10).await;
+    log.clone().note(&Event::Extended { rounds: Some(7) }).unwrap();
+    let plan = Entry::new(Role::Planner, "{\"step\": \"Slow\", \"why\": \"Now.\"}").round(7).purpose(Purpose::Plan);
+    let model = Arc::new(Scripted::new([plan, entry(7, &device("us={{TILE}}{{STAGES}}"))]));
+    let known = answered(&log);
+    let llm = Arc::new(Remembering::new(model.clone(), known));
+    let crew = Crew::spawn(Arc::new(Simulated::new()), llm, Arc::new(prompts())).await;
+    let policy = Policy { planner: Decider::Model, rounds: 7, ..policy(&["Shape"]) };
+    let so_far: Trajectory = log.events().into_iter().collect();
+    let job = Job { task: task(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() };
+    let story = work(job, &crew).await.unwrap();
+    crew.stop().await;
+    assert_eq!(story.end, Some(End::OutOfRounds));
+    assert_eq!(story.workflow.path(story.workflow.head().unwrap()), ["Shape", "Tile", "Stage", "Slow"]);
+    assert!(!model.asked()[0].prompt.turns[0].text.contains("- stop: "));
+}
+
+#[tokio::test]
 async fn a_plan_ends_with_the_rounds_and_goes_on_from_any_event_with_nothing_asked_twice() {
     let (model, log) = (Arc::new(Scripted::new(planned())), MemoryLog::default());
-    assert_eq!(plan_on(model, &log, 5).await.end, Some(End::OutOfRounds));
+    assert_eq!(plan_on(model, &log, 4).await.end, Some(End::OutOfRounds), "what was begun is finished");
 
     let whole = MemoryLog::default();
     plan_on(Arc::new(Scripted::new(planned())), &whole, 10).await;

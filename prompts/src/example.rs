@@ -101,7 +101,7 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ),
         ("transform", transform::values(task, machine, &Rewriting { say: Some("gently".into()), ..rewriting() })),
         ("propose", propose::values(task, machine, &proposing())),
-        ("propose", propose::values(&bound(), machine, &Proposing { history: vec![], ..proposing() })),
+        ("propose", propose::values(&bound(), machine, &Proposing { history: vec![], may_stop: false, ..proposing() })),
         ("optimize", features::guided(guides(), &optimize::values(task, machine, candidate, None))),
         ("fix", features::guided(guides(), &fix::values(task, machine, candidate, &self::build(), None))),
         ("advise", advise::offering(&offered(), &advise::values(task, machine, candidate, &timed, profile))),
@@ -183,21 +183,29 @@ pub(crate) fn proposing() -> Proposing {
         outcome: outcome.into(),
     };
     Proposing {
+        head: "c1".into(),
         context,
         tuning,
         speedup: "1.42x [1.40, 1.44] the reference's speed".into(),
         history: vec![
-            applied("Refactor", "0.98x [0.97, 0.99] the reference's speed"),
-            applied("Split-K", "failed: it does not build"),
+            applied("Refactor of c0", "0.98x [0.97, 0.99] the reference's speed"),
+            applied("Split-K of c1", "failed: it does not build"),
         ],
         open: vec![
             OpenTransformation {
                 name: "Unroll".into(),
                 summary: "Unrolls the loop over columns.".into(),
                 adds: vec!["UNROLL_FACTOR".into()],
+                kernels: vec!["matmul".into()],
             },
-            OpenTransformation { name: "Transpose".into(), summary: "Turns a tile.".into(), adds: vec![] },
+            OpenTransformation {
+                name: "Transpose".into(),
+                summary: "Turns a tile.".into(),
+                adds: vec![],
+                kernels: vec![],
+            },
         ],
+        may_stop: true,
     }
 }
 

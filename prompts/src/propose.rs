@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 /// Where a workflow stands, and what can be applied there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Proposing {
+    /// What the head is called, such as `c2`.
+    pub head: String,
     /// The head's context, with what is open left open.
     pub context: Candidate,
     /// The head's tuning parameters.
@@ -20,6 +22,8 @@ pub struct Proposing {
     pub history: Vec<PlanLine>,
     /// What can be applied to the head.
     pub open: Vec<OpenTransformation>,
+    /// Whether it may propose to stop.
+    pub may_stop: bool,
 }
 
 /// A transformation that can be applied.
@@ -31,6 +35,8 @@ pub struct OpenTransformation {
     pub summary: String,
     /// The tuning parameters that it adds, by name.
     pub adds: Vec<String>,
+    /// The kernels that it is for; any where there is none.
+    pub kernels: Vec<String>,
 }
 
 impl Prompts {
@@ -54,16 +60,19 @@ pub(crate) fn values(task: &Task, machine: &Machine, proposing: &Proposing) -> V
             name => words::one_line(&one.name),
             summary => words::one_line(&one.summary),
             adds => one.adds.join(", "),
+            kernels => one.kernels.join(", "),
         }
     };
     context! {
         task => words::task(task),
         machine => words::machine(machine),
         words => catalogue::words(backend(task)).into_iter().map(named).collect::<Vec<_>>(),
+        head => words::one_line(&proposing.head),
         source => region::marked(proposing.context.parts()),
         speedup => words::one_line(&proposing.speedup),
         parameters => proposing.tuning.grid.iter().map(parameter).collect::<Vec<_>>(),
         history => proposing.history.iter().map(line).collect::<Vec<_>>(),
         open => proposing.open.iter().map(open).collect::<Vec<_>>(),
+        may_stop => proposing.may_stop,
     }
 }

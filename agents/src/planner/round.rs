@@ -9,7 +9,7 @@ use crate::event::{End, Event, Step};
 use crate::judge::{Consider, Evidence};
 use crate::lease::Work;
 use crate::llm::{Purpose, Role};
-use crate::policy::{self, Memory};
+use crate::policy::{self, Memory, STOP};
 use crate::profiler::TakeProfile;
 use crate::tester::{Examine, Searched, Tune};
 use crate::trajectory::Round;
@@ -293,12 +293,13 @@ impl Loop {
 
     /// A model's proposal for the next step, if it can be read and the policy allows it.
     pub(super) async fn propose(&mut self) -> Result<Option<ControlFlow<End, Step>>, BrokeOff> {
-        let choices = policy::allowed(self.book.so_far(), &self.policy);
+        let (round, part) = self.to_plan();
+        let mut choices = policy::allowed(self.book.so_far(), &self.policy);
+        choices.retain(|(name, _)| name != STOP || part.is_empty());
         let names: Vec<String> = choices.iter().map(|(name, _)| name.clone()).collect();
-        let round = self.book.so_far().rounds.last().map_or(0, |round| round.number) + 1;
         let (llm, words) = (self.crew.llm.clone(), self.crew.prompts.clone());
         let first = words.plan(&self.task, &self.history(), &names);
-        let told = self.ask_twice(round, Role::Planner, Purpose::Plan, |call, earlier| {
+        let told = self.ask_part_twice((round, part), Role::Planner, Purpose::Plan, |call, earlier| {
             let prompt = earlier.map_or_else(|| first.clone(), |e| words.again(&e.prompt, &e.reply, &e.why));
             let read = |reply: &str| prompts::read_plan(reply, &names);
             answer::ask(&*llm, call, prompt, read).map_err(BrokeOff::from)
@@ -313,6 +314,14 @@ impl Loop {
         };
         self.note(Event::Proposed { round, proposal, taken: choice.is_some() })?;
         Ok(choice)
+    }
+
+    /// The round that is planned, and which call of it this is: where a proposal to stop was overruled, the Planner's model is
+    /// asked anew, and stopping is not among what is open.
+    pub(super) fn to_plan(&self) -> (u32, &'static str) {
+        let so_far = self.book.so_far();
+        let round = so_far.next_round();
+        (round, if so_far.overruled.contains(&round) { "anyway" } else { "" })
     }
 
     /// What happened, a line a round, for the Planner's model.

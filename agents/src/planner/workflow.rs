@@ -10,6 +10,7 @@ use crate::coder::Rewrite;
 use crate::event::{End, Event, Step};
 use crate::llm::{AskError, Purpose, Role};
 use crate::log::LogError;
+use crate::policy::STOP;
 use crate::workflow::{Checkpoint, MAIN, Order, Ordered, TUNE, TuningPlan, canonical};
 use futures::TryFutureExt;
 use kernelbench::{Bindings, Candidate, Evaluation, Failure, Hash, Space};
@@ -137,27 +138,37 @@ impl Loop {
         if open.is_empty() {
             return Ok(ControlFlow::Break(End::SequenceEnds));
         }
-        let round = so_far.rounds.last().map_or(0, |round| round.number) + 1;
-        let names: Vec<String> = open.iter().map(|one| one.name.clone()).chain(["stop".to_owned()]).collect();
+        let (round, again) = self.to_plan();
+        let may_stop = again.is_empty();
+        let stop = may_stop.then(|| STOP.to_owned());
+        let names: Vec<String> = open.iter().map(|one| one.name.clone()).chain(stop).collect();
         let speedup = so_far.evaluation(&head.bound).map_or_else(String::new, outcome);
-        let (tuning, history) = (head.tuning.clone(), self.applied());
-        let proposing = Proposing { context: self.book.candidate(&head.context)?, tuning, speedup, history, open };
+        let (tuning, history) = (head.tuning.clone(), self.applied(&head));
+        let context = self.book.candidate(&head.context)?;
+        let proposing = Proposing { head: head.name.clone(), context, tuning, speedup, history, open, may_stop };
         let (llm, words) = (self.crew.llm.clone(), self.crew.prompts.clone());
         let first = words.propose(&self.task, &self.crew.machine, &proposing);
-        let told = self.ask_twice(round, Role::Planner, Purpose::Plan, |call, earlier| {
+        // What was said of one checkpoint is no answer for another, which a person may have gone back to.
+        let part = [&head.name, again].join(if may_stop { "" } else { "-" });
+        let told = self.ask_part_twice((round, &part), Role::Planner, Purpose::Plan, |call, earlier| {
             let prompt = earlier.map_or_else(|| first.clone(), |e| words.again(&e.prompt, &e.reply, &e.why));
-            answer::ask(&*llm, call, prompt, |reply| read_plan(reply, &names)).map_err(BrokeOff::from)
+            answer::ask(&*llm, call, prompt, |reply| read_plan(reply, &names)).map_err(|err| match err {
+                AskError::NoFit(why) => BrokeOff::RecordEnds(why),
+                other => other.into(),
+            })
         });
         let (proposal, chosen) = match told.await? {
             Told::Read(plan) => (format!("{}: {}", plan.step, plan.why), Some(plan.step)),
             Told::Unreadable(why) => (why, None),
             Told::PassedOver => ("the recorded reply does not fit".to_owned(), None),
         };
-        if !self.book.so_far().proposals.contains_key(&round) {
-            self.note(Event::Proposed { round, proposal, taken: chosen.is_some() })?;
+        let proposed = (proposal, chosen.is_some());
+        if self.book.so_far().proposals.get(&round) != Some(&proposed) {
+            let (proposal, taken) = proposed;
+            self.note(Event::Proposed { round, proposal, taken })?;
         }
         // What cannot be read proposes nothing.
-        Ok(match chosen.filter(|name| name != "stop") {
+        Ok(match chosen.filter(|name| name != STOP) {
             Some(transformation) => ControlFlow::Continue(Step::Transform { base: head.bound, transformation }),
             None => ControlFlow::Break(End::Stopped),
         })
@@ -169,11 +180,14 @@ impl Loop {
         let behind = workflow.behind(head);
         let failed = |name: &str| {
             let on_it = |ordered: &&Ordered| ordered.order.from == head.id && ordered.order.transformation == name;
-            workflow.orders.iter().filter(on_it).any(|ordered| !ordered.done)
+            let mut tried = workflow.orders.iter().filter(on_it).filter(|ordered| !ordered.left_out).peekable();
+            tried.peek().is_some() && !tried.any(|ordered| ordered.done)
         };
+        let here = self.crew.machine.arch.to_string();
         let fits = |one: &&Transformation| {
             let wider = || head.tuning.widened(&one.parameters).and_then(|wider| wider.extending(&head.kept).map(drop));
-            one.fits(backend, &head.tuning).is_ok() && wider().is_ok()
+            let arch = one.arch.is_empty() || one.arch.contains(&here);
+            arch && one.fits(backend, &head.tuning).is_ok() && wider().is_ok()
         };
         let all = self.crew.prompts.transformations().all().iter().map(|listed| &listed.transformation);
         let left = all.filter(|one| !behind.contains(&one.name.as_str()) && !failed(&one.name)).filter(fits);
@@ -181,25 +195,34 @@ impl Loop {
             name: one.name.clone(),
             summary: one.summary.clone(),
             adds: one.parameters.grid.keys().cloned().collect(),
+            kernels: one.kernels.clone(),
         };
         left.map(told).collect()
     }
 
-    /// What was applied, in order, and what came of it, for a model that plans.
-    fn applied(&self) -> Vec<PlanLine> {
+    /// What was applied on the way to a checkpoint, in order, and what came of it, for a model that plans. Other branches are
+    /// not on that way.
+    fn applied(&self, head: &Checkpoint) -> Vec<PlanLine> {
         let so_far = self.book.so_far();
-        let line = |(at, ordered): (usize, &Ordered)| {
-            let until = so_far.workflow.orders.get(at + 1).map_or(so_far.rounds.len(), |next| next.rounds_before);
-            let last = so_far.rounds.get(ordered.rounds_before..until).and_then(|rounds| rounds.last());
-            let outcome = match last.and_then(|round| round.evaluation.as_ref()) {
-                _ if ordered.left_out => "left out by hand".to_owned(),
+        let workflow = &so_far.workflow;
+        let back = std::iter::successors(Some(head), |at| workflow.checkpoint(at.parent.as_ref()?));
+        let way: Vec<&Checkpoint> = back.collect();
+        let line = |(at, Ordered { order, rounds_before, left_out, .. }): (usize, &Ordered)| {
+            let from = way.iter().find(|checkpoint| checkpoint.id == order.from)?;
+            let until = workflow.orders.get(at + 1).map_or(so_far.rounds.len(), |next| next.rounds_before);
+            let rounds = so_far.rounds.get(*rounds_before..until).unwrap_or_default();
+            let evaluated = rounds.iter().rev().find_map(|round| round.evaluation.as_ref());
+            let not_timed = || rounds.iter().rev().find_map(|round| round.not_timed.clone());
+            let outcome = match evaluated {
+                _ if *left_out => "left out by hand".to_owned(),
                 Some(evaluation) => outcome(evaluation),
-                None => "failed: no readable reply".to_owned(),
+                None => not_timed().map_or("failed: no readable reply".to_owned(), |why| format!("not timed: {why}")),
             };
-            let (round, candidate) = (last.map_or(0, |round| round.number), String::new());
-            PlanLine { round, step: ordered.order.transformation.clone(), candidate, outcome }
+            let step = format!("{} of {}", order.transformation, from.name);
+            let round = rounds.last().map_or(0, |round| round.number);
+            Some(PlanLine { round, step, candidate: String::new(), outcome })
         };
-        so_far.workflow.orders.iter().enumerate().map(line).collect()
+        workflow.orders.iter().enumerate().filter_map(line).collect()
     }
 
     /// The round of a transformation: all its calls, and what came of them.
