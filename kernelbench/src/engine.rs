@@ -208,7 +208,8 @@ impl<B: Backend> Inner<B> {
             let step = |lease: &mut Lease<'_>| {
                 let done = step(&mut session, lease);
                 let refused = self.backend.was_refused_memory(&mut session);
-                self.refusals.judge((&key, of), (refused, lease.has_all()), done)
+                let has_room = || sessions::has_room(&self.backend, wanted);
+                self.refusals.judge((&key, of), (refused, lease.has_all()), has_room, done)
             };
             return self.kept.with_room(&self.backend, lease, (Some(&key), wanted), short, step);
         }

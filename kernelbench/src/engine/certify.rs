@@ -7,8 +7,8 @@ use super::{
     Inner, Purpose,
     backend::{Backend, Both, Pair, Processes, Standard, Toolchain},
     check::{self, Checking},
-    is_full,
     refused::{Whose, refused_memory},
+    sessions::{has_room, is_full},
     time::{Sittings, What},
 };
 use crate::{
@@ -86,7 +86,6 @@ impl<B: Backend> Inner<B> {
                 Some(loaded) => loaded?,
                 None => self.backend.load(task, candidate, Toolchain::Stock)?,
             };
-            let loaded = &mut { loaded };
             self.examine_anew(task, candidate, (loaded, lease), plan, &mut checks)
         });
         let verdict = match outcome(examined)? {
@@ -106,7 +105,7 @@ impl<B: Backend> Inner<B> {
         &self,
         task: &Task,
         candidate: &Candidate,
-        (loaded, lease): (&mut B::Loaded, &mut Lease<'_>),
+        (mut loaded, lease): (B::Loaded, &mut Lease<'_>),
         plan: &TimingPlan,
         checks: &mut Vec<Check>,
     ) -> Attempt<Timed> {
@@ -116,10 +115,12 @@ impl<B: Backend> Inner<B> {
         if backend.was_short(&session) && !lease.has_all() {
             return Err(refused_memory());
         }
-        let done = self.examine_opened(task, (candidate, &mut session), (loaded, lease), plan, (checks, rng));
+        let done = self.examine_opened(task, (candidate, &mut session), (&mut loaded, lease), plan, (checks, rng));
+        drop(loaded);
         backend.tidy(&mut session)?;
         let refused = backend.was_refused_memory(&mut session);
-        self.refusals.judge((&backend.key(task), Whose::Candidates), (refused, lease.has_all()), done)
+        let has_room = || has_room(backend, backend.wanted_memory(&session));
+        self.refusals.judge((&backend.key(task), Whose::Candidates), (refused, lease.has_all()), has_room, done)
     }
 
     fn examine_opened(

@@ -3,7 +3,8 @@
 //! Where a GPU is full, cuDNN goes on with an algorithm that needs no workspace, may take ten times as long, and tells nobody;
 //! but torch counts what it was refused. What was compared with such a reference, and timed beside it, does not count: the
 //! step is done again with more memory. Where there is no more, it counts if the reference beside itself was refused too;
-//! else the candidate holds what is missing.
+//! else the candidate holds what is missing. So it does where the reference found no memory at all, and there is some as soon
+//! as the candidate's process has ended.
 
 use super::sessions::{is_full, lock};
 use crate::{
@@ -31,27 +32,30 @@ pub(crate) struct Refusals {
 
 impl Refusals {
     /// What a step on a task comes to. `refused`: whether the reference was refused memory in it; `has_all`: whether nobody
-    /// else of ours had any.
+    /// else of ours had any; `has_room`: whether there is enough now that the candidate's process has ended, which is not
+    /// asked where that decides nothing.
     pub(crate) fn judge<T>(
         &self,
         (task, of): (&Hash, Whose),
         (refused, has_all): (bool, bool),
+        has_room: impl FnOnce() -> bool,
         done: Attempt<T>,
     ) -> Attempt<T> {
         if of == Whose::References && done.is_ok() && (!refused || has_all) {
             lock(&self.beside_itself).insert(task.clone(), refused);
         }
+        let beside_itself = lock(&self.beside_itself).get(task).copied();
+        let is_its_doing = has_all && of == Whose::Candidates && beside_itself == Some(false);
+        if is_of_trusted_side(&done) {
+            // Somebody else's program may have the memory: then it is short without the candidate too.
+            return if is_its_doing && has_room() { Err(holds_too_much()) } else { done };
+        }
         if !refused || is_full(&done) || is_forbidden(&done) {
             return done;
         }
-        let beside_itself = lock(&self.beside_itself).get(task).copied();
         match (has_all, of, beside_itself) {
+            _ if is_its_doing => Err(holds_too_much()),
             (true, Whose::References, _) | (true, Whose::Candidates, Some(true)) => done,
-            (true, Whose::Candidates, Some(false)) => {
-                let log = "it holds so much of the GPU's memory that none was left for the reference beside it: a model \
-                           may hold what its call needs, and gives the rest back";
-                Err(Failure::Interface { log: log.to_owned() }.into())
-            }
             _ => Err(refused_memory()),
         }
     }
@@ -60,6 +64,18 @@ impl Refusals {
 /// The device had no memory for the reference, though the reference went on.
 pub(crate) fn refused_memory() -> EvalError {
     Fault::OutOfMemory("for the reference, which went on in another way".to_owned()).into()
+}
+
+/// The candidate left the reference no memory.
+fn holds_too_much() -> EvalError {
+    let log = "it holds so much of the GPU's memory that none was left for the reference beside it: a model may hold what its \
+               call needs, and gives the rest back";
+    Failure::Interface { log: log.to_owned() }.into()
+}
+
+/// Whether the reference or the verifier found no memory at all.
+fn is_of_trusted_side<T>(attempt: &Attempt<T>) -> bool {
+    is_full(attempt) && matches!(attempt, Err(EvalError::Infra(_)))
 }
 
 /// Whether a candidate was caught.
@@ -74,7 +90,7 @@ mod tests {
 
     /// What comes of a step that went well, of a task whose reference was refused memory beside itself, or was not.
     fn judged(refusals: &Refusals, of: Whose, refused: bool, has_all: bool) -> &'static str {
-        match refusals.judge((&Hash::of(b"a task"), of), (refused, has_all), Ok(())) {
+        match refusals.judge((&Hash::of(b"a task"), of), (refused, has_all), || unreachable!("nobody asks"), Ok(())) {
             Ok(()) => "counts",
             again if is_full(&again) => "again",
             Err(EvalError::Candidate(_)) => "its doing",
@@ -106,11 +122,27 @@ mod tests {
     }
 
     #[test]
+    fn a_reference_without_memory_is_the_candidates_doing_only_where_its_end_makes_room() {
+        let (refusals, task) = (Refusals::default(), Hash::of(b"a task"));
+        let full = || Err::<(), _>(EvalError::Infra(Fault::OutOfMemory("the reference ran out of memory".to_owned())));
+        let judge = |has_all, has_room| refusals.judge((&task, Candidates), (false, has_all), || has_room, full());
+        let is_fault = |attempt: Attempt<()>| matches!(attempt, Err(EvalError::Infra(_)));
+        assert!(is_fault(judge(true, true)), "of a task that was never seen to fit, nobody knows");
+        assert_eq!(judged(&refusals, References, false, true), "counts");
+        assert!(matches!(judge(true, true), Err(EvalError::Candidate(_))));
+        assert!(is_fault(judge(true, false)), "another program has it");
+        assert!(is_fault(judge(false, true)), "others of ours had some");
+        let its_own: Attempt<()> = Err(Failure::Memory { case: "default".to_owned(), limit_mib: 1 }.into());
+        let kept = refusals.judge((&task, Candidates), (false, true), || true, its_own);
+        assert!(is_full(&kept), "what it ran out of itself stays that: {kept:?}");
+    }
+
+    #[test]
     fn what_was_found_beside_stays() {
         let (refusals, task) = (Refusals::default(), Hash::of(b"a task"));
         let judge = |failure: Failure| {
             let done: Attempt<()> = Err(failure.into());
-            refusals.judge((&task, Candidates), (true, false), done)
+            refusals.judge((&task, Candidates), (true, false), || false, done)
         };
         let caught = judge(Failure::Forbidden { case: String::new(), what: "fork".to_owned() });
         assert!(is_forbidden(&caught), "{caught:?}");

@@ -37,6 +37,8 @@ const ASLEEP: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 const REBUILT: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 /// How long it may take until the memory of a process that has ended is free.
 const FREED: Duration = Duration::from_millis(500);
+/// The same of a process that may have held nearly all of it.
+const ALL_FREED: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// What waits, in the order in which it is evicted.
@@ -322,6 +324,15 @@ fn until(wanted: u64, free: impl Fn() -> Option<u64>, mut evict: impl FnMut(Wait
         }
     }
     gone
+}
+
+/// Whether so much of the device's memory is free, once what ended has given its back.
+pub(crate) fn has_room<B: Backend>(backend: &B, wanted: u64) -> bool {
+    let (start, free) = (Instant::now(), || backend.free_memory().is_some_and(|free| free >= wanted));
+    while !free() && start.elapsed() < ALL_FREED {
+        std::thread::sleep(LOOK);
+    }
+    free()
 }
 
 /// Whether an attempt came to its end for want of memory, a candidate's or the trusted side's.
