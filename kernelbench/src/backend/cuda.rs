@@ -72,6 +72,7 @@ const NUMBERS: Numbers = Numbers {
     empty_requests: 0,
     processes: (1, 3),
     spread: false,
+    endurance: Duration::from_secs(5),
     fewest: 12,
     budget: Some(Duration::from_millis(400)),
     disagreement: (60_000.0, 0.1),

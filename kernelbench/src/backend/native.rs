@@ -65,6 +65,7 @@ pub(crate) const NUMBERS: Numbers = Numbers {
     empty_requests: 3,
     processes: (10, 10),
     spread: true,
+    endurance: Duration::from_millis(500),
     fewest: 1,
     budget: None,
     disagreement: (20_000.0, 0.1),

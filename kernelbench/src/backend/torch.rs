@@ -94,6 +94,7 @@ const NUMBERS: Numbers = Numbers {
     empty_requests: 5,
     processes: (1, 3),
     spread: false,
+    endurance: Duration::from_secs(10),
     fewest: 20,
     budget: Some(Duration::from_secs(1)),
     disagreement: (50_000.0, 0.03),
@@ -101,6 +102,9 @@ const NUMBERS: Numbers = Numbers {
     open_tasks: 12,
     kept_candidates: 24,
 };
+
+/// A processor's threads hardly race as a GPU's do.
+const ENDURANCE_ON_A_PROCESSOR: Duration = Duration::from_millis(500);
 
 /// A workshop for problems. Clones share what is open.
 pub type Torch = Engine<TorchBackend>;
@@ -202,7 +206,9 @@ impl TorchBackend {
             GpuClock::new(Arc::new(device)).map(Mutex::new).map_err(broken)
         });
         let on_gpu = ordinal.is_some();
-        let numbers = Numbers { draws: options.trials, budget: NUMBERS.budget.filter(|_| on_gpu), ..NUMBERS };
+        let endurance = if on_gpu { NUMBERS.endurance } else { ENDURANCE_ON_A_PROCESSOR };
+        let budget = NUMBERS.budget.filter(|_| on_gpu);
+        let numbers = Numbers { draws: options.trials, budget, endurance, ..NUMBERS };
         Ok(Self {
             numbers,
             python,

@@ -9,7 +9,7 @@ use super::{
     check::{self, Checking},
     refused::{Whose, refused_memory},
     sessions::{has_room, is_full},
-    time::{Sittings, What},
+    time::{Sittings, What, timed_cases},
 };
 use crate::{
     lease::Lease,
@@ -142,8 +142,8 @@ impl<B: Backend> Inner<B> {
         let sanitized_between = backend.numbers().spread;
         let all = parts.len() + usize::from(sanitized_between);
         let mut sittings = Sittings::of(backend, &what, u32::try_from(all).unwrap_or(u32::MAX))?;
-        let (mut labels, mut layers) = (vec![], vec![]);
-        for part in &parts {
+        let (mut labels, mut layers, mut in_a_row) = (vec![], vec![], 0);
+        for (at, part) in parts.iter().enumerate() {
             let (loading, which) = (stage::begin(Stage::Load), (Standard::Outputs, Processes::AtHand));
             let mut pair = backend.pair(task, session, loaded, which)?;
             drop(loading);
@@ -151,6 +151,10 @@ impl<B: Backend> Inner<B> {
                 labels.extend(part.check(&mut pair, &self.checking(task), rng)?);
             }
             layers = pair.layers();
+            if at + 1 == parts.len() {
+                let (how, lasting) = (self.checking(task), backend.numbers().endurance);
+                in_a_row = check::again_and_again(&mut pair, &timed_cases(&suite)?, (&how, lasting), rng)?;
+            }
             drop(pair);
             sittings.sit(&mut Both { session, loaded, lease }, rng)?;
         }
@@ -179,6 +183,8 @@ impl<B: Backend> Inner<B> {
             sittings,
             against: task.against(),
         });
+        let while_timed = remarks.blocks.iter().map(|block| (block.calls * block.readings.len()) as u64).sum();
+        checks.push(Check::Endured { in_a_row, while_timed });
         checks.push(Check::Clocks);
         checks.push(Check::Floor { known: timed.cases.iter().all(|case| case.floor_ns.is_some()) });
         if backend.nvml().is_some() || !remarks.disturbed.is_empty() {

@@ -176,7 +176,8 @@ fn may_pass(failure: &Failure) -> bool {
     matches!(failure, Failure::Clocks { .. } | Failure::BelowFloor { .. })
 }
 
-fn timed_cases(suite: &Suite) -> Result<Vec<&Case>, Fault> {
+/// The cases of a suite that are timed.
+pub(crate) fn timed_cases(suite: &Suite) -> Result<Vec<&Case>, Fault> {
     let find = |name: &String| {
         let case = suite.cases.iter().find(|case| case.name == *name);
         case.ok_or_else(|| Fault::Machine(format!("the suite times a case `{name}` that it does not hold")))

@@ -47,6 +47,8 @@ pub(crate) struct Numbers {
     /// Whether a certificate's pairs of processes are spread over its other work, a sitting after each part: where others use
     /// the machine, what holds for one stretch of time does not for the next.
     pub(crate) spread: bool,
+    /// For how long a certificate calls a candidate again and again before it believes that it is always right.
+    pub(crate) endurance: Duration,
     /// The fewest pairs of requests of a case in the loop.
     pub(crate) fewest: u32,
     /// What all pairs of all cases beyond the fewest may take in the loop; as long as the plan's samples take where it is none.

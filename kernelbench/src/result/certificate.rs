@@ -31,6 +31,13 @@ pub enum Check {
         /// Whether inputs of both signs were tried too.
         signed: bool,
     },
+    /// It was called again and again on the shapes that are timed, and each time its outputs were compared.
+    Endured {
+        /// How often in a row, for nothing else.
+        in_a_row: u64,
+        /// How often while it was timed.
+        while_timed: u64,
+    },
     /// Its inputs were looked at, and what lies around its arguments.
     Surroundings,
     /// It was timed beside the reference.
@@ -112,6 +119,9 @@ pub enum Check {
     },
 }
 
+/// Of so many calls, none wrong, a fault is expected in at most one, with 95 % confidence: the rule of three.
+const CALLS_OF_A_FAULT: u64 = 3;
+
 /// Records made before there were several sittings say nothing of them.
 const fn one() -> usize {
     1
@@ -160,6 +170,17 @@ impl Check {
                     "fresh processes and fresh inputs, {draws} draws each{signed}; every element beside the reference's"
                 );
                 (what, true, how)
+            }
+            Self::Endured { in_a_row, while_timed } => {
+                let calls = in_a_row + while_timed;
+                let missed = match calls / CALLS_OF_A_FAULT {
+                    0 | 1 => "what goes wrong now and then may be missed".to_owned(),
+                    one => {
+                        format!("what goes wrong in fewer than one call of {one} may be missed, with 95 % confidence")
+                    }
+                };
+                let how = format!("{in_a_row} in a row, the others while it was timed; {missed}");
+                (format!("right in each of {calls} calls"), *in_a_row > 0, how)
             }
             Self::Surroundings => {
                 row("its surroundings", true, "inputs unchanged, nothing written outside an argument")
@@ -253,6 +274,15 @@ mod tests {
         };
         assert!(row(true, &[]) && !row(false, &[]) && !row(true, &["heat"]) && !row(false, &["others"]));
         assert!(done(Check::AtOnce { again: vec![] }) && !done(Check::AtOnce { again: vec!["clocks".into()] }));
+    }
+
+    #[test]
+    fn calls_that_were_compared_say_how_rare_a_fault_may_be() {
+        let row = |in_a_row, while_timed| Checked::from(Check::Endured { in_a_row, while_timed });
+        let (many, none) = (row(600, 300), row(0, 2));
+        assert!(many.done && many.what == "right in each of 900 calls", "{many:?}");
+        assert!(many.how.contains("fewer than one call of 300 may be missed"), "{many:?}");
+        assert!(!none.done && none.how.contains("now and then"), "{none:?}");
     }
 
     #[test]
