@@ -66,6 +66,7 @@ __global__ void __launch_bounds__(threads) apply_tiles(float *out, const __grid_
             const float4 y = *reinterpret_cast<const float4 *>(vector + column);
             for (int r = 0; r < 2; ++r) sums[r] += dot(*reinterpret_cast<const float4 *>(tile + r * width + i), y);
         }
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // ordinary loads are done before a copy writes there
         __syncthreads();  // all are done with this place of the ring
         if (threadIdx.x == 0 && t + stages < total) fetch(t + stages);
         if (t % across != across - 1) continue;
