@@ -10,7 +10,7 @@ use kernelbench::{
 };
 use metrics::{Machine, Profile, Speedup};
 use prompts::{Suggestions, Verdict};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// One turn of the loop, as far as it got.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,8 +138,8 @@ pub struct Trajectory {
     pub end: Option<End>,
     /// How many candidates models may write in all, where it was given another number than its policy's.
     pub extended_to: Option<u32>,
-    /// The rounds before which the Planner's model proposed to stop and whoever runs it had it go on.
-    pub overruled: BTreeSet<u32>,
+    /// The rounds before which the Planner's model proposed to stop and whoever runs it had it go on, and how often.
+    pub overruled: BTreeMap<u32, u32>,
 }
 
 impl Trajectory {
@@ -311,7 +311,7 @@ impl Trajectory {
         if self.end.take() == Some(End::Stopped) {
             let next = self.next_round();
             self.proposals.remove(&next);
-            self.overruled.insert(next);
+            *self.overruled.entry(next).or_default() += 1;
         }
         self.extended_to = rounds.or(self.extended_to);
         self.certificates.retain(|c| matches!(c.verdict, CertificateVerdict::Refused(_)));

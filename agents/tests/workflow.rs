@@ -415,24 +415,36 @@ async fn a_step_of_the_sequence_that_fails_is_the_models_to_choose_again_and_is_
     assert_eq!((ordered, story.end), (vec!["Shape", "Slow", "Tile", "Shape"], Some(End::Stopped)));
 }
 
+/// A plan that ended goes on with more rounds; the model that is asked then, with these replies.
+async fn given_more(log: &MemoryLog, rounds: u32, replies: Vec<Entry>) -> (Trajectory, Arc<Scripted>) {
+    log.clone().note(&Event::Extended { rounds: Some(rounds) }).unwrap();
+    let model = Arc::new(Scripted::new(replies));
+    let story = plan_on(Arc::new(Remembering::new(model.clone(), answered(log))), log, rounds).await;
+    (story, model)
+}
+
 #[tokio::test]
 async fn a_plan_that_was_stopped_goes_on_when_it_is_given_more_rounds() {
     let (log, script) = (MemoryLog::default(), planned());
     plan_on(Arc::new(Scripted::new(script)), &log, 10).await;
-    log.clone().note(&Event::Extended { rounds: Some(7) }).unwrap();
     let plan = Entry::new(Role::Planner, "{\"step\": \"Slow\", \"why\": \"Now.\"}").round(7).purpose(Purpose::Plan);
-    let model = Arc::new(Scripted::new([plan, entry(7, &device("us={{TILE}}{{STAGES}}"))]));
-    let known = answered(&log);
-    let llm = Arc::new(Remembering::new(model.clone(), known));
-    let crew = Crew::spawn(Arc::new(Simulated::new()), llm, Arc::new(prompts())).await;
-    let policy = Policy { planner: Decider::Model, rounds: 7, ..policy(&["Shape"]) };
-    let so_far: Trajectory = log.events().into_iter().collect();
-    let job = Job { task: task(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() };
-    let story = work(job, &crew).await.unwrap();
-    crew.stop().await;
+    let (story, model) = given_more(&log, 7, vec![plan, entry(7, &device("us={{TILE}}{{STAGES}}"))]).await;
     assert_eq!(story.end, Some(End::OutOfRounds));
     assert_eq!(story.workflow.path(story.workflow.head().unwrap()), ["Shape", "Tile", "Stage", "Slow"]);
     assert!(!model.asked()[0].prompt.turns[0].text.contains("- stop: "));
+}
+
+#[tokio::test]
+async fn what_could_not_be_read_after_a_stop_was_overruled_is_asked_anew_when_it_is_overruled_again() {
+    let (log, script) = (MemoryLog::default(), planned());
+    plan_on(Arc::new(Scripted::new(script)), &log, 10).await;
+    let plan = |reply: &str| Entry::new(Role::Planner, reply).round(7).purpose(Purpose::Plan);
+    let (story, model) = given_more(&log, 7, vec![plan("no plan"), plan("none again")]).await;
+    assert_eq!((story.end, model.calls()), (Some(End::Stopped), 2));
+    assert!(model.asked().iter().all(|call| call.id.part == "c3-anyway"));
+    let replies = vec![plan(r#"{"step": "Slow", "why": "Now."}"#), entry(7, &device("us={{TILE}}{{STAGES}}"))];
+    let (story, model) = given_more(&log, 7, replies).await;
+    assert_eq!((story.end, model.asked()[0].id.part.as_str()), (Some(End::OutOfRounds), "c3-anyway-2"));
 }
 
 #[tokio::test]

@@ -299,7 +299,7 @@ impl Loop {
         let names: Vec<String> = choices.iter().map(|(name, _)| name.clone()).collect();
         let (llm, words) = (self.crew.llm.clone(), self.crew.prompts.clone());
         let first = words.plan(&self.task, &self.history(), &names);
-        let told = self.ask_part_twice((round, part), Role::Planner, Purpose::Plan, |call, earlier| {
+        let told = self.ask_part_twice((round, &part), Role::Planner, Purpose::Plan, |call, earlier| {
             let prompt = earlier.map_or_else(|| first.clone(), |e| words.again(&e.prompt, &e.reply, &e.why));
             let read = |reply: &str| prompts::read_plan(reply, &names);
             answer::ask(&*llm, call, prompt, read).map_err(BrokeOff::from)
@@ -318,10 +318,15 @@ impl Loop {
 
     /// The round that is planned, and which call of it this is: where a proposal to stop was overruled, the Planner's model is
     /// asked anew, and stopping is not among what is open.
-    pub(super) fn to_plan(&self) -> (u32, &'static str) {
+    pub(super) fn to_plan(&self) -> (u32, String) {
         let so_far = self.book.so_far();
         let round = so_far.next_round();
-        (round, if so_far.overruled.contains(&round) { "anyway" } else { "" })
+        let part = match so_far.overruled.get(&round) {
+            None => String::new(),
+            Some(1) => "anyway".to_owned(),
+            Some(times) => format!("anyway-{times}"),
+        };
+        (round, part)
     }
 
     /// What happened, a line a round, for the Planner's model.

@@ -149,7 +149,7 @@ impl Loop {
         let (llm, words) = (self.crew.llm.clone(), self.crew.prompts.clone());
         let first = words.propose(&self.task, &self.crew.machine, &proposing);
         // What was said of one checkpoint is no answer for another, which a person may have gone back to.
-        let part = [&head.name, again].join(if may_stop { "" } else { "-" });
+        let part = [head.name.as_str(), &again].join(if may_stop { "" } else { "-" });
         let told = self.ask_part_twice((round, &part), Role::Planner, Purpose::Plan, |call, earlier| {
             let prompt = earlier.map_or_else(|| first.clone(), |e| words.again(&e.prompt, &e.reply, &e.why));
             answer::ask(&*llm, call, prompt, |reply| read_plan(reply, &names)).map_err(|err| match err {
