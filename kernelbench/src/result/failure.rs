@@ -206,7 +206,12 @@ impl Fault {
             Failure::Raised { traceback, .. } => format!("\n{traceback}"),
             Failure::Build { log } | Failure::Interface { log } => format!("\n{log}"),
             Failure::Exit { stderr, .. } | Failure::Crash { stderr, .. } if !stderr.is_empty() => format!("\n{stderr}"),
-            Failure::Memory { .. } => return Self::OutOfMemory(format!("the reference ran out of memory: {failure}")),
+            Failure::Memory { case, limit_mib } => {
+                let text = format!(
+                    "the reference ran out of memory on case {case}: all programs that use it share {limit_mib} MiB"
+                );
+                return Self::OutOfMemory(text);
+            }
             _ => String::new(),
         };
         Self::Reference(format!("the reference failed: {failure}{more}"))
