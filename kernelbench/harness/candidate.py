@@ -199,6 +199,7 @@ def out_of_memory(error):
         or "can't allocate memory" in text
         or "not enough memory" in text
         or "out of memory" in text
+        or "STATUS_ALLOC_FAILED" in text
     )
 
 

@@ -182,10 +182,11 @@ impl<B: Backend> Inner<B> {
         self.kept.task(&self.backend, &key, lease, open)
     }
 
-    /// Does a step that works with a task's session, with room for it, beside others' steps.
+    /// Does a step that works with a task's session, with room for it, beside others' steps: a candidate's, or the reference's
+    /// beside itself.
     fn in_session<T>(
         &self,
-        (task, of): (&Task, Whose),
+        (task, candidate): (&Task, Option<&CandidateId>),
         short: impl Fn(&Attempt<T>) -> bool,
         mut step: impl FnMut(&mut B::Session, &mut Lease<'_>) -> Attempt<T>,
     ) -> Attempt<T> {
@@ -208,7 +209,13 @@ impl<B: Backend> Inner<B> {
             let step = |lease: &mut Lease<'_>| {
                 let done = step(&mut session, lease);
                 let refused = self.backend.was_refused_memory(&mut session);
-                let has_room = || sessions::has_room(&self.backend, wanted);
+                let of = if candidate.is_some() { Whose::Candidates } else { Whose::References };
+                let has_room = || {
+                    if let Some(id) = candidate {
+                        self.kept.release(id);
+                    }
+                    sessions::has_room(&self.backend, wanted)
+                };
                 self.refusals.judge((&key, of), (refused, lease.has_all()), has_room, done)
             };
             return self.kept.with_room(&self.backend, lease, (Some(&key), wanted), short, step);
@@ -236,7 +243,7 @@ impl<B: Backend> Inner<B> {
         let candidate = Candidate::new(task.reference_as_candidate());
         let load = || stage::during(Stage::Build, || self.backend.load(task, &candidate, Toolchain::Quick));
         let mut first = Some(or_fault(load())?);
-        let prepared = self.in_session((task, Whose::References), is_full, |session, lease| {
+        let prepared = self.in_session((task, None), is_full, |session, lease| {
             let mut loaded = first.take().map_or_else(load, Ok)?;
             let how = Checking { draws: 1, signed: false, oracle: false, ..self.checking(task) };
             let which = (Standard::Reference, Processes::AtHand);
@@ -303,7 +310,7 @@ impl<B: Backend> Inner<B> {
             Ok(labels) => labels.iter().any(Label::is_of_memory),
             failed => is_full(failed),
         };
-        let checked = self.in_session((task, Whose::Candidates), short, |session, lease| {
+        let checked = self.in_session((task, Some(&candidate.id())), short, |session, lease| {
             let mut loaded = || parked.take().map_or_else(|| self.unpark(task, candidate), Ok);
             let checked = self.check_once(session, task, candidate, loaded()?, suite);
             if lease.is_alone() || !hangs(&checked) {
@@ -355,8 +362,8 @@ impl<B: Backend> Inner<B> {
         let (rng, which) = (&mut self.rng(Purpose::Check), (Standard::Outputs, Processes::AtHand));
         let pair = stage::during(Stage::Load, || self.backend.pair(task, session, loaded, which));
         let checked = pair.and_then(|mut pair| check::check(&mut pair, cases, &self.checking(task), rng));
-        self.backend.tidy(session)?;
-        checked
+        let tidied = self.backend.tidy(session);
+        checked.and_then(|labels| tidied.map(|()| labels))
     }
 
     fn time(
@@ -368,14 +375,15 @@ impl<B: Backend> Inner<B> {
         self_difference: f64,
     ) -> Attempt<Timed> {
         let mut parked = Some(self.unpark(task, candidate)?);
-        let timed = self.in_session((task, Whose::Candidates), is_full, |session, lease| {
+        let timed = self.in_session((task, Some(&candidate.id())), is_full, |session, lease| {
             let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
             let what = What { task, suite, plan, effort: Effort::Loop, trusted: false, self_difference };
             let both = Both { session, loaded: &mut loaded, lease };
             let timed = time::time(&self.backend, both, &what, &mut self.rng(Purpose::Time));
             lease.let_others_in();
-            self.backend.tidy(session)?;
+            let tidied = self.backend.tidy(session);
             let timed = timed?;
+            tidied?;
             self.kept.park(&self.backend, &candidate.id(), loaded)?;
             Ok(timed)
         });
@@ -409,7 +417,7 @@ impl<B: Backend> Inner<B> {
         let in_turn = || stage::during(Stage::Lease, || lock(&self.profiling));
         let turn = self.backend.profiles_in_turn().then(in_turn);
         let mut tool = parked.as_ref().map(|loaded| self.backend.tool(loaded));
-        let done = self.in_session((task, Whose::Candidates), is_full, |session, lease| {
+        let done = self.in_session((task, Some(&candidate.id())), is_full, |session, lease| {
             let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
             let tool = tool.take().unwrap_or_else(|| self.backend.tool(&loaded));
             let done = step((Both { session, loaded: &mut loaded, lease }, tool), case, rng);

@@ -94,7 +94,7 @@ const NUMBERS: Numbers = Numbers {
     empty_requests: 5,
     processes: (1, 3),
     spread: false,
-    endurance: Duration::from_secs(10),
+    endurance: Duration::from_secs(15),
     fewest: 20,
     budget: Some(Duration::from_secs(1)),
     disagreement: (50_000.0, 0.03),

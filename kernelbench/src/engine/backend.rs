@@ -404,11 +404,6 @@ pub(crate) trait Pair {
         Ok(vec![])
     }
 
-    /// Whether a side may be called again on contents that were drawn for it before, for its inputs are as they were.
-    fn keeps_contents(&self) -> bool {
-        false
-    }
-
     /// Has both called on one of the cases that were entered, by its place among them.
     fn turn_to(&mut self, entered: usize) -> Attempt<()> {
         let _ = entered;

@@ -23,9 +23,6 @@ const NEGLIGIBLE: f64 = 3e-6;
 /// By how much wider inputs of both signs widen the tolerance: their reference is less exact.
 const WIDER: f64 = 10.0;
 
-/// How often a candidate that is called again and again is called on one draw of the inputs, where it can be.
-const ON_ONE_DRAW: u32 = 8;
-
 /// One more call of a check.
 const AGAIN: Looked = Looked::Checked { oracle: false, twice: false };
 
@@ -95,8 +92,9 @@ pub(crate) fn in_turn(
     pair.wear(how.slack)
 }
 
-/// The third part, of a certificate: calls on each case, one after another for an equal part of so long, all outputs compared;
-/// how many calls that were. A race that goes wrong once in hundreds of calls is not seen in a handful.
+/// The third part, of a certificate: calls on each case, each on inputs of its own, one after another for an equal part of so
+/// long, all outputs compared; how many calls each case had at least. A race that goes wrong once in hundreds of calls is not
+/// seen in a handful.
 pub(crate) fn again_and_again(
     pair: &mut impl Pair,
     cases: &[&Case],
@@ -104,25 +102,22 @@ pub(crate) fn again_and_again(
     rng: &mut StdRng,
 ) -> Attempt<u64> {
     let _stage = stage::begin(Stage::Check);
-    let (mut calls, each) = (0, lasting / u32::try_from(cases.len()).unwrap_or(u32::MAX).max(1));
+    let each = lasting / u32::try_from(cases.len()).unwrap_or(u32::MAX).max(1);
+    let mut fewest = None;
     for case in cases {
         pair.enter(case)?;
         pair.prepare(1, false)?;
-        let on_one_draw = if pair.keeps_contents() { ON_ONE_DRAW } else { 1 };
-        let start = Instant::now();
-        while start.elapsed() < each {
-            pair.draw(Inputs::Drawn, rng)?;
-            let deadline = how.slack + reference(pair, rng)? * PATIENCE;
-            for _ in 0..on_one_draw {
-                pair.call(Side::Candidate, deadline, rng)?;
-                let name = format!("{}, after {calls} calls in a row", case.name);
-                pair.verify(&Look { tolerance: how.tolerance, case: &name, calls: AGAIN })?;
-                calls += 1;
-            }
+        let (start, mut calls) = (Instant::now(), 0);
+        while calls == 0 || start.elapsed() < each {
+            let name = format!("{}, after {calls} calls in a row", case.name);
+            let look = Look { tolerance: how.tolerance, case: &name, calls: AGAIN };
+            trial(pair, Inputs::Drawn, &look, (Stage::Check, how.slack), rng)?;
+            calls += 1;
         }
         pair.look_around()?;
+        fewest = Some(fewest.map_or(calls, |fewest: u64| fewest.min(calls)));
     }
-    Ok(calls)
+    Ok(fewest.unwrap_or(0))
 }
 
 /// On inputs as the task draws them. The first of all calls has the slack of `first`.
@@ -162,15 +157,10 @@ fn trial(
     rng: &mut StdRng,
 ) -> Attempt<Found> {
     pair.draw(inputs, rng)?;
-    let took = reference(pair, rng)?;
+    let reference = pair.call(Side::Reference, REFERENCE_PATIENCE, rng)?;
+    let took = Duration::from_nanos(reference.map_or(0.0, |ran| ran.outside_ns) as u64);
     stage::during(stage, || pair.call(Side::Candidate, slack + took * PATIENCE, rng))?;
     pair.verify(look)
-}
-
-/// The reference's request; what it took.
-fn reference(pair: &mut impl Pair, rng: &mut StdRng) -> Attempt<Duration> {
-    let reference = pair.call(Side::Reference, REFERENCE_PATIENCE, rng)?;
-    Ok(Duration::from_nanos(reference.map_or(0.0, |ran| ran.outside_ns) as u64))
 }
 
 /// A trial on inputs that the task does not draw. Its rule does not ask for it, so what differs there is shown and no
@@ -226,23 +216,22 @@ mod tests {
     use crate::{measure::floor::Traffic, measure::reading::Reading, sandbox::layer::Layer};
     use rand::SeedableRng;
 
-    /// A candidate whose outputs are wrong in one call of its life.
+    /// A candidate whose outputs are wrong in one call of its life; what a call takes by the case's name.
+    #[derive(Default)]
     struct OnceWrong {
         wrong_in: u32,
         calls: u32,
         draws: u32,
-        keeps: bool,
+        takes: Duration,
     }
 
     impl Pair for OnceWrong {
-        fn enter(&mut self, _: &Case) -> Attempt<usize> {
+        fn enter(&mut self, case: &Case) -> Attempt<usize> {
+            self.takes = Duration::from_millis(if case.name == "slow" { 30 } else { 0 });
             Ok(1)
         }
         fn prepare(&mut self, _: usize, _: bool) -> Attempt<bool> {
             Ok(true)
-        }
-        fn keeps_contents(&self) -> bool {
-            self.keeps
         }
         fn draw(&mut self, _: Inputs, _: &mut StdRng) -> Attempt<()> {
             self.draws += 1;
@@ -250,6 +239,7 @@ mod tests {
         }
         fn call(&mut self, side: Side, _: Duration, _: &mut StdRng) -> Attempt<Option<Reading>> {
             self.calls += u32::from(side == Side::Candidate);
+            std::thread::sleep(self.takes);
             Ok(None)
         }
         fn verify(&mut self, look: &Look<'_>) -> Attempt<Found> {
@@ -271,29 +261,31 @@ mod tests {
         }
     }
 
-    fn calls(pair: &mut OnceWrong) -> Attempt<u64> {
-        let case = Case { name: "default".to_owned(), scalars: std::collections::BTreeMap::default() };
+    fn calls(pair: &mut OnceWrong, cases: &[&str]) -> Attempt<u64> {
+        let case = |name: &&str| Case { name: (*name).to_owned(), scalars: std::collections::BTreeMap::default() };
+        let cases: Vec<Case> = cases.iter().map(case).collect();
         let tolerance = Tolerance { atol: 0.0, rtol: 0.0, share: 1.0 };
         let (slack, first_slack) = (Duration::ZERO, Duration::ZERO);
         let how = Checking { tolerance: &tolerance, draws: 1, signed: false, oracle: false, slack, first_slack };
         let rng = &mut StdRng::seed_from_u64(1);
-        again_and_again(pair, &[&case], (&how, Duration::from_millis(20)), rng)
+        again_and_again(pair, &cases.iter().collect::<Vec<_>>(), (&how, Duration::from_millis(20)), rng)
     }
 
     #[test]
     fn what_is_wrong_in_one_call_of_many_fails_and_says_after_how_many() {
-        let mut pair = OnceWrong { wrong_in: 213, calls: 0, draws: 0, keeps: false };
-        let Err(EvalError::Candidate(failure)) = calls(&mut pair) else { panic!("it passed") };
+        let mut pair = OnceWrong { wrong_in: 213, ..OnceWrong::default() };
+        let Err(EvalError::Candidate(failure)) = calls(&mut pair, &["default"]) else { panic!("it passed") };
         assert!(failure.to_string().contains("default, after 212 calls in a row"), "{failure}");
     }
 
     #[test]
-    fn inputs_are_drawn_for_each_call_but_where_contents_are_kept() {
-        for (keeps, on_one_draw) in [(false, 1), (true, ON_ONE_DRAW)] {
-            let mut pair = OnceWrong { wrong_in: 0, calls: 0, draws: 0, keeps };
-            let counted = calls(&mut pair).unwrap_or(0);
-            assert!(counted > 8 && counted == u64::from(pair.calls), "{counted}");
-            assert_eq!(pair.calls, pair.draws * on_one_draw);
-        }
+    fn each_call_has_inputs_of_its_own_and_the_shape_with_the_fewest_counts() {
+        let mut pair = OnceWrong::default();
+        assert_eq!(
+            calls(&mut pair, &["quick", "slow"]).ok(),
+            Some(1),
+            "one call takes longer than its part of the time"
+        );
+        assert!(pair.calls > 8 && pair.draws == pair.calls, "{} calls, {} draws", pair.calls, pair.draws);
     }
 }

@@ -54,7 +54,7 @@ impl Refusals {
             return done;
         }
         match (has_all, of, beside_itself) {
-            _ if is_its_doing => Err(holds_too_much()),
+            _ if is_its_doing && has_room() => Err(holds_too_much()),
             (true, Whose::References, _) | (true, Whose::Candidates, Some(true)) => done,
             _ => Err(refused_memory()),
         }
@@ -90,7 +90,7 @@ mod tests {
 
     /// What comes of a step that went well, of a task whose reference was refused memory beside itself, or was not.
     fn judged(refusals: &Refusals, of: Whose, refused: bool, has_all: bool) -> &'static str {
-        match refusals.judge((&Hash::of(b"a task"), of), (refused, has_all), || unreachable!("nobody asks"), Ok(())) {
+        match refusals.judge((&Hash::of(b"a task"), of), (refused, has_all), || true, Ok(())) {
             Ok(()) => "counts",
             again if is_full(&again) => "again",
             Err(EvalError::Candidate(_)) => "its doing",
@@ -132,6 +132,8 @@ mod tests {
         assert!(matches!(judge(true, true), Err(EvalError::Candidate(_))));
         assert!(is_fault(judge(true, false)), "another program has it");
         assert!(is_fault(judge(false, true)), "others of ours had some");
+        let went_on = refusals.judge((&task, Candidates), (true, true), || false, Ok(()));
+        assert!(is_full(&went_on) && is_fault(went_on), "another program has it, though the reference went on");
         let its_own: Attempt<()> = Err(Failure::Memory { case: "default".to_owned(), limit_mib: 1 }.into());
         let kept = refusals.judge((&task, Candidates), (false, true), || true, its_own);
         assert!(is_full(&kept), "what it ran out of itself stays that: {kept:?}");

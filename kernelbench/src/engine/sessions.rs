@@ -329,7 +329,7 @@ fn until(wanted: u64, free: impl Fn() -> Option<u64>, mut evict: impl FnMut(Wait
 /// Whether so much of the device's memory is free, once what ended has given its back.
 pub(crate) fn has_room<B: Backend>(backend: &B, wanted: u64) -> bool {
     let (start, free) = (Instant::now(), || backend.free_memory().is_some_and(|free| free >= wanted));
-    while !free() && start.elapsed() < ALL_FREED {
+    while !free() && backend.free_memory().is_some() && start.elapsed() < ALL_FREED {
         std::thread::sleep(LOOK);
     }
     free()

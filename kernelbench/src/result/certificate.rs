@@ -31,11 +31,11 @@ pub enum Check {
         /// Whether inputs of both signs were tried too.
         signed: bool,
     },
-    /// It was called again and again on the shapes that are timed, and each time its outputs were compared.
+    /// It was called again and again on each shape that is timed, and each time its outputs were compared.
     Endured {
-        /// How often in a row, for nothing else.
+        /// How often in a row, for nothing else, on the shape with the fewest of these.
         in_a_row: u64,
-        /// How often while it was timed.
+        /// How often while it was timed, on the shape with the fewest of those.
         while_timed: u64,
     },
     /// Its inputs were looked at, and what lies around its arguments.
@@ -174,13 +174,14 @@ impl Check {
             Self::Endured { in_a_row, while_timed } => {
                 let calls = in_a_row + while_timed;
                 let missed = match calls / CALLS_OF_A_FAULT {
-                    0 | 1 => "what goes wrong now and then may be missed".to_owned(),
-                    one => {
-                        format!("what goes wrong in fewer than one call of {one} may be missed, with 95 % confidence")
-                    }
+                    0 | 1 => "now and then".to_owned(),
+                    one => format!("in fewer than one call of {one}, by chance and not by its inputs or its process,"),
                 };
-                let how = format!("{in_a_row} in a row, the others while it was timed; {missed}");
-                (format!("right in each of {calls} calls"), *in_a_row > 0, how)
+                let how = format!(
+                    "{in_a_row} in a row, the others while it was timed; what goes wrong {missed} may be missed, with 95 % \
+                     confidence"
+                );
+                (format!("right in each of {calls} calls of each timed shape"), *in_a_row > 0, how)
             }
             Self::Surroundings => {
                 row("its surroundings", true, "inputs unchanged, nothing written outside an argument")
@@ -280,8 +281,8 @@ mod tests {
     fn calls_that_were_compared_say_how_rare_a_fault_may_be() {
         let row = |in_a_row, while_timed| Checked::from(Check::Endured { in_a_row, while_timed });
         let (many, none) = (row(600, 300), row(0, 2));
-        assert!(many.done && many.what == "right in each of 900 calls", "{many:?}");
-        assert!(many.how.contains("fewer than one call of 300 may be missed"), "{many:?}");
+        assert!(many.done && many.what == "right in each of 900 calls of each timed shape", "{many:?}");
+        assert!(many.how.contains("fewer than one call of 300, by chance"), "{many:?}");
         assert!(!none.done && none.how.contains("now and then"), "{none:?}");
     }
 

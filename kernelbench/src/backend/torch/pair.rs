@@ -110,11 +110,6 @@ impl Pair for TorchPair<'_> {
         Ok(true)
     }
 
-    /// An input that was changed is found when outputs are compared, and what is put out is a new tensor each time.
-    fn keeps_contents(&self) -> bool {
-        true
-    }
-
     fn draw(&mut self, inputs: Inputs, rng: &mut StdRng) -> Attempt<()> {
         let signed = inputs == Inputs::Signed;
         if !self.timed {
