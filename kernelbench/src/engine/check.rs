@@ -227,7 +227,7 @@ mod tests {
 
     impl Pair for OnceWrong {
         fn enter(&mut self, case: &Case) -> Attempt<usize> {
-            self.takes = Duration::from_millis(if case.name == "slow" { 30 } else { 0 });
+            self.takes = Duration::from_millis(if case.name == "slow" { 110 } else { 0 });
             Ok(1)
         }
         fn prepare(&mut self, _: usize, _: bool) -> Attempt<bool> {
@@ -261,31 +261,30 @@ mod tests {
         }
     }
 
-    fn calls(pair: &mut OnceWrong, cases: &[&str]) -> Attempt<u64> {
+    fn calls(pair: &mut OnceWrong, cases: &[&str], lasting: Duration) -> Attempt<u64> {
         let case = |name: &&str| Case { name: (*name).to_owned(), scalars: std::collections::BTreeMap::default() };
         let cases: Vec<Case> = cases.iter().map(case).collect();
         let tolerance = Tolerance { atol: 0.0, rtol: 0.0, share: 1.0 };
         let (slack, first_slack) = (Duration::ZERO, Duration::ZERO);
         let how = Checking { tolerance: &tolerance, draws: 1, signed: false, oracle: false, slack, first_slack };
         let rng = &mut StdRng::seed_from_u64(1);
-        again_and_again(pair, &cases.iter().collect::<Vec<_>>(), (&how, Duration::from_millis(20)), rng)
+        again_and_again(pair, &cases.iter().collect::<Vec<_>>(), (&how, lasting), rng)
     }
 
     #[test]
     fn what_is_wrong_in_one_call_of_many_fails_and_says_after_how_many() {
         let mut pair = OnceWrong { wrong_in: 213, ..OnceWrong::default() };
-        let Err(EvalError::Candidate(failure)) = calls(&mut pair, &["default"]) else { panic!("it passed") };
+        let Err(EvalError::Candidate(failure)) = calls(&mut pair, &["default"], REFERENCE_PATIENCE) else {
+            panic!("it passed")
+        };
         assert!(failure.to_string().contains("default, after 212 calls in a row"), "{failure}");
     }
 
     #[test]
     fn each_call_has_inputs_of_its_own_and_the_shape_with_the_fewest_counts() {
         let mut pair = OnceWrong::default();
-        assert_eq!(
-            calls(&mut pair, &["quick", "slow"]).ok(),
-            Some(1),
-            "one call takes longer than its part of the time"
-        );
+        let fewest = calls(&mut pair, &["quick", "slow"], Duration::from_millis(200));
+        assert_eq!(fewest.ok(), Some(1), "one call takes longer than its part of the time");
         assert!(pair.calls > 8 && pair.draws == pair.calls, "{} calls, {} draws", pair.calls, pair.draws);
     }
 }
