@@ -34,6 +34,20 @@ fn each_page_reads_like_this() {
 }
 
 #[test]
+fn a_page_that_asks_for_json_says_which_keys_before_a_reply_is_refused_for_others() {
+    let (mut asking, prompts) = (0, Prompts::embedded());
+    for (page, values) in example::pages() {
+        let form = prompts.text(&format!("{page}.form"), &values);
+        let Some((_, keys)) = form.split_once("One JSON object").filter(|_| form.contains("\": ")) else { continue };
+        let shown = prompts.page(page, &values);
+        let shown: String = shown.turns.iter().map(|turn| turn.text.as_str()).chain([shown.system.as_str()]).collect();
+        assert!(shown.contains(keys.trim()), "{page} does not say: {form}");
+        asking += 1;
+    }
+    assert!(asking > 5, "{asking} pages");
+}
+
+#[test]
 fn the_embedded_templates_pass_the_check_that_a_projects_own_must_pass() {
     Prompts::with([]).unwrap();
 }
