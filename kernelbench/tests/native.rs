@@ -390,6 +390,7 @@ fn a_right_candidate_is_certified_and_the_certificate_says_what_was_looked_at() 
     for what in ["rebuilt from its source alone", "outputs on 3 shapes, 1 of them new to it", "two clocks agree"] {
         assert!(said.contains(&what), "{what}: {said:?}");
     }
+    assert!(said.iter().any(|what| what.starts_with("right in each of ")), "{said:?}");
     assert!(certificate.checked.iter().any(|c| !c.done), "no certificate excludes everything");
     assert_eq!(children(), Vec::<String>::new());
 }
