@@ -1,5 +1,6 @@
-//! The library that a generated operator is measured against, as far as this machine has it: `OpenBLAS`.
+//! The libraries that a generated operator is measured against, as far as this machine has them: `OpenBLAS`, cuBLAS.
 
+use kernelbench::cuda;
 use std::{fs, path::Path};
 
 /// Where a linker finds the library, by architecture.
@@ -28,6 +29,15 @@ impl OpenBlas {
         let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         is_here.then(|| Self { core: core(&flags) })
     }
+}
+
+/// Whether the CUDA toolkit of this machine has cuBLAS for building.
+#[must_use]
+pub fn has_cublas() -> bool {
+    let program = cuda::find_nvcc().and_then(|nvcc| nvcc.canonicalize().ok());
+    let Some(toolkit) = program.as_deref().and_then(Path::parent).and_then(Path::parent) else { return false };
+    let folders = [toolkit.join("include"), toolkit.join("targets/x86_64-linux/include"), "/usr/include".into()];
+    folders.iter().any(|folder| folder.join("cublas_v2.h").is_file())
 }
 
 /// The core type of the widest vectors that `/proc/cpuinfo` has.

@@ -2,7 +2,7 @@
 
 use super::{on_threads, say};
 use crate::{
-    ask::{Hardware, Here, OpenBlas, Said, made},
+    ask::{Hardware, Here, OpenBlas, Said, has_cublas, made},
     cli::AskArgs,
     config::Layers,
     exit::{Exit, Trouble},
@@ -18,7 +18,7 @@ use std::{
 /// Makes the task's folder; it stays only if its reference builds and agrees with itself on the small cases.
 pub(super) fn ask(arguments: &AskArgs, layers: &Layers) -> Result<Exit, Trouble> {
     let (sentence, said) = complete(arguments.sentence.clone())?;
-    let here = Here { memory: memory(&said), openblas: OpenBlas::here() };
+    let here = Here { memory: memory(&said), openblas: OpenBlas::here(), cublas: has_cublas() };
     let made = made(&sentence, &said, &here).map_err(Trouble::usage)?;
     let name =
         || made.task.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"').map(PathBuf::from));

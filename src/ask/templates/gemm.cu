@@ -13,7 +13,8 @@ static __global__ void product({{ element }} *c, const {{ element }} *a, const {
     if (row < m && column < n) c[row * n + column] = ({{ element }})sum;
 }
 
-extern "C" void gemm({{ element }} *c, const {{ element }} *a, const {{ element }} *b, int64_t m, int64_t n, int64_t k, cudaStream_t stream) {
+extern "C" int gemm({{ element }} *c, const {{ element }} *a, const {{ element }} *b, int64_t m, int64_t n, int64_t k, cudaStream_t stream) {
     const dim3 grid((unsigned)((n + 15) / 16), (unsigned)((m + 15) / 16)), block(16, 16);
     product<<<grid, block, 0, stream>>>(c, a, b, m, n, k);
+    return (int)cudaGetLastError();
 }
