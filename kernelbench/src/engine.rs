@@ -32,7 +32,7 @@ use check::Checking;
 use metrics::{Machine, MachineKind, Profile, Rung};
 use notes::Remarks;
 use rand::{SeedableRng, rngs::StdRng};
-use refused::{Refusals, Whose};
+use refused::{Refusals, Shortage, Whose};
 use sessions::{Kept, is_full, lock};
 use std::{
     path::PathBuf,
@@ -207,6 +207,7 @@ impl<B: Backend> Inner<B> {
                 }
             };
             let step = |lease: &mut Lease<'_>| {
+                let visited = self.backend.is_visited();
                 let done = step(&mut session, lease);
                 let refused = self.backend.was_refused_memory(&mut session);
                 let of = if candidate.is_some() { Whose::Candidates } else { Whose::References };
@@ -216,7 +217,9 @@ impl<B: Backend> Inner<B> {
                     }
                     sessions::has_room(&self.backend, wanted)
                 };
-                self.refusals.judge((&key, of), (refused, lease.has_all()), has_room, done)
+                let visited = visited || self.backend.is_visited();
+                let shortage = Shortage { refused, has_all: lease.has_all(), visited };
+                self.refusals.judge((&key, of), shortage, has_room, done)
             };
             return self.kept.with_room(&self.backend, lease, (Some(&key), wanted), short, step);
         }

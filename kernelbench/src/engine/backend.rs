@@ -295,6 +295,11 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         None
     }
 
+    /// Whether other programs compute on the device now, as far as is known: what is short of memory then may be their doing.
+    fn is_visited(&self) -> bool {
+        self.nvml().is_some_and(|gpu| !gpu.look().strangers.is_empty())
+    }
+
     /// What a step of a candidate takes of it, in bytes, as far as is known.
     fn wanted_memory(&self, session: &Self::Session) -> u64 {
         let _ = session;

@@ -7,7 +7,7 @@ use super::{
     Inner, Purpose,
     backend::{Backend, Both, Pair, Processes, Standard, Toolchain},
     check::{self, Checking},
-    refused::{Whose, refused_memory},
+    refused::{Shortage, Whose, refused_memory},
     sessions::{has_room, is_full},
     time::{Sittings, What, timed_cases},
 };
@@ -111,6 +111,7 @@ impl<B: Backend> Inner<B> {
     ) -> Attempt<Timed> {
         let (backend, rng) = (&self.backend, &mut self.rng(Purpose::Certify));
         checks.push(Check::Rebuilt);
+        let visited = backend.is_visited();
         let mut session = stage::during(Stage::Open, || trusted(backend.open(task, Toolchain::Stock, &mut |_| ())))?;
         if backend.was_short(&session) && !lease.has_all() {
             return Err(refused_memory());
@@ -121,7 +122,8 @@ impl<B: Backend> Inner<B> {
         let done = done.and_then(|timed| tidied.map(|()| timed));
         let refused = backend.was_refused_memory(&mut session);
         let has_room = || has_room(backend, backend.wanted_memory(&session));
-        self.refusals.judge((&backend.key(task), Whose::Candidates), (refused, lease.has_all()), has_room, done)
+        let shortage = Shortage { refused, has_all: lease.has_all(), visited: visited || backend.is_visited() };
+        self.refusals.judge((&backend.key(task), Whose::Candidates), shortage, has_room, done)
     }
 
     fn examine_opened(

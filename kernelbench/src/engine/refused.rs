@@ -4,7 +4,7 @@
 //! but torch counts what it was refused. What was compared with such a reference, and timed beside it, does not count: the
 //! step is done again with more memory. Where there is no more, it counts if the reference beside itself was refused too;
 //! else the candidate holds what is missing. So it does where the reference found no memory at all, and there is some as soon
-//! as the candidate's process has ended.
+//! as the candidate's process has ended. While other programs compute on the GPU, nobody knows whose doing it is.
 
 use super::sessions::{is_full, lock};
 use crate::{
@@ -23,6 +23,17 @@ pub(crate) enum Whose {
     Candidates,
 }
 
+/// What is known of the device's memory in a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shortage {
+    /// Whether the reference was refused some.
+    pub(crate) refused: bool,
+    /// Whether nobody else of ours had any.
+    pub(crate) has_all: bool,
+    /// Whether other programs were on the device, who may have had some and given it back.
+    pub(crate) visited: bool,
+}
+
 /// What is known of references that were refused memory.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
@@ -31,29 +42,29 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// What a step on a task comes to. `refused`: whether the reference was refused memory in it; `has_all`: whether nobody
-    /// else of ours had any; `has_room`: whether there is enough now that the candidate's process has ended, which is not
-    /// asked where that decides nothing.
+    /// What a step on a task comes to. `has_room`: whether there is enough memory now that the candidate's process has ended,
+    /// which is not asked where that decides nothing.
     pub(crate) fn judge<T>(
         &self,
         (task, of): (&Hash, Whose),
-        (refused, has_all): (bool, bool),
+        Shortage { refused, has_all, visited }: Shortage,
         has_room: impl FnOnce() -> bool,
         done: Attempt<T>,
     ) -> Attempt<T> {
-        if of == Whose::References && done.is_ok() && (!refused || has_all) {
+        let alone = has_all && !visited;
+        if of == Whose::References && done.is_ok() && (!refused || alone) {
             lock(&self.beside_itself).insert(task.clone(), refused);
         }
         let beside_itself = lock(&self.beside_itself).get(task).copied();
-        let is_its_doing = has_all && of == Whose::Candidates && beside_itself == Some(false);
+        let is_its_doing = alone && of == Whose::Candidates && beside_itself == Some(false);
         if is_of_trusted_side(&done) {
-            // Somebody else's program may have the memory: then it is short without the candidate too.
+            // A program that nobody sees may have the memory: then it is short without the candidate too.
             return if is_its_doing && has_room() { Err(holds_too_much()) } else { done };
         }
         if !refused || is_full(&done) || is_forbidden(&done) {
             return done;
         }
-        match (has_all, of, beside_itself) {
+        match (alone, of, beside_itself) {
             _ if is_its_doing && has_room() => Err(holds_too_much()),
             (true, Whose::References, _) | (true, Whose::Candidates, Some(true)) => done,
             _ => Err(refused_memory()),
@@ -90,12 +101,30 @@ mod tests {
 
     /// What comes of a step that went well, of a task whose reference was refused memory beside itself, or was not.
     fn judged(refusals: &Refusals, of: Whose, refused: bool, has_all: bool) -> &'static str {
-        match refusals.judge((&Hash::of(b"a task"), of), (refused, has_all), || true, Ok(())) {
+        with(refusals, of, Shortage { refused, has_all, visited: false })
+    }
+
+    fn with(refusals: &Refusals, of: Whose, shortage: Shortage) -> &'static str {
+        match refusals.judge((&Hash::of(b"a task"), of), shortage, || true, Ok(())) {
             Ok(()) => "counts",
             again if is_full(&again) => "again",
             Err(EvalError::Candidate(_)) => "its doing",
             Err(EvalError::Infra(_)) => "a fault",
         }
+    }
+
+    #[test]
+    fn while_other_programs_are_on_the_gpu_no_candidate_is_blamed_and_no_reference_that_was_refused_memory_counts() {
+        let visited = Shortage { refused: true, has_all: true, visited: true };
+        let refusals = Refusals::default();
+        assert_eq!(with(&refusals, References, visited), "again");
+        assert_eq!(judged(&refusals, References, false, false), "counts");
+        assert_eq!(with(&refusals, Candidates, visited), "again");
+        assert_eq!(with(&refusals, Candidates, Shortage { refused: false, ..visited }), "counts");
+        assert_eq!(with(&refusals, Candidates, Shortage { visited: false, ..visited }), "its doing");
+        let full = || Err::<(), _>(EvalError::Infra(Fault::OutOfMemory("the reference ran out of memory".to_owned())));
+        let found_none = refusals.judge((&Hash::of(b"a task"), Candidates), visited, || true, full());
+        assert!(matches!(found_none, Err(EvalError::Infra(_))), "{found_none:?}");
     }
 
     #[test]
@@ -125,17 +154,18 @@ mod tests {
     fn a_reference_without_memory_is_the_candidates_doing_only_where_its_end_makes_room() {
         let (refusals, task) = (Refusals::default(), Hash::of(b"a task"));
         let full = || Err::<(), _>(EvalError::Infra(Fault::OutOfMemory("the reference ran out of memory".to_owned())));
-        let judge = |has_all, has_room| refusals.judge((&task, Candidates), (false, has_all), || has_room, full());
+        let short = |refused, has_all| Shortage { refused, has_all, visited: false };
+        let judge = |has_all, has_room| refusals.judge((&task, Candidates), short(false, has_all), || has_room, full());
         let is_fault = |attempt: Attempt<()>| matches!(attempt, Err(EvalError::Infra(_)));
         assert!(is_fault(judge(true, true)), "of a task that was never seen to fit, nobody knows");
         assert_eq!(judged(&refusals, References, false, true), "counts");
         assert!(matches!(judge(true, true), Err(EvalError::Candidate(_))));
         assert!(is_fault(judge(true, false)), "another program has it");
         assert!(is_fault(judge(false, true)), "others of ours had some");
-        let went_on = refusals.judge((&task, Candidates), (true, true), || false, Ok(()));
+        let went_on = refusals.judge((&task, Candidates), short(true, true), || false, Ok(()));
         assert!(is_full(&went_on) && is_fault(went_on), "another program has it, though the reference went on");
         let its_own: Attempt<()> = Err(Failure::Memory { case: "default".to_owned(), limit_mib: 1 }.into());
-        let kept = refusals.judge((&task, Candidates), (false, true), || true, its_own);
+        let kept = refusals.judge((&task, Candidates), short(false, true), || true, its_own);
         assert!(is_full(&kept), "what it ran out of itself stays that: {kept:?}");
     }
 
@@ -144,7 +174,8 @@ mod tests {
         let (refusals, task) = (Refusals::default(), Hash::of(b"a task"));
         let judge = |failure: Failure| {
             let done: Attempt<()> = Err(failure.into());
-            refusals.judge((&task, Candidates), (true, false), || false, done)
+            let short = Shortage { refused: true, has_all: false, visited: false };
+            refusals.judge((&task, Candidates), short, || false, done)
         };
         let caught = judge(Failure::Forbidden { case: String::new(), what: "fork".to_owned() });
         assert!(is_forbidden(&caught), "{caught:?}");
