@@ -44,6 +44,8 @@ const HELD: usize = 4;
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long saying that it leaves may take.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// How long a device that does so many jobs of a queue that others take from too leaves the next of it to them, each.
+const ASIDE: Duration = Duration::from_millis(50);
 /// How long the server remembers a device that asks for nothing.
 const REMEMBERED: Duration = Duration::from_mins(30);
 
@@ -73,10 +75,10 @@ pub(crate) struct Bench {
     device: String,
     /// Each lane's class and workshop.
     lanes: BTreeMap<&'static str, (String, Arc<dyn Workshop>)>,
-    /// Jobs that may be under way.
+    /// Turns of jobs that are under way.
     turns: Semaphore,
-    /// Jobs that are held of its own queue, at most.
-    most: usize,
+    /// How many there are.
+    at_once: usize,
 }
 
 /// Works for whoever asks, until it is told to end.
@@ -182,7 +184,7 @@ impl Bench {
         };
         let lanes = slot.lanes.iter().map(lane).collect();
         let (device, turns) = (format!("{}/{}", facts.name, slot.device), Semaphore::new(slot.at_once));
-        Self { host: host.clone(), name, device, lanes, turns, most: HELD * slot.at_once.max(1) }
+        Self { host: host.clone(), name, device, lanes, turns, at_once: slot.at_once.max(1) }
     }
 
     /// Takes jobs that are for this device, and those that are for any of its classes, until it is told to end.
@@ -206,7 +208,7 @@ impl Bench {
                     // A turn that is free now says that there is room; the job takes its own.
                     drop(self.turns.acquire().await);
                 } else {
-                    while jobs.len() >= self.most {
+                    while jobs.len() >= HELD * self.at_once {
                         jobs.join_next().await;
                     }
                 }
@@ -229,8 +231,12 @@ impl Bench {
                     }
                     while jobs.try_join_next().is_some() {}
                     if shared {
-                        // The next task is for whoever has nothing to do.
-                        while jobs.join_next().await.is_some() {}
+                        while jobs.len() >= self.at_once {
+                            jobs.join_next().await;
+                        }
+                        // The next task is for whoever has less to do.
+                        let aside = ASIDE * u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+                        tokio::time::sleep(aside).await;
                     }
                 }
                 Err(why) => {
