@@ -2,9 +2,8 @@
 
 use crate::answer::{self, Answer, Earlier};
 use crate::device::{CertifyCandidate, CheckAlone, CheckAndTime, Device, PrepareReference};
-use crate::lease::{Build, Clock, Worked};
+use crate::lease::{Build, Clock, Work, Worked};
 use crate::llm::{AskError, CallId, Llm};
-use futures::{StreamExt, future, stream};
 use kameo::{error::SendError, prelude::*};
 use kernelbench::{
     Baseline, Bindings, Candidate, Case, Certificate, Evaluation, Failure, Fault, Hash, Provenance, Suite, Task,
@@ -113,8 +112,8 @@ pub struct Tune {
 pub struct Searched {
     /// What it came to.
     pub tuned: Tuned,
-    /// What each evaluation took, in order.
-    pub spent: Vec<Worked<()>>,
+    /// What each step took, in order.
+    pub spent: Vec<(Work, Worked<()>)>,
 }
 
 /// Examine the best candidate anew.
@@ -290,15 +289,8 @@ impl Place {
 
     /// Builds some on all cores. What cannot be built says so when it is asked for.
     async fn build_ahead(&self, BuildAhead { task, candidates }: BuildAhead) -> Worked<usize> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let build = |candidate: &Candidate| {
-            let (workshop, task, candidate) = (self.workshop.clone(), task.clone(), candidate.clone());
-            async move { matches!(workshop.build(&task, &candidate).await, Ok(Ok(_))) }
-        };
-        // Elsewhere whole steps are asked for, each of which builds for itself.
-        let here = if self.workshop.elsewhere().is_some() { &[][..] } else { &candidates[..] };
-        let done = stream::iter(here.iter().map(build)).buffer_unordered(cores).filter(|built| future::ready(*built));
-        let (count, took) = Build::timed(self.clock, done.count()).await;
+        let built = kernelbench::build_ahead(&*self.workshop, &task, candidates);
+        let (count, took) = Build::timed(self.clock, built).await;
         took.ended(count)
     }
 
@@ -324,11 +316,19 @@ impl Place {
             async move {
                 let Worked { result, build_ms, lease, stages } = self.examine(ask).await?;
                 let worked = Worked { result: (), build_ms, lease, stages };
-                spent.lock().unwrap_or_else(PoisonError::into_inner).push(worked);
+                spent.lock().unwrap_or_else(PoisonError::into_inner).push((Work::Examine, worked));
                 Ok(result)
             }
         };
-        let tuned = kernelbench::search(&space, &asked.candidate, &asked.plan, tests, evaluate).await?;
+        let build = |candidates| {
+            let (ahead, spent) = (BuildAhead { task: asked.task.clone(), candidates }, &spent);
+            async move {
+                let Worked { build_ms, lease, stages, .. } = self.build_ahead(ahead).await;
+                let worked = Worked { result: (), build_ms, lease, stages };
+                spent.lock().unwrap_or_else(PoisonError::into_inner).push((Work::Build, worked));
+            }
+        };
+        let tuned = kernelbench::search(&space, &asked.candidate, &asked.plan, tests, build, evaluate).await?;
         Ok(Searched { tuned, spent: spent.into_inner().unwrap_or_else(PoisonError::into_inner) })
     }
 }

@@ -17,7 +17,7 @@ use warpsmith_agents::{
     coder::{Assignment, Generate, Generated, Piece, Rewrite, Write},
     device::{CertifyCandidate, CheckAlone, CheckAndTime, PrepareReference, RunProfiler},
     judge::{Consider, Evidence},
-    lease::{Held, Lease, Leased, Worked},
+    lease::{Held, Lease, Leased, Work, Worked},
     llm::{AskError, CallId, Purpose, Reply, Role},
     profiler::TakeProfile,
     tester::{BuildAhead, Certify, Check, Examine, FreezeSuite, Prepare, Print, ProposeShapes, Searched, Tune},
@@ -212,7 +212,7 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
     reply((suite, vec!["left out".to_owned()]), fault());
     reply(worked(baseline.clone()), fault());
     reply(worked(evaluation.clone()), fault());
-    reply(Searched { tuned: Tuned { candidate, tried: vec![] }, spent: vec![worked(())] }, fault());
+    reply(Searched { tuned: Tuned { candidate, tried: vec![] }, spent: vec![(Work::Examine, worked(()))] }, fault());
     reply(worked(certificate.clone()), fault());
     reply(leased(evaluation), fault());
     reply(leased::<Result<Profile, String>>(Err("not measured".into())), fault());

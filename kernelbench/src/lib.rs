@@ -54,7 +54,7 @@ pub use workshop::absent::Absent;
 pub use workshop::elsewhere::{Carry, Elsewhere};
 pub use workshop::job::{Asked, Done, Found as JobFound, Job};
 pub use workshop::recorded::{Findings, Recorded};
-pub use workshop::search::{Found, Tried, Tuned, search};
+pub use workshop::search::{Found, Tried, Tuned, build_ahead, search};
 pub use workshop::simulated::Simulated;
 pub use workshop::tuner::{Tuner, Tuning};
 pub use workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Variant, Workshop};

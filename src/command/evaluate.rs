@@ -239,10 +239,13 @@ impl Bench<'_> {
         let Some(tuning) = tuning.filter(|tuning| !candidate.open(tuning).is_empty()) else {
             return Ok(Tuned { candidate, tried: vec![] });
         };
+        let build = |candidates: Vec<Candidate>| async move {
+            kernelbench::build_ahead(&*self.workshop, self.task, candidates).await;
+        };
         let evaluate = |candidate: Candidate, plan: TimingPlan| async move {
             self.workshop.evaluate(self.task, &candidate, &self.suite, &plan).await
         };
-        kernelbench::search(tuning, &candidate, &self.policy.timing, self.policy.tests(), evaluate).await
+        kernelbench::search(tuning, &candidate, &self.policy.timing, self.policy.tests(), build, evaluate).await
     }
 
     async fn build(&self, candidate: &Candidate, seconds: &mut Seconds) -> Outcome<Built> {

@@ -266,8 +266,8 @@ impl Loop {
             Ok(searched) => searched,
             Err(why) => return Ok(Err(why)),
         };
-        for worked in spent {
-            self.note_spent(Work::Examine, worked)?;
+        for (work, worked) in spent {
+            self.note_spent(work, worked)?;
         }
         let Tuned { candidate: best, tried } = tuned;
         self.book.keep(&best.canonical())?;

@@ -13,6 +13,8 @@ use rand::rngs::StdRng;
 /// What a candidate's calls of a request last at least, as a part of what the reference's do: what it costs to reach a
 /// process would hide it otherwise.
 const OF_CANDIDATE: f64 = 0.5;
+/// What a slow candidate's calls last at most in a glance, in the length of a request.
+const SLOW: f64 = 4.0;
 /// How many times as many calls that may take.
 const MORE: f64 = 16.0;
 
@@ -61,6 +63,13 @@ pub(crate) fn enough(
     if times > 1.0 { ((calls as f64 * times) as usize + 1).min(most) } else { calls }
 }
 
+/// How many calls are enough for a glance, where so many took so long: those of a candidate that is many times slower than its
+/// reference last no longer than a few requests. What is only ranked by it may say that it is slow.
+pub(crate) fn enough_for_a_glance(calls: usize, [_, ran]: &[Reading; 2], request_ns: f64) -> usize {
+    let share = SLOW * request_ns / ran.inside_ns.max(1.0);
+    if share < 1.0 { ((calls as f64 * share) as usize).max(1) } else { calls }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +90,12 @@ mod tests {
         assert_eq!(enough(10, &pair(340, 0), 1024), 161);
         assert_eq!(enough(1, &[ran(19_100, 19_000), ran(150, 50)], 1024), 2);
         assert_eq!(enough(1, &[ran(50_100, 50_000), ran(150, 50)], 1024), 1);
+    }
+
+    #[test]
+    fn a_glance_at_a_candidate_that_is_many_times_slower_holds_fewer_calls_and_one_at_least() {
+        let ran = |ns| Reading { outside_ns: ns, inside_ns: ns };
+        let enough = |ns| enough_for_a_glance(48, &[ran(1.2e6), ran(ns)], 1.2e6);
+        assert_eq!([0.6e6, 4.8e6, 9.6e6, 115e6, 1e10].map(enough), [48, 48, 24, 2, 1]);
     }
 }

@@ -95,8 +95,14 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
     sampler.sample(calls, rng)?;
     if how.calls.is_none() {
         let first = sampler.sample(calls, rng)?;
-        let enough = calibration::enough(calls, &first, request_ns, how.numbers.longest_request_ns, most);
-        if enough > calls {
+        let longest_ns = how.numbers.longest_request_ns;
+        let enough = match calibration::enough(calls, &first, request_ns, longest_ns, most) {
+            as_before if as_before == calls && how.plan.is_glance() => {
+                calibration::enough_for_a_glance(calls, &first, request_ns)
+            }
+            enough => enough,
+        };
+        if enough != calls {
             calls = enough;
             recorded = sampler.pair.prepare(calls, true)?;
         }

@@ -1,22 +1,29 @@
 //! The search over bindings: which values of a candidate's open tuning parameters make it fastest?
 //!
 //! Configurations are drawn spread over the task's space. Each is built, checked and timed briefly. A
-//! configuration that its entry calls invalid is pruned; one that fails is kept with its failure (PEAK §3.3).
+//! configuration that its entry calls invalid is pruned; one that fails is kept with its failure (PEAK §3.3). As soon as one
+//! is right the others are built side by side; where the first few all fail, the others are not tried.
 
-use super::TimingPlan;
+use super::{TimingPlan, Workshop};
 use crate::{
     result::{
         candidate::{Candidate, CandidateId},
         evaluation::{Evaluation, Timed},
         failure::{Failure, Fault},
     },
-    task::space::{Bindings, Space},
+    task::{
+        Task,
+        space::{Bindings, Space},
+    },
 };
+use futures::{StreamExt, future, stream};
 use metrics::{Interval, Speedup, Statistic};
 use serde::{Deserialize, Serialize};
 
 /// Samples of each side that a glance at a configuration takes, at most.
 const GLANCE: u32 = 7;
+/// Configurations that fail before any is right, after which the others are not tried.
+const HOPELESS: usize = 4;
 /// What configurations are drawn by; always the same, so that a record can be made again.
 const SEED: u64 = 0;
 
@@ -81,6 +88,11 @@ impl TimingPlan {
     pub fn glance(&self) -> Self {
         Self { repetitions: self.repetitions.min(GLANCE), processes: Some(1), ..*self }
     }
+
+    /// Whether what it says only ranks configurations.
+    pub(crate) fn is_glance(&self) -> bool {
+        self.repetitions <= GLANCE && self.processes == Some(1)
+    }
 }
 
 impl From<Evaluation> for Found {
@@ -93,26 +105,44 @@ impl From<Evaluation> for Found {
     }
 }
 
+/// Builds some side by side on all cores, and says how many could be; one that cannot be says so when it is evaluated. Where
+/// whole steps are asked for elsewhere, each of which builds for itself, nothing is built.
+pub async fn build_ahead(workshop: &dyn Workshop, task: &Task, candidates: Vec<Candidate>) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let here = if workshop.elsewhere().is_some() { vec![] } else { candidates };
+    let build = |candidate: Candidate| async move { matches!(workshop.build(task, &candidate).await, Ok(Ok(_))) };
+    let built = stream::iter(here).map(build).buffer_unordered(cores);
+    built.filter(|built| future::ready(*built)).count().await
+}
+
 /// Searches the configurations of a space that agree with what a candidate has bound already, at most `tests` of them.
-/// `evaluate` builds, checks and times one.
+/// `evaluate` builds, checks and times one; `build` builds those that will be evaluated, side by side, for what evaluates them
+/// to find them built.
 ///
 /// # Errors
 /// The machine's faults, and a space that cannot be enumerated.
-pub async fn search<F>(
+pub async fn search<F, B>(
     space: &Space,
     candidate: &Candidate,
     plan: &TimingPlan,
     tests: usize,
+    mut build: impl FnMut(Vec<Candidate>) -> B,
     mut evaluate: impl FnMut(Candidate, TimingPlan) -> F,
 ) -> Result<Tuned, Fault>
 where
     F: Future<Output = Result<Evaluation, Fault>>,
+    B: Future<Output = ()>,
 {
     let points = space.bound(candidate.bindings()).spread(tests.max(1), SEED, "tuning").map_err(Fault::Machine)?;
     let glance = plan.glance();
     let mut tried = vec![];
     let mut best: Option<(f64, Bindings)> = None;
-    for bindings in points {
+    let mut ahead = points.iter().map(|bindings| candidate.bound(bindings.clone())).collect::<Vec<_>>();
+    for (at, bindings) in points.into_iter().enumerate() {
+        if best.is_some() && !ahead.is_empty() {
+            build(ahead.split_off(at)).await;
+            ahead.clear();
+        }
         let bound = candidate.bound(bindings.clone());
         let id = bound.id();
         let found = Found::from(evaluate(bound, glance).await?);
@@ -122,6 +152,9 @@ where
             best = Some((ratio, bindings.clone()));
         }
         tried.push(Tried { candidate: id, bindings, found });
+        if best.is_none() && tried.iter().filter(|tried| matches!(tried.found, Found::Failed(_))).count() >= HOPELESS {
+            break;
+        }
     }
     let failed = |tried: &&Tried| matches!(tried.found, Found::Failed(_));
     let first = || tried.iter().find(failed).or(tried.first()).map(|tried| tried.bindings.clone());
@@ -156,36 +189,57 @@ mod tests {
         }
     }
 
-    async fn searched(start: &Candidate, tests: usize) -> (Tuned, Vec<u32>) {
-        let mut plans = vec![];
+    async fn searched(start: &Candidate, tests: usize) -> (Tuned, Vec<u32>, Vec<usize>) {
+        let (mut plans, mut built) = (vec![], vec![]);
         let (space, plan) = (space(), TimingPlan::median_of(1, 30));
+        let build = |candidates: Vec<Candidate>| {
+            built.push(candidates.len());
+            std::future::ready(())
+        };
         let evaluate = |candidate: Candidate, plan: TimingPlan| {
             plans.push(plan.repetitions);
             std::future::ready(Ok(evaluated(&candidate, plan)))
         };
-        let tuned = search(&space, start, &plan, tests, evaluate).await.unwrap();
-        (tuned, plans)
+        let tuned = search(&space, start, &plan, tests, build, evaluate).await.unwrap();
+        (tuned, plans, built)
     }
 
     #[tokio::test]
     async fn the_fastest_right_configuration_is_found_by_brief_timings() {
-        let (tuned, plans) = searched(&Candidate::new("{{N}}"), 100).await;
+        let (tuned, plans, built) = searched(&Candidate::new("{{N}}"), 100).await;
         assert_eq!(number(&tuned.candidate), 4);
         assert_eq!(tuned.tried.len(), 6, "the product less what violates the constraint");
         assert_eq!(plans, [7, 7, 7, 7, 7, 7]);
         let pruned = tuned.tried.iter().filter(|tried| tried.found == Found::Invalid).count();
         assert_eq!(pruned, 1);
+        let first = tuned.tried.iter().position(|tried| matches!(tried.found, Found::Ratio(_))).unwrap();
+        assert_eq!(built, [5 - first], "what is left when one is right, at once");
     }
 
     #[tokio::test]
     async fn what_is_bound_stays_bound_and_what_failed_is_taken_where_nothing_is_right() {
         let bind = |n: i64| [("N".to_owned(), Parameter::Number(n))].into();
-        let (tuned, _) = searched(&Candidate::new("{{N}} {{ODD}}").bound(bind(3)), 100).await;
-        assert_eq!((number(&tuned.candidate), tuned.tried.len()), (3, 1));
+        let (tuned, _, built) = searched(&Candidate::new("{{N}} {{ODD}}").bound(bind(3)), 100).await;
+        assert_eq!((number(&tuned.candidate), tuned.tried.len(), built), (3, 1, vec![]));
         let first_half = Space { constraints: vec!["N > 4".to_owned()], ..space() };
         let plan = TimingPlan::median_of(1, 30);
         let evaluate = |candidate: Candidate, plan| std::future::ready(Ok(evaluated(&candidate, plan)));
-        let tuned = search(&first_half, &Candidate::new("{{N}}"), &plan, 100, evaluate).await.unwrap();
+        let build = |_| std::future::ready(());
+        let tuned = search(&first_half, &Candidate::new("{{N}}"), &plan, 100, build, evaluate).await.unwrap();
         assert_eq!(number(&tuned.candidate), 6, "5 is invalid, 6 crashes: {:?}", tuned.tried);
+    }
+
+    #[tokio::test]
+    async fn where_the_first_few_fail_the_others_are_neither_built_nor_tried() {
+        let (plan, mut asked) = (TimingPlan::median_of(1, 30), 0);
+        let evaluate = |_, _| {
+            asked += 1;
+            let crash = Failure::Crash { case: "a".to_owned(), signal: "SIGSEGV".into(), stderr: String::new() };
+            std::future::ready(Ok(Evaluation::Failed(crash)))
+        };
+        let build = |_| -> std::future::Ready<()> { panic!("nothing is right") };
+        let tuned = search(&space(), &Candidate::new("{{N}}"), &plan, 100, build, evaluate).await.unwrap();
+        assert_eq!((asked, tuned.tried.len()), (4, 4));
+        assert_eq!(tuned.candidate.bindings(), &tuned.tried[0].bindings);
     }
 }
