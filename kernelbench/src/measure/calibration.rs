@@ -63,11 +63,10 @@ pub(crate) fn enough(
     if times > 1.0 { ((calls as f64 * times) as usize + 1).min(most) } else { calls }
 }
 
-/// How many calls are enough for a glance, where so many took so long: those of a candidate that is many times slower than its
-/// reference last no longer than a few requests. What is only ranked by it may say that it is slow.
-pub(crate) fn enough_for_a_glance(calls: usize, [_, ran]: &[Reading; 2], request_ns: f64) -> usize {
-    let share = SLOW * request_ns / ran.inside_ns.max(1.0);
-    if share < 1.0 { ((calls as f64 * share) as usize).max(1) } else { calls }
+/// At most so many calls for a glance, where one of the candidate takes so long: those of a candidate that is many times slower
+/// than its reference last no longer than a few requests. What is only ranked by it may say that it is slow.
+pub(crate) fn few_enough(calls: usize, ran_once: &Reading, request_ns: f64) -> usize {
+    ((SLOW * request_ns / ran_once.inside_ns.max(1.0)) as usize).clamp(1, calls)
 }
 
 #[cfg(test)]
@@ -94,8 +93,7 @@ mod tests {
 
     #[test]
     fn a_glance_at_a_candidate_that_is_many_times_slower_holds_fewer_calls_and_one_at_least() {
-        let ran = |ns| Reading { outside_ns: ns, inside_ns: ns };
-        let enough = |ns| enough_for_a_glance(48, &[ran(1.2e6), ran(ns)], 1.2e6);
-        assert_eq!([0.6e6, 4.8e6, 9.6e6, 115e6, 1e10].map(enough), [48, 48, 24, 2, 1]);
+        let few = |ns| few_enough(48, &Reading { outside_ns: ns, inside_ns: ns }, 1.2e6);
+        assert_eq!([0.0, 25e3, 100e3, 200e3, 2.4e6, 36e6].map(few), [48, 48, 48, 24, 2, 1]);
     }
 }

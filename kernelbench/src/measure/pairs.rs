@@ -91,18 +91,18 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
     let mut calls =
         how.calls.map_or_else(|| calibration::calls(request_ns, call_ns, most), |known| known.clamp(1, most));
     let mut sampler = Sampler { pair, case, how, call_ns, lost: 0 };
+    if how.plan.is_glance() && how.calls.is_none() && calls > 1 {
+        sampler.pair.prepare(1, true)?;
+        sampler.sample(1, rng)?;
+        let [_, ran] = sampler.sample(1, rng)?;
+        calls = calibration::few_enough(calls, &ran, request_ns);
+    }
     let mut recorded = sampler.pair.prepare(calls, true)?;
     sampler.sample(calls, rng)?;
     if how.calls.is_none() {
         let first = sampler.sample(calls, rng)?;
-        let longest_ns = how.numbers.longest_request_ns;
-        let enough = match calibration::enough(calls, &first, request_ns, longest_ns, most) {
-            as_before if as_before == calls && how.plan.is_glance() => {
-                calibration::enough_for_a_glance(calls, &first, request_ns)
-            }
-            enough => enough,
-        };
-        if enough != calls {
+        let enough = calibration::enough(calls, &first, request_ns, how.numbers.longest_request_ns, most);
+        if enough > calls {
             calls = enough;
             recorded = sampler.pair.prepare(calls, true)?;
         }
