@@ -1,14 +1,14 @@
 //! How fast a node is: its speedup over the reference, as operations a second where the task says how many it takes.
 
-use kernelbench::{Baseline, Suite, Task};
-use metrics::{MachineKind, Statistic};
+use kernelbench::{ArgumentKind, Baseline, Dtype, Suite, Task, Transfer};
+use metrics::{Gpu, Machine, MachineKind, Statistic};
 
 /// What a speedup of 1 stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// Operations a second of the reference, as it was prepared; none where the task does not say how many it takes.
     pub reference: Option<f64>,
-    /// Measured peak of the machine, in operations a second.
+    /// Peak of the machine for a task's types, in operations a second.
     pub peak: Option<f64>,
     /// Whether rates are told in 10^12 a second, as of GPUs.
     pub tera: bool,
@@ -17,7 +17,7 @@ pub struct Pace {
 impl Pace {
     /// The pace of a task's reference, over its timed cases.
     #[must_use]
-    pub fn of(task: &Task, suite: &Suite, baseline: &Baseline, machine: &metrics::Machine) -> Self {
+    pub fn of(task: &Task, suite: &Suite, baseline: &Baseline, machine: &Machine) -> Self {
         let operations = |case: &String| {
             if let Some(problem) = task.problem() {
                 return problem.signature.flops.filter(|count| *count > 0).map(|count| count as f64);
@@ -33,7 +33,7 @@ impl Pace {
             .filter(|all| !all.is_empty())
             .map(|all| all.iter().fold((0.0, 0.0), |(count, ns), (operations, took)| (count + operations, ns + took)));
         let reference = sums.filter(|(_, ns)| *ns > 0.0).map(|(count, ns)| count / ns * 1e9);
-        Self { reference, peak: machine.peak_flops, tera: machine.kind == MachineKind::Gpu }
+        Self { reference, peak: peak(task, machine), tera: machine.kind == MachineKind::Gpu }
     }
 
     /// Operations a second at a speedup.
@@ -59,9 +59,35 @@ impl Pace {
     }
 }
 
+/// What multiplies a task's inputs reaches at most, in operations a second: where a GPU is given nothing but arrays of 16 bits,
+/// its tensor cores for those, by its vendor's papers.
+fn peak(task: &Task, machine: &Machine) -> Option<f64> {
+    let reads =
+        |kind: &ArgumentKind| matches!(kind, ArgumentKind::Array { transfer, .. } if *transfer != Transfer::Out);
+    let arguments = task.context().map_or(&[][..], |context| &context.arguments);
+    let mut inputs = arguments.iter().filter(|argument| reads(&argument.kind)).peekable();
+    let is_half = inputs.peek().is_some() && inputs.all(|argument| matches!(argument.dtype, Dtype::F16 | Dtype::Bf16));
+    let paper = Gpu::named(&machine.name).filter(|_| machine.kind == MachineKind::Gpu && is_half);
+    paper.map_or(machine.peak_flops, |paper| Some(paper.fp16_tensor_tflops.as_ref()?.0 * 1e12))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_product_of_halves_is_a_share_of_what_tensor_cores_reach_and_another_of_the_machines_peak() {
+        let h100 = Gpu::named("H100").unwrap().machine();
+        let of = |task: &str, name: &str| {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/cuda").join(task);
+            let machine = Machine { name: name.to_owned(), ..h100.clone() };
+            peak(&kernelbench::load::task(&folder).unwrap(), &machine).map(|peak| (peak / 1e11).round())
+        };
+        assert_eq!(of("matmul_fp16", "NVIDIA H100 80GB HBM3"), Some(9894.0));
+        assert_eq!(of("matmul_fp32", "NVIDIA H100 80GB HBM3"), Some(669.0));
+        assert_eq!(of("matmul_fp16", "a GPU that no paper names"), Some(669.0));
+    }
 
     #[test]
     fn a_rate_is_the_references_times_the_speedup_in_the_unit_of_the_machine() {

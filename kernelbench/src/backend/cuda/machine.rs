@@ -29,6 +29,7 @@ pub(super) fn machine(verifier: &Verifier, arch: Arch, gpu: Option<&Gpu>, nvcc: 
         fact("memory", format!("{} GiB", device.memory()?[1] >> 30)),
         fact("L2 cache", format!("{} MiB", device.l2_bytes()? >> 20)),
         fact("compiler", nvcc.to_owned()),
+        fact("kernels are built for", arch.target()),
     ];
     complete(&mut facts, gpu, &called, arch.capability().as_deref());
     let paper = Paper::named(&called);
