@@ -91,10 +91,21 @@ pub fn reading(reading: &Reading) -> String {
     format!("{number} {}", reading.unit).trim_end().to_owned()
 }
 
+/// A ratio without an interval: `1.85x`, `0.0072x`.
+#[must_use]
+pub fn times(ratio: f64) -> String {
+    format!("{ratio:.0$}x", digits(ratio))
+}
+
 /// A bound within a hundredth of 1 is written so that one can see on which side it lies.
 fn decimals(speedup: &Speedup) -> usize {
     let near = |bound: f64| (bound - 1.0).abs() < 0.01;
-    if near(speedup.interval.low) || near(speedup.interval.high) { 3 } else { 2 }
+    if near(speedup.interval.low) || near(speedup.interval.high) { 3 } else { digits(speedup.ratio) }
+}
+
+/// Two digits behind the point, or what shows two digits of a ratio below a tenth.
+pub(crate) fn digits(ratio: f64) -> usize {
+    if ratio > 0.0 && ratio < 0.1 { 1 + (-ratio.log10()).ceil().min(6.0) as usize } else { 2 }
 }
 
 fn three_digits(value: f64) -> String {
@@ -135,6 +146,13 @@ mod tests {
     fn a_bound_close_to_one_shows_its_side() {
         let close = Speedup { ratio: 1.05, interval: Interval { low: 1.001, high: 1.1 } };
         assert_eq!(speedup(&close), "1.050× [1.001, 1.100]");
+    }
+
+    #[test]
+    fn a_ratio_far_below_one_keeps_two_digits() {
+        assert_eq!([1.853, 0.1234, 0.0724, 0.00716, 0.0].map(times), ["1.85x", "0.12x", "0.072x", "0.0072x", "0.00x"]);
+        let slow = Speedup { ratio: 0.00716, interval: Interval { low: 0.0071, high: 0.0073 } };
+        assert_eq!(speedup(&slow), "0.0072× [0.0071, 0.0073]");
     }
 
     #[test]

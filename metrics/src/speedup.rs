@@ -124,7 +124,8 @@ impl Speedup {
 
 impl std::fmt::Display for Speedup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.2}x [{:.2}, {:.2}]", self.ratio, self.interval.low, self.interval.high)
+        let digits = crate::quantity::digits(self.ratio);
+        write!(f, "{:.digits$}x [{:.digits$}, {:.digits$}]", self.ratio, self.interval.low, self.interval.high)
     }
 }
 

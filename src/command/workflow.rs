@@ -136,7 +136,7 @@ fn line(story: &Trajectory, at: &Checkpoint) -> String {
     let workflow = &story.workflow;
     let what = at.transformation.as_deref().unwrap_or("initial context");
     let ratio = story.evaluation(&at.bound).and_then(Evaluation::passed).map(|timed| timed.speedup.ratio);
-    let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}x"));
+    let ratio = ratio.map_or("-".to_owned(), metrics::quantity::times);
     let best = at.kept.first().map(in_words).unwrap_or_default();
     let called = |names: &std::collections::BTreeMap<String, kernelbench::Hash>| {
         names.iter().filter(|(_, id)| **id == at.id).map(|(name, _)| plain(name)).collect::<Vec<_>>()

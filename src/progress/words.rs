@@ -110,7 +110,7 @@ pub fn tuned(tried: &[Tried]) -> String {
     });
     let best = right.max_by(|a, b| a.0.total_cmp(&b.0));
     let best = best.map_or("none was right".to_owned(), |(ratio, bindings)| {
-        format!("best {} at {ratio:.2}x", plain(&in_words(bindings)))
+        format!("best {} at {}", plain(&in_words(bindings)), quantity::times(ratio))
     });
     let (invalid, failed) = (count(|f| matches!(f, Found::Invalid)), count(|f| matches!(f, Found::Failed(_))));
     format!("  tuned: {} configurations, {invalid} invalid, {failed} failed; {best}", tried.len())

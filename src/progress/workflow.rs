@@ -38,11 +38,12 @@ pub(super) fn checkpointed(checkpoint: &Checkpoint, so_far: &Trajectory) -> Vec<
     let what = checkpoint.transformation.as_deref().unwrap_or("initial context");
     let calls = round.answers.len();
     vec![format!(
-        "{:<4}       {}  {calls} calls  {valid}/{} valid  {timed} timed, {} kept  {ratio:.2}x  {}",
+        "{:<4}       {}  {calls} calls  {valid}/{} valid  {timed} timed, {} kept  {}  {}",
         checkpoint.name,
         plain(what),
         round.checked.len(),
         checkpoint.kept.len(),
+        metrics::quantity::times(ratio),
         checkpoint.id.short(),
     )]
 }

@@ -154,7 +154,7 @@ fn time(ns: f64) -> String {
 }
 
 fn ratio(speedup: &Speedup) -> String {
-    format!("{:.2}x", speedup.ratio)
+    metrics::quantity::times(speedup.ratio)
 }
 
 fn interval(interval: Interval) -> String {
