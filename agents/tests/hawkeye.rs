@@ -121,6 +121,9 @@ async fn each_case_of_accepting_and_taking_back_is_gone_through_and_the_best_is_
     assert_eq!((weighed(2).unwrap().left, weighed(11).unwrap().left), (9, 0));
     assert!(told(&llm, Role::Judge, 10).contains("it was asked for before, and has not run yet"));
     assert_eq!(story.best().unwrap().round, 11, "the fastest is kept apart from what goes on");
+    let was_tried =
+        |round| told(&llm, Role::Judge, round).contains("made to candidates before it, and were taken back");
+    assert!(!was_tried(4) && was_tried(10), "what was taken back in round 4 is told of the head of round 9");
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ pub(crate) fn values(
 pub(crate) fn after(tried: &[Attempted], values: &Value) -> Value {
     let line = |one: &Attempted| {
         let Optimization { method, plan, .. } = &one.change;
-        context! { method => one_line(method), plan => one_line(plan), came => one_line(&one.came) }
+        context! { method => one_line(method), plan => one_line(plan), came => one_line(&one.came), earlier => one.earlier }
     };
     let tried: Vec<Value> = tried.iter().map(line).collect();
     context! { tried, ..values.clone() }

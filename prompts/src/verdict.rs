@@ -72,6 +72,8 @@ pub struct Attempted {
     pub change: Optimization,
     /// What came of it, in words.
     pub came: String,
+    /// Whether it was a change of an earlier candidate than the one that is looked at.
+    pub earlier: bool,
 }
 
 /// What Astra's planning agent says: a short list (Astra §3.2).

@@ -20,26 +20,27 @@ impl Loop {
         })
     }
 
-    /// The changes of a candidate that were tried, in order.
+    /// The changes of a candidate that were tried, and those of earlier ones that were weighed and taken back, in order.
     pub(super) fn tried(&self, base: &CandidateId) -> Vec<Attempted> {
         if self.policy.memory != Memory::Tried {
             return vec![];
         }
-        self.book.so_far().finished().filter(|round| of(round, base)).filter_map(attempted).collect()
+        self.book.so_far().finished().filter_map(|round| attempted(round, base)).collect()
     }
 }
 
-fn of(round: &Round, base: &CandidateId) -> bool {
-    matches!(&round.step, Step::Optimize { base: from } if from == base)
-}
-
-/// What a round changed, and what came of it.
-fn attempted(round: &Round) -> Option<Attempted> {
+/// What a round changed, and what came of it, where that is worth knowing when this candidate is looked at.
+fn attempted(round: &Round, base: &CandidateId) -> Option<Attempted> {
+    let Step::Optimize { base: from } = &round.step else { return None };
+    let earlier = from != base;
+    if earlier && round.weighed.as_ref().is_none_or(|weighed| weighed.accepted) {
+        return None;
+    }
     let Some(Verdict::Optimization(change)) = &round.verdict else { return None };
     let came = match &round.evaluation {
         Some(Evaluation::Passed(timed)) => format!("correct, {}", timed.speedup),
         Some(Evaluation::Failed(failure)) => failure.to_string(),
         None => round.not_timed.clone().unwrap_or_else(|| "no readable reply".to_owned()),
     };
-    Some(Attempted { change: change.clone(), came })
+    Some(Attempted { change: change.clone(), came, earlier })
 }

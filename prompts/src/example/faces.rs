@@ -28,6 +28,11 @@ pub(crate) fn more_faces() -> Vec<(&'static str, &'static str, Value)> {
             advise::after(&[attempted()], &advise::values(&problem, &machine, &candidate, &timed(), None)),
         ),
         (
+            "advise_after_a_change_of_an_earlier_candidate",
+            "advise",
+            advise::after(&[earlier()], &advise::values(&problem, &machine, &candidate, &timed(), None)),
+        ),
+        (
             "advise_with_features",
             "advise",
             advise::offering(&offered(), &advise::values(&problem, &h200(), &candidate, &timed(), None)),
@@ -60,7 +65,12 @@ pub(crate) fn as_kernelbench() -> Task {
 
 /// A change that made nothing faster.
 fn attempted() -> Attempted {
-    Attempted { change: one_optimization(), came: "correct, 0.93x [0.91, 0.95]".to_owned() }
+    Attempted { change: one_optimization(), came: "correct, 0.93x [0.91, 0.95]".to_owned(), earlier: false }
+}
+
+/// The same of a candidate before the one that is looked at.
+fn earlier() -> Attempted {
+    Attempted { earlier: true, ..attempted() }
 }
 
 /// The problem with its operations counted.
