@@ -198,8 +198,8 @@ pub enum Memory {
     None,
     /// The Coder sees its own conversation (Astra §5.2, the single agent).
     Conversation,
-    /// The Judge sees which changes of its candidate were tried and what came of them, and a new beginning sees the fastest
-    /// candidate so far, to go another way.
+    /// The Judge sees which changes of its candidate were tried and what came of them, where candidates are weighed those of
+    /// earlier ones that were taken back too, and a new beginning sees the fastest candidate so far, to go another way.
     Tried,
 }
 

@@ -111,8 +111,8 @@ pub async fn build_ahead(workshop: &dyn Workshop, task: &Task, candidates: Vec<C
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let here = if workshop.elsewhere().is_some() { vec![] } else { candidates };
     let build = |candidate: Candidate| async move { matches!(workshop.build(task, &candidate).await, Ok(Ok(_))) };
-    let built = stream::iter(here).map(build).buffer_unordered(cores);
-    built.filter(|built| future::ready(*built)).count().await
+    let done = stream::iter(here).map(build).buffer_unordered(cores);
+    done.filter(|right| future::ready(*right)).count().await
 }
 
 /// Searches the configurations of a space that agree with what a candidate has bound already, at most `tests` of them.
@@ -137,13 +137,14 @@ where
     let glance = plan.glance();
     let mut tried = vec![];
     let mut best: Option<(f64, Bindings)> = None;
-    let mut ahead = points.iter().map(|bindings| candidate.bound(bindings.clone())).collect::<Vec<_>>();
-    for (at, bindings) in points.into_iter().enumerate() {
-        if best.is_some() && !ahead.is_empty() {
-            build(ahead.split_off(at)).await;
-            ahead.clear();
+    let bound = |bindings: &Bindings| candidate.bound(bindings.clone());
+    let mut are_built = false;
+    for (at, bindings) in points.iter().enumerate() {
+        if best.is_some() && !are_built {
+            build(points[at..].iter().map(bound).collect()).await;
+            are_built = true;
         }
-        let bound = candidate.bound(bindings.clone());
+        let bound = bound(bindings);
         let id = bound.id();
         let found = Found::from(evaluate(bound, glance).await?);
         if let Found::Ratio(ratio) = found
@@ -151,7 +152,7 @@ where
         {
             best = Some((ratio, bindings.clone()));
         }
-        tried.push(Tried { candidate: id, bindings, found });
+        tried.push(Tried { candidate: id, bindings: bindings.clone(), found });
         if best.is_none() && tried.iter().filter(|tried| matches!(tried.found, Found::Failed(_))).count() >= HOPELESS {
             break;
         }
@@ -192,7 +193,7 @@ mod tests {
     async fn searched(start: &Candidate, tests: usize) -> (Tuned, Vec<u32>, Vec<usize>) {
         let (mut plans, mut built) = (vec![], vec![]);
         let (space, plan) = (space(), TimingPlan::median_of(1, 30));
-        let build = |candidates: Vec<Candidate>| {
+        let ahead = |candidates: Vec<Candidate>| {
             built.push(candidates.len());
             std::future::ready(())
         };
@@ -200,7 +201,7 @@ mod tests {
             plans.push(plan.repetitions);
             std::future::ready(Ok(evaluated(&candidate, plan)))
         };
-        let tuned = search(&space, start, &plan, tests, build, evaluate).await.unwrap();
+        let tuned = search(&space, start, &plan, tests, ahead, evaluate).await.unwrap();
         (tuned, plans, built)
     }
 
@@ -224,8 +225,8 @@ mod tests {
         let first_half = Space { constraints: vec!["N > 4".to_owned()], ..space() };
         let plan = TimingPlan::median_of(1, 30);
         let evaluate = |candidate: Candidate, plan| std::future::ready(Ok(evaluated(&candidate, plan)));
-        let build = |_| std::future::ready(());
-        let tuned = search(&first_half, &Candidate::new("{{N}}"), &plan, 100, build, evaluate).await.unwrap();
+        let ahead = |_| std::future::ready(());
+        let tuned = search(&first_half, &Candidate::new("{{N}}"), &plan, 100, ahead, evaluate).await.unwrap();
         assert_eq!(number(&tuned.candidate), 6, "5 is invalid, 6 crashes: {:?}", tuned.tried);
     }
 
