@@ -8,8 +8,12 @@ use std::{fs, path::Path};
 
 /// Cuts a record behind its first evaluation, as a program leaves it that was ended there.
 fn cut(record: &Path) {
+    cut_behind(record, "\"event\":\"evaluated\"");
+}
+
+fn cut_behind(record: &Path, words: &str) {
     let text = fs::read_to_string(record).unwrap();
-    let first = text.find("\"event\":\"evaluated\"").unwrap();
+    let first = text.find(words).unwrap();
     let end = first + text[first..].find('\n').unwrap() + 1;
     fs::write(record, &text[..end]).unwrap();
 }
@@ -33,6 +37,16 @@ fn a_run_that_was_left_is_certified_and_ended() {
     assert_eq!(events(&left_run).len(), now.len(), "{told:?}");
     run(&["resume", &left_run, "--rounds", "2"]).ended(0);
     assert_eq!(events(&left_run).last().unwrap()["end"], "out-of-rounds");
+    run(&["replay", &left_run]).ended(0);
+}
+
+#[test]
+fn a_run_that_is_finished_while_a_judge_is_asked_is_replayed_to_the_same() {
+    let (_folder, left_run) = place();
+    simulated(&left_run, &[]).ended(0);
+    cut_behind(&only_events(Path::new(&left_run)), "\"round\":2,\"role\":\"judge\"");
+    run(&["finish", &left_run]).ended(0);
+    assert_eq!(events(&left_run).last().unwrap()["end"], "finished");
     run(&["replay", &left_run]).ended(0);
 }
 

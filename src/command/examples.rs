@@ -15,28 +15,34 @@ const MOST: usize = 24;
 pub(super) fn none_named() -> Trouble {
     let mut tasks = vec![];
     collect(Path::new(""), DEPTH, &mut tasks);
-    tasks.sort_by_cached_key(|(path, _, recorded)| (!recorded, path.clone()));
+    tasks.sort_by_cached_key(|task: &Found| (!task.recorded, task.needs_gpu, task.path.clone()));
     Trouble::usage(words(&tasks))
 }
 
-/// A task's folder, its summary, and whether a recorded run comes with it.
-type Found = (PathBuf, String, bool);
+/// A task that is here.
+struct Found {
+    path: PathBuf,
+    summary: String,
+    /// Whether a recorded run comes with it.
+    recorded: bool,
+    needs_gpu: bool,
+}
 
 fn words(tasks: &[Found]) -> String {
-    let Some((first, ..)) = tasks.first() else {
+    let Some(first) = tasks.first() else {
         let make = "`warpsmith init FILE` makes one of a C++ or CUDA function or a PyTorch module";
         return format!("no task was named, and there is none in this folder: {make}");
     };
-    let widest = tasks.iter().map(|(path, ..)| path.display().to_string().len()).max().unwrap_or(0);
+    let widest = tasks.iter().map(|task| task.path.display().to_string().len()).max().unwrap_or(0);
     let mut lines = vec!["no task was named; here are (* with a recorded run, which needs no model):".to_owned()];
-    for (path, summary, recorded) in tasks.iter().take(MOST) {
+    for Found { path, summary, recorded, .. } in tasks.iter().take(MOST) {
         let mark = if *recorded { '*' } else { ' ' };
         lines.push(format!("{mark} {:<widest$}  {summary}", path.display().to_string()).trim_end().to_owned());
     }
     if tasks.len() > MOST {
         lines.push(format!("  and {} more", tasks.len() - MOST));
     }
-    lines.push(format!("For example: warpsmith run {}", first.display()));
+    lines.push(format!("For example: warpsmith run {}", first.path.display()));
     lines.join("\n")
 }
 
@@ -44,8 +50,9 @@ fn words(tasks: &[Found]) -> String {
 fn collect(folder: &Path, depth: usize, found: &mut Vec<Found>) {
     let place = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     if let Ok(task) = load::task(place).map_err(drop) {
-        let summary = task.summary.lines().next().unwrap_or_default();
-        found.push((folder.to_owned(), crate::progress::plain(summary), load::recorded_run(place).is_some()));
+        let summary = crate::progress::plain(task.summary.lines().next().unwrap_or_default());
+        let (recorded, needs_gpu) = (load::recorded_run(place).is_some(), task.is_cuda());
+        found.push(Found { path: folder.to_owned(), summary, recorded, needs_gpu });
         return;
     }
     let entries = fs::read_dir(place).into_iter().flatten().flatten();

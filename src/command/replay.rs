@@ -12,7 +12,7 @@ use crate::{
 use agents::{
     crew::Crew,
     event::{End, Event},
-    llm::replay::Replay,
+    llm::{CallId, replay::Replay},
     log::{Log, MemoryLog},
     planner::{Job, Limit, work},
     trajectory::Trajectory,
@@ -194,6 +194,10 @@ fn comparable(events: impl IntoIterator<Item = Event>, same_words: bool) -> Vec<
             other => kept.push(other),
         }
     }
+    // A question that nobody answered is where the run was left.
+    let answer = |event: &Event| if let Event::Answered { call, .. } = event { Some(call.clone()) } else { None };
+    let answered: Vec<CallId> = kept.iter().filter_map(answer).collect();
+    kept.retain(|event| !matches!(event, Event::Asked { call, .. } if !answered.contains(call)));
     kept
 }
 
