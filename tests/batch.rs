@@ -131,6 +131,15 @@ fn begun(run: &Path) -> Vec<String> {
     names
 }
 
+/// How many lines the records of a batch have together.
+fn recorded(run: &Path) -> usize {
+    let lines = |task: String| {
+        let record = run.join("tasks").join(task).join("events.jsonl");
+        fs::read_to_string(record).map_or(0, |record| record.lines().count())
+    };
+    begun(run).into_iter().map(lines).sum()
+}
+
 /// What each task came to: its certificate and its end.
 fn scores(run: &Path) -> BTreeMap<String, Vec<Value>> {
     let kept = |event: &Value| ["certified", "ended"].contains(&event["event"].as_str().unwrap());
@@ -159,9 +168,9 @@ fn answered(run: &Path) -> Vec<(String, String, u64)> {
 #[test]
 fn killed_twenty_times_a_batch_of_twenty_comes_to_the_same_scores_and_asks_nothing_twice() {
     let (endpoint, whole) = (answering(), tempfile::tempdir().unwrap());
-    let began = Instant::now();
     told(start(&endpoint, whole.path(), 20, &[])).ended(0);
-    let (takes, expected) = (began.elapsed(), scores(&whole.path().join("run")));
+    let whole = whole.path().join("run");
+    let (clock, lines, expected) = (Instant::now(), recorded(&whole), scores(&whole));
     assert_eq!(expected.len(), 20);
     assert!(expected.values().all(|score| score.len() == 2), "{expected:#?}");
 
@@ -172,9 +181,12 @@ fn killed_twenty_times_a_batch_of_twenty_comes_to_the_same_scores_and_asks_nothi
     for kill in 0..20 {
         let mut command =
             if run.exists() { resume(&endpoint, &run, &[]) } else { start(&endpoint, folder.path(), 20, &[]) };
+        let before = recorded(&run);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let nanos = u64::from(began.elapsed().subsec_nanos());
-        std::thread::sleep(takes / 40 + Duration::from_nanos(nanos % (takes.as_nanos() as u64 / 10)));
+        while recorded(&run) < before + lines / 25 && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        std::thread::sleep(Duration::from_nanos(u64::from(clock.elapsed().subsec_nanos()) % 20_000_000));
         kills += u32::from(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
         child.wait().unwrap();

@@ -117,29 +117,40 @@ fn answered(run: &Path) -> Vec<(String, u64)> {
     answered.map(|e| (e["call"]["role"].as_str().unwrap().to_owned(), e["call"]["round"].as_u64().unwrap())).collect()
 }
 
+/// How often the same run is killed.
+const KILLS: usize = 20;
+
 #[test]
 fn killed_at_any_moment_it_resumes_to_the_same_end_and_asks_nothing_twice() {
     let endpoint = answering();
     let whole = tempfile::tempdir().unwrap();
-    let began = Instant::now();
     Told::of(start(&endpoint, whole.path()).output().unwrap()).ended(0);
-    let (takes, expected) = (began.elapsed(), story(&whole.path().join("run")));
+    let (run, clock) = (whole.path().join("run"), Instant::now());
+    let (expected, lines) = (story(&run), recorded(&run));
     assert_eq!(expected.iter().filter(|event| event["event"] == "evaluated").count(), 10);
     let mut cut_short = 0;
-    for kill in 0..20 {
-        let jitter = Duration::from_nanos(u64::from(began.elapsed().subsec_nanos()) % (takes.as_nanos() as u64 / 20));
-        cut_short += usize::from(kill_and_resume(takes * kill / 20 + jitter, &expected));
+    for kill in 0..KILLS {
+        let jitter = Duration::from_nanos(u64::from(clock.elapsed().subsec_nanos()) % 20_000_000);
+        cut_short += usize::from(kill_and_resume((lines * kill / KILLS, jitter), &expected));
     }
-    assert!(cut_short >= 10, "only {cut_short} of 20 runs were killed before their end: the test says nothing");
+    assert!(cut_short >= 10, "only {cut_short} of {KILLS} runs were killed before their end: the test says nothing");
 }
 
-/// Whether there was something left to do after the kill.
-fn kill_and_resume(after: Duration, expected: &[Value]) -> bool {
+/// How many lines the record of a run has.
+fn recorded(run: &Path) -> usize {
+    std::fs::read_to_string(program::only_events(run)).map_or(0, |record| record.lines().count())
+}
+
+/// Whether there was something left to do after the kill, which comes so long after the record has so many lines.
+fn kill_and_resume(after: (usize, Duration), expected: &[Value]) -> bool {
     let endpoint = answering();
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     let mut child = start(&endpoint, folder.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(after);
+    while recorded(&run) < after.0 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(after.1);
     child.kill().unwrap();
     child.wait().unwrap();
     if !run.exists() {
