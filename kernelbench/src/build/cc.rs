@@ -178,7 +178,7 @@ fn home_of(program: &OsString) -> Option<PathBuf> {
 }
 
 /// Whether the text does not compile, or is not what was asked for.
-fn blame(entry: &str, log: String) -> Failure {
+pub(crate) fn blame(entry: &str, log: String) -> Failure {
     let names_entry = |line: &str| line.contains(entry);
     let differs = |line: &str| {
         ["conflicting declaration", "conflicting types for", "ambiguating new declaration"]

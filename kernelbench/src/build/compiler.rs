@@ -67,10 +67,8 @@ pub(crate) fn command(
     let parent = std::process::id().cast_signed();
     let confinement = Confinement { parent, user: User::Same, limits, files, shares_ipc: false };
     let line = vec![program.to_owned()];
-    let mut command = sandbox.command(
-        &Child::Program(Program { confinement, control: None, wraps: false, unstarted: None, line }),
-        vec![],
-    )?;
+    let mut command = sandbox
+        .command(&Child::Program(Program { confinement, control: None, wraps: None, unstarted: None, line }), vec![])?;
     command.current_dir(folder).env("LC_ALL", "C").envs([variable("PATH", search_path()), variable("TMPDIR", folder)]);
     Ok(command)
 }
@@ -82,15 +80,7 @@ pub(crate) fn run(command: &mut Command, folder: &Path, deadline: Duration) -> A
     let copy = log.try_clone().map_err(fault("cannot write the compiler's log"))?;
     let child = command.stdin(Stdio::null()).stdout(copy).stderr(log).spawn();
     let mut process = Process::of(&child.map_err(fault("cannot start the compiler"))?);
-    let start = Instant::now();
-    let ended = loop {
-        let ended = process.ended().map_err(fault("cannot wait for the compiler"))?;
-        if ended.is_some() || start.elapsed() > deadline {
-            break ended;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    process.end().map_err(fault("cannot end the compiler"))?;
+    let ended = process.end_within(deadline).map_err(fault("cannot wait for the compiler"))?;
     if ended == Some(crate::sandbox::process::End::Exited(0)) {
         return Ok(None);
     }

@@ -8,7 +8,7 @@ use crate::{
     },
     sandbox::{
         confine::{Confinement, Files, Limits, User},
-        entry::{Child, Program},
+        entry::{Child, Program, Wrapped},
         process::{End, Process},
         start::{Sandbox, search_path, variable},
     },
@@ -19,7 +19,7 @@ use std::{
     io::{Read, Seek},
     path::{Path, PathBuf},
     process::Stdio,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// The file's name, as its author sees it in messages.
@@ -80,7 +80,8 @@ fn command(sandbox: &Sandbox, folder: &Path, values: &str) -> Result<std::proces
     let parent = std::process::id().cast_signed();
     let confinement = Confinement { parent, user: User::Same, limits, files, shares_ipc: false };
     let line = [&python, "-I", "-S", "-B", "-c", START, values].map(str::to_owned).into();
-    let child = Child::Program(Program { confinement, control: None, wraps: true, unstarted: None, line });
+    let child =
+        Child::Program(Program { confinement, control: None, wraps: Some(Wrapped::Single), unstarted: None, line });
     let mut command = sandbox.command(&child, vec![])?;
     command.current_dir(folder).env("LC_ALL", "C.UTF-8").envs([variable("PATH", search_path())]);
     Ok(command)
@@ -102,17 +103,7 @@ fn python() -> Result<(String, Option<PathBuf>), Fault> {
 /// How it ended; none where its deadline ended it, with all that it started.
 fn until_it_ends(command: &mut std::process::Command) -> Result<Option<End>, Fault> {
     let child = command.spawn().map_err(fault("cannot start Python"))?;
-    let mut process = Process::of(&child);
-    let start = Instant::now();
-    let ended = loop {
-        let ended = process.ended().map_err(fault("cannot wait for Python"))?;
-        if ended.is_some() || start.elapsed() > DEADLINE {
-            break ended;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    process.end().map_err(fault("cannot end Python"))?;
-    Ok(ended)
+    Process::of(&child).end_within(DEADLINE).map_err(fault("cannot wait for Python"))
 }
 
 fn text(file: &mut File, most: u64) -> Result<String, Fault> {

@@ -195,7 +195,7 @@ impl Sanitized<'_> {
         let child = Child::Program(Program {
             confinement,
             control: None,
-            wraps: false,
+            wraps: None,
             unstarted: Some(theirs.as_raw_fd()),
             line,
         });

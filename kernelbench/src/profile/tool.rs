@@ -93,7 +93,7 @@ impl Tools {
         let confinement = Confinement { parent, user: user_of, limits: DRIVER_LIMITS, files, shares_ipc: true };
         let dress = Dress { environment: (self.environment)(folder), folder: Some(folder), user, ..Dress::default() };
         let child = |control| {
-            Child::Program(Program { confinement, control: Some(control), wraps: false, unstarted: None, line })
+            Child::Program(Program { confinement, control: Some(control), wraps: None, unstarted: None, line })
         };
         let Started { process, control, output, user } = self.sandbox.start(child, &dress)?;
         let tree = ProcessTree::of(process.id(), user);

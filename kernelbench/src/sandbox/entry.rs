@@ -31,6 +31,15 @@ pub(crate) enum Child {
     Program(Program),
 }
 
+/// Somebody's code that a program runs beside its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Wrapped {
+    /// What starts no thread, as its tool does not: a kernel under a profiler, a script.
+    Single,
+    /// What an emulator runs, which has threads of its own.
+    Emulated,
+}
+
 /// Another program, confined.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Program {
@@ -38,9 +47,9 @@ pub(crate) struct Program {
     pub(crate) confinement: Confinement,
     /// The line to its parent, on which it is first said how the confinement came out; none where nobody listens.
     pub(crate) control: Option<RawFd>,
-    /// Whether it runs somebody's code beside its own: then it starts no process and reaches none.
+    /// Whose code it runs beside its own, where it does: then it starts no process and reaches none.
     #[serde(default)]
-    pub(crate) wraps: bool,
+    pub(crate) wraps: Option<Wrapped>,
     /// Closed once it runs; where it could not be started, it is first said here why.
     #[serde(default)]
     pub(crate) unstarted: Option<RawFd>,
@@ -87,8 +96,8 @@ impl Program {
             let _ = socket::send(&control, &said, &[]);
         }
         let [program, arguments @ ..] = &self.line[..] else { return Err("expected a program to start".to_owned()) };
-        if self.wraps {
-            tool::apply()?;
+        if let Some(wrapped) = self.wraps {
+            tool::apply(wrapped)?;
         }
         if let Some(fd) = self.unstarted {
             close_at_exec(fd);

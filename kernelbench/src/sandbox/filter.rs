@@ -18,6 +18,13 @@ fn compile(rules: Rules, others: SeccompAction, matching: SeccompAction) -> Resu
     let arch = std::env::consts::ARCH.try_into()?;
     SeccompFilter::new(rules, others, matching, arch)?.try_into()
 }
+
+/// Has threads be started by the older call, whose flags a filter can see.
+fn older_threads() -> Result<BpfProgram, BackendError> {
+    let rules = [(libc::SYS_clone3, vec![])].into();
+    compile(rules, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))
+}
+
 /// Whether a call asks for memory: denied, it means that the memory is too much.
 pub(crate) fn asks_for_memory(detail: u64) -> bool {
     [libc::SYS_mmap, libc::SYS_mremap].contains(&number(detail))

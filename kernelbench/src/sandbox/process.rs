@@ -16,6 +16,7 @@ use std::{
     os::{fd::RawFd, unix::process::CommandExt},
     process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 /// How a process ended.
@@ -88,6 +89,20 @@ impl Process {
     /// How it ended, if it has. It is not reaped: its number, and its group's, stay its own.
     pub(crate) fn ended(&mut self) -> io::Result<Option<End>> {
         self.wait(WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG)
+    }
+
+    /// Waits until it ends, and at its deadline ends it with its whole group: how it ended by itself, `None` where it did not.
+    pub(crate) fn end_within(&mut self, deadline: Duration) -> io::Result<Option<End>> {
+        let start = Instant::now();
+        let ended = loop {
+            let ended = self.ended()?;
+            if ended.is_some() || start.elapsed() > deadline {
+                break ended;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        self.end()?;
+        Ok(ended)
     }
 
     /// Ends it and its whole group, and says how it ended: perhaps before this.

@@ -17,7 +17,7 @@ use crate::{
     result::{error::fault, failure::Fault},
     sandbox::{
         confine::{Confinement, Files, Limits, User},
-        entry::{Child, Program},
+        entry::{Child, Program, Wrapped},
         kernel_child::CallLayout,
         start::{give, is_root, search_path, variable},
         tree::own_user,
@@ -116,7 +116,13 @@ impl Standalone {
         let confinement = Confinement { parent, user, limits, files, shares_ipc: false };
         let line = vec![tool.to_string_lossy().into_owned()];
         let mut command = cpu.sandbox.command(
-            &Child::Program(Program { confinement, control: None, wraps: true, unstarted: None, line }),
+            &Child::Program(Program {
+                confinement,
+                control: None,
+                wraps: Some(Wrapped::Single),
+                unstarted: None,
+                line,
+            }),
             vec![self.program.as_raw_fd()],
         )?;
         command.envs([variable("PATH", search_path()), variable("TMPDIR", run.folder)]);

@@ -192,7 +192,7 @@ impl Python {
         let script = self.harness.candidate();
         let child = |control: i32| {
             let line = self.script(&script, &control.to_string());
-            Child::Program(Program { confinement, control: Some(control), wraps: false, unstarted: None, line })
+            Child::Program(Program { confinement, control: Some(control), wraps: None, unstarted: None, line })
         };
         let environment = self.environment(folder);
         let dress = Dress { environment, folder: Some(folder), user, ..Dress::default() };

@@ -2,7 +2,7 @@
 //!
 //! The driver needs most system calls: threads, files of its own, many controls of devices.
 
-use super::{Rules, compile};
+use super::{Rules, compile, older_threads};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompRule,
 };
@@ -44,12 +44,6 @@ pub(crate) fn apply() -> Result<(), String> {
         seccompiler::apply_filter_all_threads(&program).map_err(|e| e.to_string())?;
     }
     Ok(())
-}
-
-/// Threads are started by the older call, whose flags a filter can see.
-fn older_threads() -> Result<BpfProgram, BackendError> {
-    let rules = [(libc::SYS_clone3, vec![])].into();
-    compile(rules, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))
 }
 
 fn refused() -> Result<BpfProgram, BackendError> {

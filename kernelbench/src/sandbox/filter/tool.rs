@@ -1,17 +1,16 @@
 //! The filter of a tool that a kernel runs under, such as valgrind: it names what neither has any business to do.
 //!
 //! The tool itself needs files, mappings and signals of its own; it is started behind this filter, so it may become another
-//! program. What it wraps starts nothing, and reaches no other process.
+//! program. What it wraps starts no process, and reaches none; an emulator has threads, a profiler and a script have none.
 
-use super::{Rules, compile};
+use super::{Rules, compile, older_threads};
+use crate::sandbox::entry::Wrapped;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompRule,
 };
 
 /// Refused whatever their arguments.
 const REFUSED: &[libc::c_long] = &[
-    libc::SYS_clone,
-    libc::SYS_clone3,
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -45,13 +44,24 @@ const REFUSED_ON_X86: &[libc::c_long] = &[];
 ///
 /// # Errors
 /// In words, where this system does not filter.
-pub(crate) fn apply() -> Result<(), String> {
-    let program = refused().map_err(|e| e.to_string())?;
-    seccompiler::apply_filter(&program).map_err(|e| e.to_string())
+pub(crate) fn apply(wrapped: Wrapped) -> Result<(), String> {
+    let older = (wrapped == Wrapped::Emulated).then(older_threads);
+    for program in older.into_iter().chain([refused(wrapped)]) {
+        let program = program.map_err(|e| e.to_string())?;
+        seccompiler::apply_filter(&program).map_err(|e| e.to_string())?;
+    }
+    Ok(())
 }
 
-fn refused() -> Result<BpfProgram, BackendError> {
+fn refused(wrapped: Wrapped) -> Result<BpfProgram, BackendError> {
     let mut rules: Rules = REFUSED.iter().chain(REFUSED_ON_X86).map(|call| (*call, vec![])).collect();
+    if wrapped == Wrapped::Emulated {
+        let thread = libc::CLONE_THREAD as u64;
+        let process = SeccompCondition::new(0, Dword, SeccompCmpOp::MaskedEq(thread), 0)?;
+        rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![process])?]);
+    } else {
+        rules.extend([libc::SYS_clone, libc::SYS_clone3].map(|call| (call, vec![])));
+    }
     let own = u64::from(std::process::id());
     let other = |argument| SeccompCondition::new(argument, Dword, SeccompCmpOp::Ne, own);
     for call in [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo] {
@@ -73,6 +83,6 @@ mod tests {
 
     #[test]
     fn this_architecture_has_the_filter() {
-        assert!(refused().is_ok());
+        assert!([Wrapped::Single, Wrapped::Emulated].into_iter().all(|wrapped| refused(wrapped).is_ok()));
     }
 }
