@@ -1,4 +1,4 @@
-// What tests need and this machine may lack, as `cfg` flags: `has_torch`, `has_nvcc`, `has_cublas`, `has_gpu`. A test that needs one says
+// What tests need and this machine may lack, as `cfg` flags: `has_torch`, `has_nvcc`, `has_cublas`, `has_gpu`, `has_avx512`, `has_emulators`. A test that needs one says
 // `ignored` where it is missing. Nothing else depends on them.
 
 use std::{
@@ -13,8 +13,14 @@ fn say_what_is_there() {
     }
     let nvcc = nvcc();
     let has_cublas = nvcc.as_deref().is_some_and(has_cublas);
-    let all =
-        [("has_torch", has_torch()), ("has_nvcc", nvcc.is_some()), ("has_cublas", has_cublas), ("has_gpu", has_gpu())];
+    let all = [
+        ("has_torch", has_torch()),
+        ("has_nvcc", nvcc.is_some()),
+        ("has_cublas", has_cublas),
+        ("has_gpu", has_gpu()),
+        ("has_avx512", has_avx512()),
+        ("has_emulators", has_emulators()),
+    ];
     for (flag, found) in all {
         println!("cargo::rustc-check-cfg=cfg({flag})");
         if found {
@@ -54,6 +60,17 @@ fn has_cublas(nvcc: &Path) -> bool {
     let libraries = ["lib64", "lib"].into_iter().filter_map(|name| home.join(name).read_dir().ok()).flatten().flatten();
     let is_it = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("libcublas.so");
     home.join("include/cublas_v2.h").is_file() && libraries.into_iter().any(is_it)
+}
+
+/// Whether there are cross compilers for both architectures that are emulated, and QEMU for both.
+fn has_emulators() -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let tools = ["aarch64", "riscv64"].map(|arch| [format!("qemu-{arch}"), format!("{arch}-linux-gnu-g++")]);
+    tools.iter().flatten().all(|tool| env::split_paths(&path).any(|folder| folder.join(tool).is_file()))
+}
+
+fn has_avx512() -> bool {
+    std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" avx512f"))
 }
 
 fn has_gpu() -> bool {

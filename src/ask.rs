@@ -1,11 +1,13 @@
 //! A task of one sentence: what it says, and the folder that a template makes of it (QiMeng-TensorOp §3.1).
 
+mod layer;
 mod library;
 mod sentence;
 
 pub use library::{OpenBlas, has_cublas};
 pub use sentence::{Hardware, Precision, Said};
 
+use kernelbench::Processor;
 use minijinja::{Environment, Value, context, syntax::SyntaxConfig};
 use std::collections::BTreeMap;
 
@@ -77,6 +79,30 @@ impl Operator {
         }
     }
 
+    /// How `OpenBLAS` computes it.
+    fn by_openblas(self) -> &'static str {
+        match self {
+            Self::Gemm => "OpenBLAS",
+            Self::Conv2d => "im2col and OpenBLAS",
+        }
+    }
+
+    /// How many arithmetic operations a call takes.
+    fn operations(self, sizes: &BTreeMap<String, i64>) -> f64 {
+        let size = |name: &str| sizes.get(name).map_or(0.0, |size| *size as f64);
+        let product = |names: &[&str]| names.iter().map(|name| size(name)).product::<f64>();
+        match self {
+            Self::Gemm => 2.0 * product(&["m", "n", "k"]),
+            Self::Conv2d => {
+                let out = |image: &str, filter: &str| {
+                    ((size(image) + 2.0 * size("pad") - size(filter)) / size("stride")).floor() + 1.0
+                };
+                let pixels = out("height", "rows") * out("width", "columns");
+                2.0 * pixels * product(&["batch", "filters", "channels", "rows", "columns"])
+            }
+        }
+    }
+
     /// Elements of all arrays, and products in a sum; none where that is too much to count.
     fn counts(self, sizes: &BTreeMap<String, i64>) -> Option<(i64, i64)> {
         let size = |name: &str| sizes.get(name).copied();
@@ -122,19 +148,33 @@ pub fn made(sentence: &str, said: &Said, here: &Here) -> Result<Made, String> {
     if precision == Precision::Fp16 && !gpu {
         return Err("half precision has a template on GPUs alone: name a GPU, or single precision".to_owned());
     }
+    let processor = emulated(hardware)?;
+    chosen.extend(processor.map(|processor| {
+        format!("processor: {}, emulated: instructions are counted, nothing is timed", processor.full_name())
+    }));
     let sums = checked(operator, said, precision, here.memory)?;
     let library = library(operator, hardware, here);
-    chosen.extend(library.map(Library::compared));
-    let rows = context! { ..values(operator, sentence, said, precision, gpu, sums), ..baselines(library, said) };
+    chosen.extend(library.map(|library| library.compared(operator)));
+    let processor = processor.map(Processor::name);
+    let rows = context! { ..context! { processor }, ..values(operator, sentence, said, precision, gpu, sums), ..baselines(library, operator, said) };
     let [task, cpu, cuda] = operator.templates();
     let (source, ending) = if gpu { (cuda, "cu") } else { (cpu, "cpp") };
     let render = |text: &str| rendered(text, &rows);
-    let baseline = match library.and_then(Library::source) {
+    let baseline = match library.and_then(|library| library.source(operator)) {
         Some((file, text)) => Some((file.to_owned(), render(text)?)),
         None => None,
     };
     let reference = format!("reference.{ending}");
     Ok(Made { task: render(task)?, reference, source: render(source)?, baseline, chosen })
+}
+
+/// The processor that is emulated, where the sentence names one that is not here.
+fn emulated(hardware: &Hardware) -> Result<Option<Processor>, String> {
+    match hardware {
+        // A kind of which this machine may be one.
+        Hardware::Named(name) if !hardware.is_gpu() && name != "epyc" => name.parse().map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// What a product is compared with.
@@ -147,27 +187,31 @@ enum Library {
     NoCublas,
 }
 
-/// The library of a product on this hardware; none for what there is no library for.
+/// The library of an operator on this hardware; none for what there is no library for.
 fn library(operator: Operator, hardware: &Hardware, here: &Here) -> Option<Library> {
     match hardware {
-        _ if operator != Operator::Gemm => None,
         Hardware::ThisCpu => Some(here.openblas.map_or(Library::NoOpenBlas, Library::OpenBlas)),
-        hardware if hardware.is_gpu() => Some(if here.cublas { Library::Cublas } else { Library::NoCublas }),
+        hardware if hardware.is_gpu() && operator == Operator::Gemm => {
+            Some(if here.cublas { Library::Cublas } else { Library::NoCublas })
+        }
         _ => None,
     }
 }
 
 impl Library {
     /// Its file's name and template.
-    fn source(self) -> Option<(&'static str, &'static str)> {
+    fn source(self, operator: Operator) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::OpenBlas(_) => Some(("openblas.cpp", include_str!("ask/templates/gemm-openblas.cpp"))),
+            Self::OpenBlas(_) => Some(match operator {
+                Operator::Gemm => ("openblas.cpp", include_str!("ask/templates/gemm-openblas.cpp")),
+                Operator::Conv2d => ("openblas.cpp", include_str!("ask/templates/conv2d-openblas.cpp")),
+            }),
             Self::Cublas => Some(("cublas.cu", include_str!("ask/templates/gemm-cublas.cu"))),
             Self::NoOpenBlas | Self::NoCublas => None,
         }
     }
 
-    /// Operations of a product beyond which the reference takes seconds, or on a GPU tenths of one.
+    /// Operations beyond which the reference takes seconds, or on a GPU tenths of one.
     fn large(self) -> f64 {
         if matches!(self, Self::Cublas) { 5e11 } else { 1e9 }
     }
@@ -183,13 +227,14 @@ impl Library {
     }
 
     /// What its user is told.
-    fn compared(self) -> String {
+    fn compared(self, operator: Operator) -> String {
+        let openblas = operator.by_openblas();
         let over = self.against().unwrap_or_else(|| "the reference".to_owned());
         let with = match self {
             Self::OpenBlas(OpenBlas { core: Some(core) }) => {
-                format!("OpenBLAS on one core, as it comes and with its kernels for {core}")
+                format!("{openblas} on one core, as it comes and with its kernels for {core}")
             }
-            Self::OpenBlas(_) => "OpenBLAS on one core".to_owned(),
+            Self::OpenBlas(_) => format!("{openblas} on one core"),
             Self::Cublas => "cuBLAS".to_owned(),
             Self::NoOpenBlas => "none, because OpenBLAS is not here (Debian: apt install libopenblas-dev)".to_owned(),
             Self::NoCublas => "none, because this machine's CUDA toolkit has no cuBLAS".to_owned(),
@@ -198,14 +243,13 @@ impl Library {
     }
 }
 
-fn baselines(library: Option<Library>, said: &Said) -> Value {
+fn baselines(library: Option<Library>, operator: Operator, said: &Said) -> Value {
     let Some((library, against)) = library.and_then(|library| Some((library, library.against()?))) else {
         return context! {};
     };
-    let size = |name: &str| said.sizes.get(name).map_or(0.0, |size| *size as f64);
-    let large = 2.0 * size("m") * size("n") * size("k") > library.large();
+    let large = operator.operations(&said.sizes) > library.large();
     let core = if let Library::OpenBlas(openblas) = library { openblas.core } else { None };
-    context! { against, core, large, cublas => matches!(library, Library::Cublas) }
+    context! { against, core, large, library => operator.by_openblas(), cublas => matches!(library, Library::Cublas) }
 }
 
 /// Whether the sizes are such, and fit; products in a sum.
@@ -280,7 +324,9 @@ fn rendered(text: &str, values: &Value) -> Result<String, String> {
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build();
     environment.set_syntax(syntax.map_err(|why| why.to_string())?);
-    environment.render_str(text, values).map_err(|why| format!("a template of the program is wrong: {why}"))
+    let wrong = |why: minijinja::Error| format!("a template of the program is wrong: {why}");
+    environment.add_template("baselines.toml", include_str!("ask/templates/baselines.toml")).map_err(wrong)?;
+    environment.render_str(text, values).map_err(wrong)
 }
 
 #[cfg(test)]
@@ -305,6 +351,30 @@ mod tests {
                     .unwrap_err();
             assert!(told.contains(why), "{sentence}: {told}");
         }
+    }
+
+    #[test]
+    fn a_layer_that_is_named_has_its_papers_sizes_and_is_measured_against_im2col_with_the_library() {
+        let openblas = Some(OpenBlas { core: None });
+        let here = Here { memory: None, openblas, cublas: false };
+        let made = |sentence| made(sentence, &Said::read(sentence), &here).unwrap();
+        let first = made("ResNet-50 conv1 on this CPU");
+        let sizes = "name = \"asked\"\nbatch = 1\nchannels = 3\nheight = 224\nwidth = 224\nfilters = 64\nrows = 7\ncolumns = 7\nstride = 2\npad = 3";
+        for part in [sizes, "# im2col and OpenBLAS on one core", "against = \"openblas\""] {
+            assert!(first.task.contains(part), "{part}: {}", first.task);
+        }
+        assert!(first.baseline.unwrap().1.contains("void im2col("));
+        let large = made("a fast VGG-16 conv3_2 on this CPU").task;
+        assert!(!first.task.contains("[oracle]") && large.contains("[oracle]") && large.contains("name = \"deep\""));
+    }
+
+    #[test]
+    fn a_processor_that_is_not_here_is_emulated_or_refused_with_the_reason() {
+        let made = |sentence| made(sentence, &Said::read(sentence), &Here::default());
+        let k1 = made("GEMM m=n=k=64 on a K1").unwrap();
+        assert!(k1.task.contains("processor = \"K1\"") && k1.chosen.join(" ").contains("nothing is timed"), "{k1:?}");
+        assert!(made("GEMM m=n=k=64 on a C910").unwrap_err().contains("RVV 0.7.1"));
+        assert!(!made("GEMM m=n=k=64 on an EPYC").unwrap().task.contains("processor"));
     }
 
     #[test]

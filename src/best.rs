@@ -8,11 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The candidate to take: the certified one, else the fastest correct one that no certificate has refused.
+/// The candidate to take: the certified one, else the fastest correct one that no certificate has refused, or where its
+/// processor is emulated the one that is right.
 #[must_use]
 pub fn of(story: &Trajectory) -> Option<CandidateId> {
     let certified = story.certified().map(|certificate| certificate.candidate.clone());
-    certified.or_else(|| story.best().map(|best| best.candidate))
+    certified
+        .or_else(|| story.best().map(|best| best.candidate))
+        .or_else(|| story.counted().map(|(candidate, _)| candidate.clone()))
 }
 
 /// A candidate's source as it is compiled, with values in the place of tuning parameters.
@@ -21,16 +24,19 @@ pub fn source(canonical: &str) -> String {
     Candidate::of_canonical(canonical).text()
 }
 
-/// Writes the certified kernel: beside the report where the run has one task, else beside the task's record. `None` where
-/// nothing is certified.
+/// Writes the certified kernel, or where its processor is emulated the one that is right: beside the report where the run has
+/// one task, else beside the task's record. `None` where there is none.
 ///
 /// # Errors
 ///
 /// If its text is damaged, or the file cannot be written.
 pub fn write(folder: &RunFolder, name: &str, story: &Trajectory) -> Result<Option<PathBuf>, StoreError> {
-    let Some(certificate) = story.certified() else { return Ok(None) };
+    let certified = story.certified().map(|certificate| &certificate.candidate);
+    let Some(candidate) = certified.or_else(|| story.counted().map(|(candidate, _)| candidate)) else {
+        return Ok(None);
+    };
     let blobs = folder.blobs();
-    let text = source(&blobs.fetch(&certificate.candidate)?);
+    let text = source(&blobs.fetch(candidate)?);
     let task = story.task.as_ref().and_then(|task: &Hash| blobs.fetch(task).ok());
     let ending = task.and_then(|task| serde_json::from_str(&task).ok()).map_or("txt", |task| ending(&task));
     let place = if folder.batch()?.is_some() { folder.path().join("tasks").join(name) } else { folder.path().into() };

@@ -24,7 +24,11 @@ pub fn rounds(story: &Trajectory) -> String {
     let table = columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>());
     let certificates: String = story.certificates.iter().map(certificate).collect();
     let apart = report::apart(story).map(|words| format!("  note: {words}\n")).unwrap_or_default();
-    let claim = if certificates.is_empty() { "not certified\n".into() } else { certificates + &apart };
+    let claim = match story.counted() {
+        Some(_) => "not timed and not certified: its processor is emulated\n".to_owned(),
+        None if certificates.is_empty() => "not certified\n".into(),
+        None => certificates + &apart,
+    };
     let broke_off = story.broke_off.as_ref().map(|why| format!("broke off: {why}\n")).unwrap_or_default();
     plain(&format!("{}: answered by {}\n\n{table}\n{claim}{broke_off}", story.name, story.model))
 }
@@ -87,12 +91,14 @@ fn tuple(round: &Round) -> String {
     let code = round.candidate.as_ref().map_or("-", Hash::as_str);
     let passed = round.evaluation.as_ref().and_then(Evaluation::passed);
     let performance = passed.map_or_else(|| "-".into(), |timed| format!("{:.4}", timed.speedup.ratio));
-    format!("({}, {code}, {}, {performance})\n", round.number, u8::from(passed.is_some()))
+    let right = round.evaluation.as_ref().is_some_and(Evaluation::is_right);
+    format!("({}, {code}, {}, {performance})\n", round.number, u8::from(right))
 }
 
 fn row(round: &Round) -> [String; 5] {
     let outcome = match (&round.evaluation, &round.unreadable) {
         (Some(Evaluation::Passed(timed)), _) => quantity::speedup(&timed.speedup),
+        (Some(Evaluation::Counted(counts)), _) => counts.to_string(),
         (Some(Evaluation::Failed(failure)), _) => failure.to_string(),
         (None, Some((role, _))) => format!("unreadable {}", role.name()),
         (None, None) if round.not_timed.is_some() => "not timed".into(),
@@ -140,6 +146,7 @@ fn outcome(round: &Round) -> String {
             None => String::new(),
             Some(Evaluation::Failed(failure)) => failed(failure),
             Some(Evaluation::Passed(timed)) => passed(timed),
+            Some(Evaluation::Counted(counts)) => format!("correct: {counts}\n"),
         }
 }
 

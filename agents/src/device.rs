@@ -142,8 +142,7 @@ impl Device {
                     Err(failure) => return Ok(Evaluation::Failed(failure)),
                 };
                 checked_us = Some(self.clock.now_us());
-                let timed = self.workshop.time(&task, &verified, &suite, &plan, self_difference).await?;
-                Ok(timed.map_or_else(Evaluation::Failed, Evaluation::Passed))
+                self.workshop.measure(&task, &verified, &suite, &plan, self_difference).await
             })
             .await?;
         leased.lease.checked_us = checked_us;

@@ -123,6 +123,8 @@ pub enum End {
     Stuck,
     /// The search over a generated operator is over.
     Searched,
+    /// A candidate is right on a processor that is emulated: nothing there says which of two is faster.
+    Counted,
     /// Whoever runs it had it ended, whatever it waited for.
     Finished,
     /// The task's limit on tokens was reached.
@@ -155,6 +157,7 @@ impl End {
             | Self::Stalled
             | Self::Stuck
             | Self::Searched
+            | Self::Counted
             | Self::Finished => return None,
             Self::TaskTokens => "task_tokens",
             Self::TaskUsd => "task_usd",

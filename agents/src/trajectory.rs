@@ -6,7 +6,7 @@ use crate::llm::{CallId, Role, Usage};
 use crate::search::{Reached, Tree};
 use crate::workflow::Workflow;
 use kernelbench::{
-    Baseline, Bindings, CandidateId, Certificate, CertificateVerdict, Evaluation, Failure, Hash, Suite, Tried,
+    Baseline, Bindings, CandidateId, Certificate, CertificateVerdict, Counts, Evaluation, Failure, Hash, Suite, Tried,
 };
 use metrics::{Machine, Profile, Speedup};
 use prompts::{Suggestions, Verdict};
@@ -208,6 +208,15 @@ impl Trajectory {
         correct
             .filter(|best| !self.refused(&best.candidate))
             .reduce(|best, next| if next.speedup.ratio > best.speedup.ratio { next } else { best })
+    }
+
+    /// The candidate that is right on a processor that is emulated, and its instructions.
+    #[must_use]
+    pub fn counted(&self) -> Option<(&CandidateId, &Counts)> {
+        self.finished().find_map(|round| match (&round.candidate, &round.evaluation) {
+            (Some(candidate), Some(Evaluation::Counted(counts))) => Some((candidate, counts)),
+            _ => None,
+        })
     }
 
     /// The certificate that certifies, if there is one.

@@ -1,7 +1,7 @@
 //! The decision, held against a second implementation that works the other way round: it walks the story forward and
 //! keeps a head, where `policy::next` looks back at the whole.
 
-use kernelbench::{Candidate, CandidateId, Evaluation, Failure, Timed};
+use kernelbench::{Candidate, CandidateId, Counts, Evaluation, Failure, Processor, Timed};
 use metrics::{Interval, Speedup, Statistic, feature::Fired};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::ops::ControlFlow;
@@ -247,6 +247,21 @@ fn every_policy_that_comes_with_the_program_reads_and_bears_its_name() {
     for name in Policy::names() {
         let policy = Policy::parse(Policy::embedded(name).unwrap()).unwrap_or_else(|err| panic!("{name}: {err}"));
         assert_eq!(policy.name, name);
+    }
+}
+
+#[test]
+fn nothing_ranks_what_an_emulator_ran_so_every_policy_ends_with_the_first_that_is_right() {
+    for name in Policy::names() {
+        let policy = Policy::parse(Policy::embedded(name).unwrap()).unwrap();
+        let (mut story, id) = (Trajectory::default(), Candidate::new("right").id());
+        let ControlFlow::Continue(step) = next(&story, &policy) else { panic!("{name} does not begin") };
+        story.apply(Event::Began { round: 1, step });
+        story.apply(Event::Wrote { candidate: id.clone() });
+        let evaluation = Evaluation::Counted(Counts { processor: Processor::K1, cases: vec![] });
+        story.apply(Event::Evaluated { candidate: id.clone(), evaluation });
+        assert_eq!(next(&story, &policy), ControlFlow::Break(End::Counted), "{name}");
+        assert!(story.best().is_none() && story.counted().is_some_and(|(counted, _)| *counted == id), "{name}");
     }
 }
 

@@ -159,6 +159,7 @@ impl Bench {
             let (outcome, profile) = recorder.record(self.round(workshop, task, &candidate, &suite, differs)).await?;
             let told = match &outcome {
                 Evaluation::Passed(timed) => json!({"outcome": "passed", "speedup": timed.speedup}),
+                Evaluation::Counted(counts) => json!({"outcome": "counted", "counts": counts}),
                 Evaluation::Failed(failure) => json!({"outcome": "failed", "why": failure.to_string()}),
             };
             let mut line = json!({"task": name, "round": round + 1, "profile": profile});

@@ -7,6 +7,7 @@ pub(crate) mod family;
 pub(crate) mod layout;
 pub(crate) mod library;
 pub mod load;
+pub(crate) mod processor;
 pub mod region;
 pub(crate) mod signature;
 pub(crate) mod size;
@@ -18,7 +19,9 @@ pub use arrays::{Dtype, Fill, Tolerance};
 
 use crate::{
     result::candidate::Candidate,
-    task::{baseline::Baselines, region::regions, signature::Signature, size::SizeError, space::Space},
+    task::{
+        baseline::Baselines, processor::Processor, region::regions, signature::Signature, size::SizeError, space::Space,
+    },
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -230,6 +233,12 @@ impl Task {
         self.context().is_some_and(|context| context.language == Language::Cuda)
     }
 
+    /// The processor that its kernels are for, where that is emulated.
+    #[must_use]
+    pub fn processor(&self) -> Option<Processor> {
+        self.context()?.processor
+    }
+
     /// The same task, with what opening its reference found out about a problem's module.
     #[must_use]
     pub fn with_signature(mut self, signature: &Signature) -> Self {
@@ -290,6 +299,10 @@ pub struct KernelContext {
     /// What candidates are timed against beside the reference.
     #[serde(default, skip_serializing_if = "Baselines::is_empty")]
     pub baselines: Baselines,
+    /// The processor that it is for, where that is emulated: candidates are checked there and their instructions counted, and
+    /// nothing is timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<Processor>,
 }
 
 /// What a kernel's entry returns.

@@ -4,6 +4,7 @@
 
 pub(crate) mod absent;
 pub(crate) mod elsewhere;
+pub(crate) mod emulated;
 pub(crate) mod job;
 pub(crate) mod recorded;
 pub(crate) mod search;
@@ -178,6 +179,22 @@ pub trait Workshop: Send + Sync + 'static {
         self_difference: f64,
     ) -> Step<'a, Outcome<Timed>>;
 
+    /// What there is to be said of a candidate that is right: its times, or where that is all that is known here, its
+    /// instructions.
+    fn measure<'a>(
+        &'a self,
+        task: &'a Task,
+        verified: &'a Verified,
+        suite: &'a Suite,
+        plan: &'a TimingPlan,
+        self_difference: f64,
+    ) -> Step<'a, Result<Evaluation, Fault>> {
+        Box::pin(async move {
+            let timed = self.time(task, verified, suite, plan, self_difference).await?;
+            Ok(timed.map_or_else(Evaluation::Failed, Evaluation::Passed))
+        })
+    }
+
     /// Profiles one timed case.
     fn profile<'a>(
         &'a self,
@@ -233,8 +250,7 @@ pub trait Workshop: Send + Sync + 'static {
                 Ok(verified) => verified,
                 Err(failure) => return Ok(Evaluation::Failed(failure)),
             };
-            let timed = self.time(task, &verified, suite, plan, 0.0).await?;
-            Ok(timed.map_or_else(Evaluation::Failed, Evaluation::Passed))
+            self.measure(task, &verified, suite, plan, 0.0).await
         })
     }
 }

@@ -85,6 +85,7 @@ fn task() -> Task {
         operations: None,
         origin: None,
         baselines: warpsmith_kernelbench::Baselines::default(),
+        processor: None,
     };
     Task {
         name: "scale".into(),

@@ -164,6 +164,17 @@ impl Factors {
             say("shared_block", fact("shared memory per block"));
             say("l2", fact("L2 cache"));
         }
+        // A machine that is emulated has those of its record, under the words for them.
+        for (_, name, what) in NAMES {
+            let known = machine.facts.iter().find(|fact| fact.name == what).map(|fact| fact.value.clone());
+            found.extend(known.map(|value| Factor {
+                name: name.to_owned(),
+                value,
+                source: "its record".to_owned(),
+                rank: Rank::Record,
+                quote: None,
+            }));
+        }
         Self::merged(&machine.name, found)
     }
 

@@ -311,6 +311,7 @@ pub(crate) fn task() -> Task {
         operations: None,
         origin: None,
         baselines: Baselines::default(),
+        processor: None,
     };
     Task {
         name: "scale".into(),

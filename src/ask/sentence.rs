@@ -1,6 +1,6 @@
 //! Reading one sentence: the operator, its sizes, the precision and the hardware (QiMeng-TensorOp §3.1).
 
-use super::Operator;
+use super::{Operator, layer};
 use std::collections::BTreeMap;
 
 /// What a sentence says. What it does not say is missing.
@@ -87,11 +87,13 @@ impl Said {
     #[must_use]
     pub fn read(sentence: &str) -> Self {
         let text = sentence.to_lowercase();
+        let layer = layer::named(&text);
+        let (known, text) = layer.map_or((None, text), |(sizes, rest)| (Some(sizes), rest));
         let words = words(&without_hardware(&text));
         let has = |names: &[&str]| names.iter().any(|name| text.contains(name));
         let product =
             has(&["gemm", "matmul", "matrix product", "matrix multipl", "matrix-matrix", "multiply two matrices"]);
-        let operator = match (product, has(&["conv2d", "convolution", "conv "])) {
+        let operator = match (product, known.is_some() || has(&["conv2d", "convolution", "conv "])) {
             (true, false) => Some(Operator::Gemm),
             (false, true) => Some(Operator::Conv2d),
             _ => None,
@@ -106,7 +108,11 @@ impl Said {
         };
         let sizes = match operator {
             Some(Operator::Gemm) => product_sizes(&words),
-            Some(Operator::Conv2d) => convolution_sizes(&words),
+            Some(Operator::Conv2d) => {
+                // A layer that is named has the sizes of its paper.
+                let said = if known.is_some() { BTreeMap::new() } else { convolution_sizes(&words) };
+                known.unwrap_or(said)
+            }
             None => BTreeMap::new(),
         };
         Self { operator, sizes, precision, tensor_cores, hardware: hardware(&text) }

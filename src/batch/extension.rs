@@ -45,7 +45,7 @@ impl More {
         let helps = match end {
             End::OutOfRounds | End::Stopped | End::Finished => self.rounds.is_some(),
             End::RecordEnds => self.model,
-            End::SequenceEnds | End::Stuck | End::Searched | End::Stalled => false,
+            End::SequenceEnds | End::Stuck | End::Searched | End::Counted | End::Stalled => false,
             _ => self.limit,
         };
         if !helps {
@@ -74,6 +74,10 @@ fn needs(end: End, written: usize) -> String {
         }
         End::Searched => {
             "it ended because its search was over: `--evaluations N` gives a new run a longer one".to_owned()
+        }
+        End::Counted => {
+            "it ended because a candidate is right, and on an emulated processor nothing says which of two is faster"
+                .to_owned()
         }
         End::Stalled => {
             "it ended because no round gained for as many as its policy bears: begin a run with another policy"

@@ -8,7 +8,7 @@ use crate::{
     config::{Baselines, Layers, Word, device},
 };
 use agents::policy::{Decider, Guidance, Shapes};
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
 use kernelbench::{ReferenceMode, torch::ProfilerKind};
 
 /// Which model, and how to wait for it.
@@ -89,8 +89,8 @@ pub struct WayArgs {
     /// Which cases are timed: all, largest, a case's name, or task for what the task says [default: as the policy says].
     #[arg(long, value_name = "CASES")]
     pub timed: Option<String>,
-    /// Of a policy that searches: how many nodes are evaluated.
-    #[arg(long, value_name = "N")]
+    /// Of a policy that searches: how many nodes are evaluated. A policy's own `evaluations = 0` generates alone.
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub evaluations: Option<usize>,
     /// Of a policy that searches: how many nodes are evaluated at once.
     #[arg(long, value_name = "N")]

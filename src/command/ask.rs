@@ -86,7 +86,10 @@ fn tried(folder: &Path, untried: bool, layers: &Layers) -> Result<String, Troubl
     if task.is_cuda() && !wiring::has_gpu() {
         return Ok("not tried: there is no NVIDIA GPU here".to_owned());
     }
-    let workshop = wiring::workshop(kind, &layers.config, false, None)?;
+    let workshop = match wiring::workshop(kind, &layers.config, false, None) {
+        Err(why) if task.processor().is_some() => return Ok(format!("not tried: {why}")),
+        other => other?,
+    };
     let suite = small(&task);
     on_threads(async { Ok(workshop.prepare(&task, &suite, &BRIEF).await?) })?;
     let names: Vec<&str> = task.baselines().kernels.iter().map(|kernel| kernel.name.as_str()).collect();

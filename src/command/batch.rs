@@ -60,6 +60,10 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
         policy.shapes = Shapes::Task;
     }
     chosen.tasks.iter().try_for_each(|(_, task)| plan::known(task, &policy)).map_err(Trouble::usage)?;
+    if let Some((_, task)) = chosen.tasks.iter().find(|(_, task)| task.processor().is_some()) {
+        let why = "is for an emulated processor, which has no times to score: `warpsmith run` works on it alone";
+        return Err(Trouble::usage(format!("{} {why}", task.name)));
+    }
     let told = needs.told(&mut policy, true, config)?;
     New { arguments, chosen, policy, spec, config, environment, needs, told }.begin()
 }

@@ -12,7 +12,7 @@ use crate::{
     wiring,
 };
 use kernelbench::{
-    Layer, answer_within, cuda,
+    Layer, Processor, answer_within, cuda,
     gpu::{Gpu, Look},
     profiler,
 };
@@ -47,6 +47,7 @@ struct Findings {
     model: Vec<Finding>,
     python: Vec<Finding>,
     gpu: Vec<Finding>,
+    emulators: Vec<Finding>,
 }
 
 /// Looks, and says what it found.
@@ -65,6 +66,7 @@ pub(super) fn doctor(arguments: &DoctorArgs, mut layers: Layers, environment: &E
         model: model(&layers.config, environment),
         python: vec![python(&layers.config.workshop.python)],
         gpu: vec![gpu(), nvcc(), ncu()],
+        emulators: ["aarch64", "riscv64"].map(emulator).into(),
     };
     let able = findings.compilers.first().is_some_and(|compiler| compiler.found);
     if arguments.json {
@@ -108,6 +110,7 @@ fn tell(findings: &Findings) {
         ("model", &findings.model),
         ("Python, for problems in KernelBench's format", &findings.python),
         ("GPU, for problems and for kernels in CUDA", &findings.gpu),
+        ("emulated processors, for tasks that name one", &findings.emulators),
     ];
     for (title, section) in sections {
         say(&format!("{title}:"));
@@ -263,6 +266,21 @@ fn ncu() -> Finding {
     match first_line("ncu", &["--version"]) {
         Ok(version) => Finding { what, found: true, detail: version, advice: None },
         Err(why) => Finding { what, found: false, detail: why, advice: Some(advice.into()) },
+    }
+}
+
+/// What runs kernels for an architecture that is not here.
+fn emulator(arch: &str) -> Finding {
+    let names = Processor::ALL.iter().filter(|one| one.arch() == arch).map(|one| one.name()).collect::<Vec<_>>();
+    let what = format!("{} (qemu-{arch}, {arch}-linux-gnu-g++)", names.join(" and "));
+    let advice = format!(
+        "without them no task for one of these runs; install them (Debian: apt install qemu-user g++-{arch}-linux-gnu)"
+    );
+    let found = first_line(&format!("qemu-{arch}"), &["--version"])
+        .and_then(|qemu| Ok(format!("{qemu}; {}", first_line(&format!("{arch}-linux-gnu-g++"), &["--version"])?)));
+    match found {
+        Ok(detail) => Finding { what, found: true, detail, advice: None },
+        Err(why) => Finding { what, found: false, detail: why, advice: Some(advice) },
     }
 }
 

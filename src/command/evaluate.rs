@@ -14,10 +14,11 @@ use crate::{
 use agents::policy::Policy;
 use kernelbench::{
     Baseline, Bindings, Built, Candidate, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault,
-    Label, Outcome, Parameter, Suite, Task, TimingPlan, Tried, Tuned, Variant, Verified, Workshop,
+    Label, Operator, Outcome, Parameter, Suite, Task, TimingPlan, Tried, Tuned, Variant, Verified, Workshop,
+    assembly::{Isa, Orders},
 };
 use metrics::{
-    Machine, Profile, Speedup,
+    Machine, MachineKind, Profile, Speedup,
     facts::{self, Bottleneck},
 };
 use serde::{Serialize, Serializer};
@@ -83,10 +84,11 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     let bench = Bench { workshop: &*workshop, task: &task, suite, policy: &policy, screen: &screen, build_first };
     let found = on_threads(async {
         let mut found = vec![];
-        for (file, candidate) in candidates {
+        for (file, given) in candidates {
+            let candidate = given.on(&*workshop).await?;
             found.push(bench.find_out(file, candidate, arguments).await?);
         }
-        Ok(found)
+        Ok::<_, Trouble>(found)
     })?;
     screen.close();
     match found.as_slice() {
@@ -96,7 +98,7 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     }
     let correct = |found: &Found| {
         let refused = found.certificate.as_ref().is_some_and(|c| matches!(c.verdict, CertificateVerdict::Refused(_)));
-        found.evaluation.passed().is_some() && !refused
+        found.evaluation.is_right() && !refused
     };
     Ok(if found.iter().all(correct) { Exit::Done } else { Exit::NothingCorrect })
 }
@@ -105,16 +107,48 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
 struct What {
     task: Task,
     /// By their names; all are read before any is built.
-    candidates: Vec<(String, Candidate)>,
+    candidates: Vec<(String, Given)>,
     /// The run whose task it is.
     from: Option<At>,
+}
+
+/// A candidate, as it was named.
+enum Given {
+    Whole(Candidate),
+    /// An operator's folder, with the values that its script is run with.
+    Operator(Operator, Bindings),
+}
+
+impl Given {
+    /// It as a candidate, its primitives printed.
+    async fn on(self, workshop: &dyn Workshop) -> Result<Candidate, Trouble> {
+        let (operator, bindings) = match self {
+            Self::Whole(candidate) => return Ok(candidate),
+            Self::Operator(operator, bindings) => (operator, bindings),
+        };
+        let machine = workshop.machine();
+        let isa = if machine.kind == MachineKind::Cpu { Isa::of(&machine.arch.to_string()) } else { Some(Isa::X86) };
+        let isa =
+            isa.ok_or_else(|| Trouble::usage(format!("there is no table of instructions for {}", machine.arch)))?;
+        let printed = match operator.script() {
+            Some(script) => match workshop.print(script, &bindings).await? {
+                Ok(text) => Some(text),
+                Err(Failure::Build { log }) => return Err(Trouble::usage(log)),
+                Err(failure) => return Err(Trouble::usage(failure.to_string())),
+            },
+            None => None,
+        };
+        let printed = printed.as_deref().map(|text| (isa, text));
+        let why = |why| Trouble::usage(format!("primitives.py: what it printed is not taken: {why}"));
+        operator.candidate(&bindings, printed, &Orders::default()).map_err(why)
+    }
 }
 
 fn what(arguments: &EvaluateArgs, config: &Config) -> Result<What, Trouble> {
     let root = &config.run.folder;
     if let Some(at) = At::candidate_named(&arguments.task.to_string_lossy(), root)? {
         let task = at.task()?;
-        let own = (at.label(), recorded(&at, arguments)?);
+        let own = (at.label(), Given::Whole(recorded(&at, arguments)?));
         let all = std::iter::once(own).chain(candidates(arguments, &task, root)?).collect();
         return Ok(What { task, candidates: all, from: Some(at) });
     }
@@ -128,14 +162,21 @@ fn what(arguments: &EvaluateArgs, config: &Config) -> Result<What, Trouble> {
     Ok(What { task, candidates, from: None })
 }
 
-/// The candidates that stand behind the task: files, or candidates of runs.
-fn candidates(arguments: &EvaluateArgs, task: &Task, root: &Path) -> Result<Vec<(String, Candidate)>, Trouble> {
+/// The candidates that stand behind the task: files, folders of operators, or candidates of runs.
+fn candidates(arguments: &EvaluateArgs, task: &Task, root: &Path) -> Result<Vec<(String, Given)>, Trouble> {
     let of = |path: &PathBuf| {
         if let Some(at) = At::candidate_named(&path.to_string_lossy(), root)? {
-            return Ok((at.label(), recorded(&at, arguments)?));
+            return Ok((at.label(), Given::Whole(recorded(&at, arguments)?)));
+        }
+        if path.is_dir() {
+            let operator = crate::start::operator(path, task).map_err(Trouble::usage)?;
+            let mut bindings = operator.first().map_err(Trouble::usage)?;
+            bindings.extend(arguments.bind.iter().cloned());
+            operator.tuning.allows(&bindings).map_err(|why| Trouble::usage(format!("--bind: {why}")))?;
+            return Ok((path.display().to_string(), Given::Operator(operator, bindings)));
         }
         let candidate = bound(task, &Candidate::new(read(path)?), &arguments.bind)?;
-        Ok((path.display().to_string(), candidate))
+        Ok((path.display().to_string(), Given::Whole(candidate)))
     };
     arguments.candidates.iter().map(of).collect()
 }
@@ -189,9 +230,9 @@ impl Bench<'_> {
             Err(failure) => (Evaluation::Failed(failure), None),
             Ok(verified) => {
                 show("timing");
-                match workshop.time(task, &verified, &self.suite, plan, differs).await? {
-                    Err(failure) => (Evaluation::Failed(failure), None),
-                    Ok(timed) => (Evaluation::Passed(timed), Some(verified)),
+                match workshop.measure(task, &verified, &self.suite, plan, differs).await? {
+                    passed @ Evaluation::Passed(_) => (passed, Some(verified)),
+                    other => (other, None),
                 }
             }
         };
@@ -323,7 +364,9 @@ fn tell(found: &Found, named: bool) {
     if named {
         say(&progress::plain(&found.file));
     }
-    say(&progress::reference(&found.baseline).join("\n"));
+    for line in progress::reference(&found.baseline) {
+        say(&line);
+    }
     if !found.tried.is_empty() {
         say(&format!("bindings   {}", progress::tuned(&found.tried).trim().trim_start_matches("tuned: ")));
     }

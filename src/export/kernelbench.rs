@@ -181,7 +181,9 @@ fn failed(story: &Trajectory) -> (Option<CandidateId>, Outcome<'_>) {
         Some((candidate, Evaluation::Failed(failure))) => {
             (Some(candidate), Outcome::Failed(failure.to_string(), Some(failure)))
         }
-        Some((candidate, Evaluation::Passed(_))) => (Some(candidate), Outcome::Failed("not certified".into(), None)),
+        Some((candidate, Evaluation::Passed(_) | Evaluation::Counted(_))) => {
+            (Some(candidate), Outcome::Failed("not certified".into(), None))
+        }
         None => (None, Outcome::Failed("no candidate was written".into(), None)),
     }
 }

@@ -70,6 +70,7 @@ impl Seen {
                 self.right.push((candidate.clone(), timed.speedup));
                 self.over(kind(&timed.speedup), &told(&timed.speedup), at_ms)
             }
+            Evaluation::Counted(counts) => self.over("none", &format!("right: {counts}"), at_ms),
             Evaluation::Failed(failure) => self.over("failed", &failure.to_string(), at_ms),
         }
     }

@@ -1,7 +1,7 @@
 //! What came of the run?
 
 use agents::trajectory::{Round, Trajectory};
-use kernelbench::CertificateVerdict;
+use kernelbench::{CertificateVerdict, Counts, Evaluation};
 use metrics::Claim;
 use serde::Serialize;
 
@@ -25,6 +25,9 @@ pub struct Outcome {
     pub interval: Option<[f64; 2]>,
     /// What may be claimed: `faster`, `slower` or `no-difference`.
     pub claim: Option<Claim>,
+    /// Instructions of the right candidate, where its processor is emulated: there is no speedup then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Counts>,
     /// What the model's answers cost in dollars, where every price is known.
     pub usd: Option<f64>,
 }
@@ -39,17 +42,22 @@ impl Outcome {
             }
             CertificateVerdict::Refused(_) => None,
         });
-        let correct = |round: &&Round| round.evaluation.as_ref().is_some_and(|e| e.passed().is_some());
+        let correct = |round: &&Round| round.evaluation.as_ref().is_some_and(Evaluation::is_right);
+        let counted = story.counted();
         let best = certified.as_ref().map(|(candidate, ..)| candidate.clone());
         Self {
             task: story.name.clone(),
             rounds: story.finished().count(),
             correct: story.finished().filter(correct).count(),
-            best: best.or_else(|| story.best().map(|best| best.candidate)).map(|candidate| candidate.to_string()),
+            best: best
+                .or_else(|| story.best().map(|best| best.candidate))
+                .or_else(|| counted.map(|(candidate, _)| candidate.clone()))
+                .map(|candidate| candidate.to_string()),
             speedup: certified.as_ref().map(|(_, speedup, _)| speedup.ratio),
             against: certified.as_ref().and_then(|(.., against)| against.clone()),
             interval: certified.as_ref().map(|(_, speedup, _)| [speedup.interval.low, speedup.interval.high]),
             claim: certified.as_ref().map(|(_, speedup, _)| speedup.claim()),
+            counted: counted.map(|(_, counts)| counts.clone()),
             usd: story.answers().map(|answer| answer.usd).sum(),
         }
     }

@@ -234,6 +234,7 @@ pub fn evaluated(evaluation: &Evaluation) -> String {
                 quantity::claim(&timed.speedup)
             )
         }
+        Evaluation::Counted(counts) => format!("correct: {}", plain(&counts.to_string())),
         Evaluation::Failed(failure) => failed(failure),
     }
 }
@@ -262,6 +263,9 @@ fn ended(end: End) -> String {
         End::Finished => "ended: told to finish",
         End::SequenceEnds => "ended: every transformation of the sequence was applied",
         End::Searched => "ended: the search is over",
+        End::Counted => {
+            "ended: a candidate is right; on an emulated processor instructions are counted, and nothing is faster"
+        }
         End::Stalled => "ended: no faster candidate for as many rounds as the policy bears",
         End::Stuck => "ended: every try failed; the context stays at the last checkpoint",
         End::Stopped => "ended: the Planner proposed to stop",

@@ -54,10 +54,10 @@ struct Mark {
 }
 
 impl SpeedupChart {
-    /// `None` before the first round has ended.
+    /// `None` before the first round has ended, and where nothing is timed.
     pub(super) fn of(story: &Trajectory) -> Option<Self> {
         let rounds: Vec<&Round> = story.finished().collect();
-        if rounds.is_empty() {
+        if rounds.is_empty() || story.counted().is_some() {
             return None;
         }
         let certified = super::claim::certified(story).map(|timed| &timed.speedup);

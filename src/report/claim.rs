@@ -78,6 +78,11 @@ fn over(timed: &Timed) -> String {
 }
 
 fn nothing(story: &Trajectory) -> (&'static str, String, String) {
+    if let Some((candidate, counts)) = story.counted() {
+        let words = format!("Right on an emulated {}", counts.processor.full_name());
+        let why = "An emulator has no times, so nothing here is faster than anything, and nothing is certified.";
+        return ("none", words, format!("Candidate {}: {counts}. {why}", candidate.short()));
+    }
     let refused = story.certificates.last().and_then(|certificate| match &certificate.verdict {
         CertificateVerdict::Refused(failure) => Some((certificate.candidate.short(), failure)),
         CertificateVerdict::Certified(_) => None,

@@ -213,6 +213,7 @@ impl Sample {
             operations: None,
             origin: None,
             baselines: Baselines::default(),
+            processor: None,
         };
         Task {
             name: self.dirty("silu_and_mul"),

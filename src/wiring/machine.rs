@@ -2,7 +2,7 @@
 
 use crate::{config::Config, exit::Trouble};
 use kernelbench::{
-    Simulated, Source, Task, Workshop, cpu,
+    Emulated, EmulatedOptions, Processor, Simulated, Source, Task, Workshop, cpu,
     cuda::{self, Cuda},
     feature::Column,
     gpu,
@@ -29,6 +29,8 @@ pub enum Kind {
     Cuda,
     /// For kernels in C and C++.
     Native,
+    /// For kernels in C and C++ on a processor that is emulated.
+    Emulated(Processor),
 }
 
 impl Kind {
@@ -39,7 +41,7 @@ impl Kind {
             _ if simulated => Self::Simulated,
             Source::Problem(_) => Self::Problems,
             Source::Context(_) if task.is_cuda() => Self::Cuda,
-            Source::Context(_) => Self::Native,
+            Source::Context(context) => context.processor.map_or(Self::Native, Self::Emulated),
         }
     }
 }
@@ -53,13 +55,19 @@ impl Kind {
             Self::Problems => "problem",
             Self::Cuda => "cuda",
             Self::Native => "native",
+            Self::Emulated(Processor::A72) => "emulated-a72",
+            Self::Emulated(Processor::A76) => "emulated-a76",
+            Self::Emulated(Processor::C908) => "emulated-c908",
+            Self::Emulated(Processor::K1) => "emulated-k1",
         }
     }
 
     /// The one of this name.
     #[must_use]
     pub fn of_lane(name: &str) -> Option<Self> {
-        [Self::Simulated, Self::Problems, Self::Cuda, Self::Native].into_iter().find(|kind| kind.lane() == name)
+        let emulated = Processor::ALL.map(Self::Emulated);
+        let all = [Self::Simulated, Self::Problems, Self::Cuda, Self::Native].into_iter().chain(emulated);
+        all.into_iter().find(|kind| kind.lane() == name)
     }
 }
 
@@ -85,6 +93,7 @@ pub fn workshop(
         Kind::Problems => Arc::new(torch_reading(config, profiles, set()?)?),
         Kind::Cuda => Arc::new(cuda_reading(config, set()?)?),
         Kind::Native => Arc::new(native(config)?),
+        Kind::Emulated(processor) => Arc::new(emulated(processor, config)?),
     })
 }
 
@@ -112,6 +121,17 @@ pub fn native(config: &Config) -> Result<Native, Trouble> {
         ..NativeOptions::new(program, vec![CHILD.into()], cache.join("builds"), machine)
     };
     Ok(Native::new(options))
+}
+
+/// A processor that is emulated as a workshop.
+///
+/// # Errors
+///
+/// If there is no emulator for it here, no folder for builds, or the program does not know where it lies.
+fn emulated(processor: Processor, config: &Config) -> Result<Emulated, Trouble> {
+    let usual = EmulatedOptions::new(own_program()?, vec![CHILD.into()], cache_folder(config)?.join("builds"));
+    let options = EmulatedOptions { build_deadline: config.workshop.build_deadline(), ..usual };
+    Emulated::new(processor, options).map_err(|fault| Trouble::machine(fault.to_string()))
 }
 
 fn own_program() -> Result<PathBuf, Trouble> {

@@ -39,6 +39,7 @@ fn attempted(round: &Round, base: &CandidateId) -> Option<Attempted> {
     let Some(Verdict::Optimization(change)) = &round.verdict else { return None };
     let came = match &round.evaluation {
         Some(Evaluation::Passed(timed)) => format!("correct, {}", timed.speedup),
+        Some(Evaluation::Counted(counts)) => format!("correct, {counts}"),
         Some(Evaluation::Failed(failure)) => failure.to_string(),
         None => round.not_timed.clone().unwrap_or_else(|| "no readable reply".to_owned()),
     };

@@ -98,6 +98,7 @@ impl Loop {
         }
         let profile = match &base.evaluation {
             Evaluation::Failed(failure) => Err(format!("not measured: {failure}")),
+            Evaluation::Counted(_) => Err("not measured: its processor is emulated".to_owned()),
             Evaluation::Passed(_) => {
                 let (task, candidate, suite) = (self.task.clone(), base.candidate.clone(), self.suite());
                 let worked = asked(&self.crew.profiler, TakeProfile { task, candidate, suite }).await?;
@@ -137,6 +138,7 @@ impl Loop {
                 };
                 Assignment::Fix { candidate, failure, fix }
             }
+            (_, Evaluation::Counted(_)) => Assignment::Optimize { candidate, optimization: None },
             (_, Evaluation::Passed(timed)) => {
                 let offered = self.offered(profile.as_ref());
                 let profile = profile.map(|profile| self.told(profile));
@@ -338,6 +340,7 @@ impl Loop {
             candidate: round.candidate.as_ref().map_or("none", |id| id.short()).to_owned(),
             outcome: match &round.evaluation {
                 Some(Evaluation::Passed(timed)) => format!("correct, {}", timed.speedup),
+                Some(Evaluation::Counted(counts)) => format!("correct, {counts}"),
                 Some(Evaluation::Failed(failure)) => failure.to_string(),
                 None => "no readable reply".to_owned(),
             },

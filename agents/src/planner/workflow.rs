@@ -397,6 +397,7 @@ impl Request {
 fn outcome(evaluation: &Evaluation) -> String {
     match evaluation {
         Evaluation::Passed(timed) => format!("{} the reference's speed", timed.speedup),
+        Evaluation::Counted(counts) => counts.to_string(),
         Evaluation::Failed(failure) => format!("failed: {failure}"),
     }
 }

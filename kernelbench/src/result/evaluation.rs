@@ -2,7 +2,7 @@
 
 use crate::{
     hash::Hash,
-    result::{failure::Failure, label::Label},
+    result::{counts::Counts, failure::Failure, label::Label},
 };
 use metrics::{Interval, Speedup, Statistic, Timing};
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,8 @@ pub enum Evaluation {
     Failed(Failure),
     /// It was right on every case, and this fast.
     Passed(Timed),
+    /// It was right on every case, on a processor that is emulated: nothing is known of its speed.
+    Counted(Counts),
 }
 
 impl Evaluation {
@@ -23,8 +25,14 @@ impl Evaluation {
     pub fn passed(&self) -> Option<&Timed> {
         match self {
             Self::Passed(timed) => Some(timed),
-            Self::Failed(_) => None,
+            Self::Failed(_) | Self::Counted(_) => None,
         }
+    }
+
+    /// Whether it was right on every case.
+    #[must_use]
+    pub fn is_right(&self) -> bool {
+        !matches!(self, Self::Failed(_))
     }
 }
 

@@ -22,7 +22,7 @@ pub use tuning::parameters;
 
 use crate::{
     build::flags,
-    task::{Case, KernelContext, Language, Precision, Size, Source, Task, Tolerance},
+    task::{Case, KernelContext, Language, Precision, Size, Source, Task, Tolerance, processor::Processor},
 };
 use baselines::Wanted;
 use error::Document;
@@ -93,7 +93,12 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
         Some(_) => reference::text(document, &file.reference)?,
         None => reference::beside(document, &file.reference, entry)?,
     };
+    let processor = processor(document, file.processor.as_ref(), language)?;
     let tuning = tuning::space(document, file.tuning)?;
+    if let Some(name) = file.processor.as_ref().filter(|_| !tuning.grid.is_empty()) {
+        let help = "take [tuning] away, or the processor: a generated operator has parameters of its own, which begin at their first values";
+        return document.error(name, "an emulated processor ranks no configurations, for nothing is timed there", help);
+    }
     let wanted = Wanted { entry, cases: [&cases, &final_cases] };
     let baselines = baselines::baselines(document, file.baseline, (file.timing.as_ref(), file.oracle), &wanted)?;
     let (reference, initial) = reference::bound(document, &file.reference, written, &tuning)?;
@@ -112,6 +117,7 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
         tuning,
         returns: file.returns,
         operations: operations(document, file.operations.as_ref(), &cases)?,
+        processor,
         entry: file.entry.into_inner(),
         arguments,
     };
@@ -137,6 +143,23 @@ fn operations(
     match cases.iter().find_map(|case| size.elements(&case.scalars).err()) {
         Some(why) => document.error(text, why.to_string(), "expected an expression such as 2 * m * n * k"),
         None => Ok(Some(size)),
+    }
+}
+
+/// The processor that is emulated.
+fn processor(
+    document: &Document<'_>,
+    name: Option<&Spanned<String>>,
+    language: Language,
+) -> Result<Option<Processor>, TaskError> {
+    let Some(name) = name else { return Ok(None) };
+    if !matches!(language, Language::C | Language::Cpp) {
+        let help = "take the key away: only kernels in \"c11\" and \"c++17\" run on an emulated processor";
+        return document.error(name, "a task in this language has no processor", help);
+    }
+    match name.get_ref().parse() {
+        Ok(processor) => Ok(Some(processor)),
+        Err(why) => document.error(name, why, "name one of these, or take the key away for this machine's processor"),
     }
 }
 

@@ -169,6 +169,11 @@ impl Workshop for Elsewhere {
             Ok(match self.evaluate(task, verified.candidate(), suite, plan, self_difference).await? {
                 Evaluation::Passed(timed) => Ok(timed),
                 Evaluation::Failed(failure) => Err(failure),
+                Evaluation::Counted(_) => {
+                    return Err(Fault::Machine(
+                        "the worker counted instructions where times were asked for".to_owned(),
+                    ));
+                }
             })
         })
     }

@@ -198,13 +198,11 @@ async fn evaluated(
         Ok(verified) => verified,
         Err(failure) => return Ok(Evaluation::Failed(failure)),
     };
-    Ok(match workshop.time(task, &verified, suite, plan, self_difference).await? {
-        Ok(mut timed) => {
-            timed.object = object.or(timed.object.take());
-            Evaluation::Passed(timed)
-        }
-        Err(failure) => Evaluation::Failed(failure),
-    })
+    let mut evaluation = workshop.measure(task, &verified, suite, plan, self_difference).await?;
+    if let Evaluation::Passed(timed) = &mut evaluation {
+        timed.object = object.or(timed.object.take());
+    }
+    Ok(evaluation)
 }
 
 async fn profiled(

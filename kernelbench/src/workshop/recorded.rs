@@ -114,12 +114,23 @@ impl Workshop for Recorded {
         _: &'a TimingPlan,
         _: f64,
     ) -> Step<'a, Outcome<Timed>> {
-        at_once(match take(&self.evaluations, &verified.candidate().id()) {
-            Some(Ok(Evaluation::Passed(timed))) => Ok(Ok(timed)),
-            Some(Ok(Evaluation::Failed(failure))) => Ok(Err(failure)),
-            Some(Err(why)) => Err(Fault::Disturbed(why)),
-            None => Err(missing("no times")),
+        at_once(match self.evaluation(verified) {
+            Ok(Evaluation::Passed(timed)) => Ok(Ok(timed)),
+            Ok(Evaluation::Failed(failure)) => Ok(Err(failure)),
+            Ok(Evaluation::Counted(_)) => Err(missing("instructions, and no times")),
+            Err(fault) => Err(fault),
         })
+    }
+
+    fn measure<'a>(
+        &'a self,
+        _: &'a Task,
+        verified: &'a Verified,
+        _: &'a Suite,
+        _: &'a TimingPlan,
+        _: f64,
+    ) -> Step<'a, Result<Evaluation, Fault>> {
+        at_once(self.evaluation(verified))
     }
 
     fn profile<'a>(&'a self, _: &'a Task, verified: &'a Verified, _: &'a Suite) -> Step<'a, Result<Profile, Fault>> {
@@ -141,6 +152,14 @@ impl Workshop for Recorded {
 }
 
 impl Recorded {
+    fn evaluation(&self, verified: &Verified) -> Result<Evaluation, Fault> {
+        match take(&self.evaluations, &verified.candidate().id()) {
+            Some(Ok(evaluation)) => Ok(evaluation),
+            Some(Err(why)) => Err(Fault::Disturbed(why)),
+            None => Err(missing("no times")),
+        }
+    }
+
     fn checked(&self, built: Built) -> Outcome<Verified> {
         let id = built.candidate.id();
         // A workflow checks drawn configurations before it times any.
@@ -150,7 +169,7 @@ impl Recorded {
         let mut evaluations = self.evaluations.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = evaluations.get_mut(&id).ok_or_else(|| missing(&format!("no evaluation of {}", id.short())))?;
         match queue.front() {
-            Some(Ok(Evaluation::Passed(_))) => Ok(Ok(Verified { built })),
+            Some(Ok(Evaluation::Passed(_) | Evaluation::Counted(_))) => Ok(Ok(Verified { built })),
             // However often it is tried again, it was not timed then.
             Some(Err(why)) => Err(Fault::Disturbed(why.clone())),
             Some(Ok(Evaluation::Failed(failure))) => {

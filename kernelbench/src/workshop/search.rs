@@ -98,7 +98,8 @@ impl TimingPlan {
 impl From<Evaluation> for Found {
     fn from(evaluation: Evaluation) -> Self {
         match evaluation {
-            Evaluation::Failed(Failure::Invalid { .. }) => Self::Invalid,
+            // Nothing ranks what was not timed; a task for an emulated processor has no parameters to search.
+            Evaluation::Failed(Failure::Invalid { .. }) | Evaluation::Counted(_) => Self::Invalid,
             Evaluation::Failed(failure) => Self::Failed(failure),
             Evaluation::Passed(timed) => Self::Ratio(timed.speedup.ratio),
         }

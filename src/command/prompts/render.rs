@@ -102,7 +102,9 @@ impl Situation {
     fn failure(&self) -> Failure {
         match &self.evaluation {
             Evaluation::Failed(failure) => failure.clone(),
-            Evaluation::Passed(_) => Failure::Build { log: "(the log of the compiler would stand here)".to_owned() },
+            Evaluation::Passed(_) | Evaluation::Counted(_) => {
+                Failure::Build { log: "(the log of the compiler would stand here)".to_owned() }
+            }
         }
     }
 }

@@ -34,6 +34,7 @@ pub(super) struct TaskFile {
     #[serde(default)]
     pub(super) returns: Returns,
     pub(super) operations: Option<Spanned<String>>,
+    pub(super) processor: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) baseline: Vec<BaselineFile>,
     pub(super) oracle: Option<OracleFile>,
