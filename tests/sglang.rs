@@ -22,18 +22,6 @@ fn told(arguments: &[&str]) -> Told {
     program::warpsmith(arguments).output().map(Told::of).unwrap()
 }
 
-fn passed_over(what: &str) {
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("passed over: {what}\n").as_bytes());
-}
-
-fn has_nvcc() -> bool {
-    let named = std::env::var_os("NVCC").is_some();
-    if !named {
-        passed_over("NVCC names no compiler of CUDA");
-    }
-    named
-}
-
 /// A copy of our tree, changed. There are blanks in its path.
 fn copy(change: impl FnOnce(&Path)) -> tempfile::TempDir {
     fn all(from: &Path, to: &Path) {
@@ -94,9 +82,11 @@ fn what_cannot_be_is_said_in_a_sentence_with_what_to_do() {
     assert!(dtype.ended(2).err.contains("expected --dtype bf16 or fp16"));
     let (nowhere, _folder) = extract("silu_and_mul", "bf16", Path::new("/nowhere"));
     assert!(nowhere.ended(2).err.contains("there is no SGLang in /nowhere"));
-    if !has_nvcc() {
-        return;
-    }
+}
+
+#[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
+fn what_a_tree_lacks_is_said_in_a_sentence_with_what_to_do() {
     let moved = copy(|at| fs::remove_dir_all(at.join("python/sglang/kernels/jit/csrc/elementwise")).unwrap());
     let (moved, _folder) = extract("silu_and_mul", "bf16", moved.path());
     assert!(moved.ended(2).err.contains("SGLang 0.0.1 keeps elementwise/activation.cuh elsewhere"));
@@ -205,11 +195,9 @@ fn check(folder: &Path, original: &Path, expected: &[&str]) -> Value {
 }
 
 #[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
 fn two_operators_become_one_task_whose_reference_is_the_frameworks_own_sequence() {
     let without = copy(|at| fs::remove_file(at.join("python/sglang/kernels/jit/csrc/elementwise/rope.cuh")).unwrap());
-    if !has_nvcc() {
-        return;
-    }
     let (lacking, _folder) = extract("qknorm_rope", "bf16", without.path());
     assert!(lacking.ended(2).err.contains("keeps elementwise/rope.cuh elsewhere"));
     let (told, folder) = extract("qknorm_rope", "bf16", Path::new(TREE));
@@ -227,10 +215,8 @@ fn two_operators_become_one_task_whose_reference_is_the_frameworks_own_sequence(
 }
 
 #[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
 fn an_operator_that_is_compiled_at_run_time_becomes_a_task_that_builds() {
-    if !has_nvcc() {
-        return;
-    }
     for dtype in ["bf16", "fp16"] {
         let (told, folder) = extract("silu_and_mul", dtype, Path::new(TREE));
         let said: Value = serde_json::from_str(&told.ended(0).out).unwrap();
@@ -247,10 +233,8 @@ fn an_operator_that_is_compiled_at_run_time_becomes_a_task_that_builds() {
 }
 
 #[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
 fn an_operator_that_is_compiled_ahead_of_time_builds_without_torch() {
-    if !has_nvcc() {
-        return;
-    }
     let (told, folder) = extract("merge_attn_states", "bf16", Path::new(TREE));
     told.ended(0);
     let original = Path::new(TREE).join("sgl-kernel/csrc/attention/merge_attn_states.cu");
@@ -260,10 +244,8 @@ fn an_operator_that_is_compiled_ahead_of_time_builds_without_torch() {
 }
 
 #[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
 fn headers_come_along_from_a_path_with_blanks() {
-    if !has_nvcc() {
-        return;
-    }
     let tree = copy(|_| {});
     let (told, folder) = extract("silu_and_mul", "bf16", tree.path());
     told.ended(0);
@@ -273,10 +255,8 @@ fn headers_come_along_from_a_path_with_blanks() {
 }
 
 #[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
 fn a_header_that_no_folder_of_headers_holds_is_named() {
-    if !has_nvcc() {
-        return;
-    }
     let elsewhere = tempfile::tempdir().unwrap();
     let header = elsewhere.path().join("elsewhere.h");
     fs::write(&header, "#pragma once\n").unwrap();
@@ -291,10 +271,8 @@ fn a_header_that_no_folder_of_headers_holds_is_named() {
 }
 
 #[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
 fn a_tree_may_be_named_from_where_one_stands() {
-    if !has_nvcc() {
-        return;
-    }
     let (tree, folder) = (copy(|_| {}), tempfile::tempdir().unwrap());
     let out = folder.path().join("task").display().to_string();
     let mut command =
@@ -303,10 +281,8 @@ fn a_tree_may_be_named_from_where_one_stands() {
 }
 
 #[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
 fn what_does_not_build_is_kept_to_look_at_and_is_no_task() {
-    if !has_nvcc() {
-        return;
-    }
     let tree = copy(|at| {
         let file = at.join("python/sglang/kernels/jit/csrc/elementwise/activation.cuh");
         let text = fs::read_to_string(&file).unwrap();
@@ -331,10 +307,8 @@ fn committed(tree: &Path) {
 }
 
 #[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
 fn a_dirty_tree_is_recorded() {
-    if !has_nvcc() {
-        return;
-    }
     let tree = copy(|at| {
         committed(at);
         fs::write(at.join("python/sglang/version.py"), "__version__ = \"0.0.2\"\n").unwrap();
@@ -346,10 +320,8 @@ fn a_dirty_tree_is_recorded() {
 }
 
 #[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
 fn a_kernel_that_commits_changed_since_the_release_is_said() {
-    if !has_nvcc() {
-        return;
-    }
     let kernel = "python/sglang/kernels/jit/csrc/elementwise/activation.cuh";
     let noted = |tags: &[&str], change: bool| {
         let tree = copy(|at| {
@@ -392,7 +364,7 @@ fn nothing_that_a_tree_names_is_started_while_it_is_looked_at() {
         }
     });
     told(&["sglang", "list", "--sglang", &tree.path().display().to_string()]).ended(0);
-    if has_nvcc() {
+    if cfg!(has_nvcc) {
         let (told, _folder) = extract("silu_and_mul", "bf16", tree.path());
         let said: Value = serde_json::from_str(&told.ended(0).out).unwrap();
         assert_eq!(said["manifest"]["origin"]["checkout"]["dirty"].as_array().unwrap().len(), 3, "{said}");
@@ -403,15 +375,11 @@ fn nothing_that_a_tree_names_is_started_while_it_is_looked_at() {
     assert!(trace.exists());
 }
 
-/// The real SGLang, where it is.
+/// The real SGLang.
 #[test]
+#[ignore = "needs nvcc, and WARPSMITH_SGLANG with the folder of site packages that holds sglang"]
 fn operators_come_out_of_sglang_itself() {
-    let Some(site) = std::env::var_os("WARPSMITH_SGLANG").map(PathBuf::from) else {
-        return passed_over("WARPSMITH_SGLANG names no folder of site packages that holds sglang");
-    };
-    if !has_nvcc() {
-        return;
-    }
+    let site = PathBuf::from(std::env::var_os("WARPSMITH_SGLANG").unwrap());
     let (told, folder) = extract("silu_and_mul", "bf16", &site);
     told.ended(0);
     let original = site.join("sglang/kernels/jit/csrc/elementwise/activation.cuh");
