@@ -109,6 +109,8 @@ fn an_operator_for_a_processor_that_is_emulated_is_mended_and_counted_and_its_re
     }
     let told = run(&["resume", &out, "--rounds", "9"]).ended(2);
     assert!(told.err.contains("nothing says which of two is faster"), "{told:?}");
+    assert!(run(&["status", &out]).ended(0).out.contains("right: "));
+    assert!(run(&["scores", &out]).ended(2).err.contains("there is no speed to score"));
     let told = run(&["evaluate", &bench.at("task"), &best.display().to_string(), "--json"]).ended(0);
     let found: Value = serde_json::from_str(&told.out).unwrap();
     let case = &found["evaluation"]["counted"]["cases"][0];

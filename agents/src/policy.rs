@@ -285,7 +285,7 @@ impl Policy {
 /// The next step, or why there is none. Whether the Planner is a rule or a model, this decides what is allowed.
 pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
     // Whatever the policy wants of speed, nothing ranks what an emulator ran.
-    if so_far.finished().any(|round| matches!(round.evaluation, Some(Evaluation::Counted(_)))) {
+    if so_far.counted().is_some() {
         return ControlFlow::Break(End::Counted);
     }
     if let Some(sequence) = &policy.sequence {
@@ -396,7 +396,9 @@ fn step_from(base: &CandidateId, evaluation: &Evaluation, policy: &Policy) -> St
             OnFailure::Seed => Step::Seed,
             OnFailure::Suggest => Step::Suggest { base },
         },
-        Evaluation::Passed(_) | Evaluation::Counted(_) => match policy.on_pass {
+        // The reference: of its speed nothing is known that an advice could be about.
+        Evaluation::Counted(_) => Step::Seed,
+        Evaluation::Passed(_) => match policy.on_pass {
             OnPass::Optimize => Step::Optimize { base },
             OnPass::Refine => Step::Refine { base },
             OnPass::Retry => Step::Retry { base },

@@ -210,10 +210,11 @@ impl Trajectory {
             .reduce(|best, next| if next.speedup.ratio > best.speedup.ratio { next } else { best })
     }
 
-    /// The candidate that is right on a processor that is emulated, and its instructions.
+    /// The candidate that is right on a processor that is emulated, and its instructions; the reference is none.
     #[must_use]
     pub fn counted(&self) -> Option<(&CandidateId, &Counts)> {
-        self.finished().find_map(|round| match (&round.candidate, &round.evaluation) {
+        let written = self.finished().filter(|round| round.step != Step::Baseline);
+        written.into_iter().find_map(|round| match (&round.candidate, &round.evaluation) {
             (Some(candidate), Some(Evaluation::Counted(counts))) => Some((candidate, counts)),
             _ => None,
         })

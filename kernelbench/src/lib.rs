@@ -54,7 +54,7 @@ pub use task::{
 };
 pub use workshop::absent::Absent;
 pub use workshop::elsewhere::{Carry, Elsewhere};
-pub use workshop::emulated::{Emulated, EmulatedOptions};
+pub use workshop::emulated::{Emulated, EmulatedOptions, tools as emulator_tools};
 pub use workshop::job::{Asked, Done, Found as JobFound, Job};
 pub use workshop::recorded::{Findings, Recorded};
 pub use workshop::search::{Found, Tried, Tuned, build_ahead, search};

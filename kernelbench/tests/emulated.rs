@@ -93,7 +93,7 @@ fn evaluated(processor: Processor, source: &str) -> Outcome<Counts> {
 /// What the lines of a kernel's body come to on one processor.
 fn failure(body: &str) -> Failure {
     let source = format!(
-        "#include <cstdlib>\n#include <unistd.h>\nextern \"C\" void axpy(float *y, const float *x, float by, int64_t n) {{\n\
+        "#include <cstdlib>\n#include <fcntl.h>\n#include <unistd.h>\nextern \"C\" void axpy(float *y, const float *x, float by, int64_t n) {{\n\
          static int calls = 0; ++calls; (void)calls;\nfor (int64_t i = 0; i < n; ++i) y[i] += x[i] * by;\n{body}\n}}\n"
     );
     evaluated(Processor::K1, &source).unwrap().unwrap_err()
@@ -126,8 +126,19 @@ fn whatever_a_candidate_does_on_an_emulated_processor_is_called_by_its_name() {
     assert!(matches!(failure("*(volatile int *)8 = 1;"), Failure::Crash { .. }));
     assert!(matches!(failure("exit(0);"), Failure::Exit { status: 0, .. }));
     assert!(matches!(failure("if (fork() == 0) _exit(0);"), Failure::Forbidden { .. }));
+    // QEMU would pass it on: it would be a program of this machine.
+    assert!(matches!(failure("execl(\"/bin/true\", \"true\", nullptr);"), Failure::Forbidden { .. }));
+    // What it leaves under the names of its files is not looked for under them.
+    let told =
+        failure("unlink(\"messages\"); symlink(\"/etc/hostname\", \"messages\"); write(2, \"mine\", 4); exit(3);");
+    assert!(matches!(&told, Failure::Exit { status: 3, stderr, .. } if stderr == "mine"), "{told:?}");
+    // It writes no file of its own.
+    assert!(matches!(
+        failure("exit(open(\"more\", O_CREAT | O_WRONLY, 0600) < 0 ? 5 : 6);"),
+        Failure::Exit { status: 5, .. }
+    ));
     let told = failure("no such thing;");
-    assert!(matches!(&told, Failure::Build { log } if log.contains("candidate.cpp:6")), "{told:?}");
+    assert!(matches!(&told, Failure::Build { log } if log.contains("candidate.cpp:7")), "{told:?}");
     assert!(matches!(
         evaluated(Processor::A72, "extern \"C\" int axpy(int n) { return n; }").unwrap().unwrap_err(),
         Failure::Interface { .. }
@@ -162,6 +173,8 @@ fn a_processor_is_for_tasks_in_c_and_has_no_parameters_to_search() {
     assert!(told.contains("RVV 0.7.1") && told.contains("A72, A76, C908, K1"), "{told}");
     let told = load(&|text| text.replace("c++17", "cuda").replace("reference.cpp", "reference.cu"));
     assert!(told.contains("only kernels in"), "{told}");
+    let told = load(&|text| text.replace("entry =", "returns = \"status\"\nentry ="));
+    assert!(told.contains("returns nothing"), "{told}");
     let told = load(&|text| format!("{text}\n[tuning]\nTILE = [4, 8]\n"));
     assert!(told.contains("ranks no configurations"), "{told}");
 }

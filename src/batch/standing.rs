@@ -3,7 +3,7 @@
 use super::limits::Used;
 use crate::{exit::Trouble, progress::plain, quantity, store::RunFolder};
 use agents::event::{End, Event, Step};
-use kernelbench::{CertificateVerdict, Evaluation};
+use kernelbench::{CertificateVerdict, Counts, Evaluation};
 use metrics::{Claim, Speedup};
 
 /// How far a task has come: a fold over its events that keeps next to nothing.
@@ -33,6 +33,8 @@ pub struct Standing {
     pub trouble: Option<String>,
     /// Whether any reply could be read as a candidate.
     pub has_candidate: bool,
+    /// The instructions of the candidate that is right, where its processor is emulated.
+    pub counted: Option<Counts>,
 }
 
 impl Standing {
@@ -61,6 +63,9 @@ impl Standing {
     pub fn came_to(&self) -> String {
         if let Some(speedup) = &self.certified {
             return format!("{}, {}, certified", quantity::speedup(speedup), quantity::claim(speedup));
+        }
+        if let Some(counts) = &self.counted {
+            return format!("right: {}", plain(&counts.to_string()));
         }
         let ends = || (self.end == Some(End::RecordEnds)).then(|| "what answers holds no further reply".to_owned());
         let why = self.trouble.clone().or_else(ends).map(|why| format!(" ({})", plain(&why))).unwrap_or_default();
@@ -93,6 +98,9 @@ impl Standing {
                 }
                 if let Evaluation::Failed(failure) = evaluation {
                     self.trouble = Some(failure.to_string());
+                }
+                if let Evaluation::Counted(counts) = evaluation {
+                    self.counted = Some(counts.clone());
                 }
             }
             Event::NotTimed { why, .. } => {

@@ -12,7 +12,7 @@ use crate::{
     wiring,
 };
 use kernelbench::{
-    Layer, Processor, answer_within, cuda,
+    Layer, Processor, answer_within, cuda, emulator_tools,
     gpu::{Gpu, Look},
     profiler,
 };
@@ -276,9 +276,7 @@ fn emulator(arch: &str) -> Finding {
     let advice = format!(
         "without them no task for one of these runs; install them (Debian: apt install qemu-user g++-{arch}-linux-gnu)"
     );
-    let found = first_line(&format!("qemu-{arch}"), &["--version"])
-        .and_then(|qemu| Ok(format!("{qemu}; {}", first_line(&format!("{arch}-linux-gnu-g++"), &["--version"])?)));
-    match found {
+    match emulator_tools(arch) {
         Ok(detail) => Finding { what, found: true, detail, advice: None },
         Err(why) => Finding { what, found: false, detail: why, advice: Some(advice) },
     }

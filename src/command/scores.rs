@@ -2,6 +2,7 @@
 
 use super::{json, say};
 use crate::{
+    batch::standing::Standing,
     exit::{Exit, Trouble},
     handover::Companion,
     scores::{RunScores, Sheet},
@@ -54,6 +55,7 @@ Examples:
 /// Folds the run and writes its scores.
 pub(super) fn scores(arguments: &ScoresArgs) -> Result<Exit, Trouble> {
     let folder = RunFolder::open(&arguments.run)?;
+    has_times(&folder)?;
     let run = RunScores::of(&folder)?;
     let text = match arguments.format {
         Format::Text => run.text(),
@@ -66,6 +68,17 @@ pub(super) fn scores(arguments: &ScoresArgs) -> Result<Exit, Trouble> {
         None => say(text.trim_end()),
     }
     Ok(Exit::Done)
+}
+
+/// Refuses a run whose instructions were counted.
+pub(super) fn has_times(folder: &RunFolder) -> Result<(), Trouble> {
+    for task in folder.tasks()? {
+        if let Some(counts) = Standing::read(folder, &task)?.and_then(|standing| standing.counted) {
+            let why = "its instructions were counted, and there is no speed to score: `warpsmith show` has them";
+            return Err(Trouble::usage(format!("{task} ran on an emulated {}: {why}", counts.processor.full_name())));
+        }
+    }
+    Ok(())
 }
 
 fn parquet(sheet: &Sheet, arguments: &ScoresArgs, folder: &RunFolder) -> Result<Exit, Trouble> {

@@ -44,7 +44,7 @@ pub(super) fn status(arguments: &StatusArgs) -> Result<Exit, Trouble> {
     }
     let count = |is: fn(&Standing) -> bool| standings.iter().filter(|(_, standing)| is(standing)).count();
     let ended = count(|standing| standing.end.is_some());
-    let correct = count(|standing| standing.certified.is_some());
+    let correct = count(|standing| standing.certified.is_some() || standing.counted.is_some());
     let writer = match folder.writer() {
         Some(who) => format!("; {who} works on it"),
         None if ended < names.len() || names.is_empty() => {

@@ -168,6 +168,11 @@ fn files(folder: &Path) -> Result<Vec<(String, String)>, String> {
 /// parameters that it builds on. Policies without a sequence suit every task.
 pub(super) fn suits(policy: &Policy, task: &Task, prompts: &Prompts) -> Result<(), Trouble> {
     let Some(sequence) = &policy.sequence else { return Ok(()) };
+    if let Some(processor) = task.processor() {
+        let why = "whose instructions are counted: transformations are chosen and tuned by their times";
+        let name = processor.full_name();
+        return Err(Trouble::usage(format!("the task {} is for an emulated {name}, {why}", task.name)));
+    }
     let wrong = |why: String| Trouble::usage(format!("policy {}: {why}", policy.name));
     task.initial_context().map_err(|why| Trouble::usage(format!("{}: {why}", task.name)))?;
     let mut tuning = task.context().map(|context| context.tuning.clone()).unwrap_or_default();

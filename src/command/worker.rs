@@ -126,7 +126,11 @@ fn kinds(arguments: &WorkerArgs) -> Result<Vec<Kind>, Trouble> {
     }
     let named = |name: &String| {
         let known = Kind::of_lane(name).filter(|kind| *kind != Kind::Simulated);
-        known.ok_or_else(|| Trouble::usage(format!("--lanes: expected problem, cuda or native, found {name:?}")))
+        known.ok_or_else(|| {
+            Trouble::usage(format!(
+                "--lanes: expected problem, cuda, native or emulated-k1 (-a72, -a76, -c908), found {name:?}"
+            ))
+        })
     };
     match arguments.lanes.as_slice() {
         [] if wiring::has_gpu() => Ok(vec![Kind::Problems, Kind::Cuda]),
@@ -135,12 +139,17 @@ fn kinds(arguments: &WorkerArgs) -> Result<Vec<Kind>, Trouble> {
     }
 }
 
+/// Whether none of these needs a GPU.
+fn on_cpu(kinds: &[Kind]) -> bool {
+    kinds.iter().all(|kind| matches!(kind, Kind::Native | Kind::Emulated(_)))
+}
+
 fn devices(arguments: &WorkerArgs, kinds: &[Kind]) -> Result<Vec<String>, Trouble> {
     let gpus = arguments.gpus.as_deref().unwrap_or("all").trim();
     let numbered = |numbers: Vec<u32>| numbers.iter().map(|number| format!("cuda:{number}")).collect();
     match (arguments.simulate, gpus) {
         (Some(count), _) => Ok((0..count).map(|number| format!("simulated:{number}")).collect()),
-        (None, _) if kinds == [Kind::Native] || !wiring::has_gpu() => Ok(vec!["cpu".to_owned()]),
+        (None, _) if on_cpu(kinds) || !wiring::has_gpu() => Ok(vec!["cpu".to_owned()]),
         (None, "" | "all") => Ok(numbered((0..Gpu::visible().max(1)).collect())),
         (None, named) => {
             crate::config::ordinals(named).map(numbered).map_err(|why| Trouble::usage(format!("--gpus {why}")))

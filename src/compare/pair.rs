@@ -93,6 +93,9 @@ impl Pair {
 
     fn timed(&self, found: &Evaluation) -> String {
         let [first, second] = &self.names;
+        if matches!(found, Evaluation::Counted(_)) {
+            return format!("in pairs: nothing: on an emulated processor {second} and {first} are not timed\n");
+        }
         let Evaluation::Passed(timed) = found else {
             return format!("in pairs: {second} beside {first}: {}\n", progress::evaluated(found));
         };

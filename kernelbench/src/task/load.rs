@@ -95,6 +95,11 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
     };
     let processor = processor(document, file.processor.as_ref(), language)?;
     let tuning = tuning::space(document, file.tuning)?;
+    let timed_against = !file.baseline.is_empty() || file.oracle.is_some();
+    if let Some(name) = file.processor.as_ref().filter(|_| timed_against || !file.returns.is_nothing()) {
+        let help = "take [[baseline]], [oracle] and returns away, or the processor";
+        return document.error(name, "a task for an emulated processor has no baselines and returns nothing", help);
+    }
     if let Some(name) = file.processor.as_ref().filter(|_| !tuning.grid.is_empty()) {
         let help = "take [tuning] away, or the processor: a generated operator has parameters of its own, which begin at their first values";
         return document.error(name, "an emulated processor ranks no configurations, for nothing is timed there", help);

@@ -178,6 +178,17 @@ impl Workshop for Elsewhere {
         })
     }
 
+    fn measure<'a>(
+        &'a self,
+        task: &'a Task,
+        verified: &'a Verified,
+        suite: &'a Suite,
+        plan: &'a TimingPlan,
+        self_difference: f64,
+    ) -> Step<'a, Result<Evaluation, Fault>> {
+        Box::pin(self.evaluate(task, verified.candidate(), suite, plan, self_difference))
+    }
+
     fn profile<'a>(
         &'a self,
         task: &'a Task,

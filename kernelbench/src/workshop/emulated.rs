@@ -70,6 +70,16 @@ struct Inner {
     sandbox: Arc<Sandbox>,
 }
 
+/// What there is on this machine to emulate an architecture with; in words what is missing.
+///
+/// # Errors
+/// No QEMU, one whose plugins are of another kind, or no cross compiler.
+pub fn tools(arch: &str) -> Result<String, String> {
+    let qemu = emulator::qemu_version(arch)?;
+    let compiler = emulator::compiler_version(&format!("{arch}-linux-gnu-g++")).map_err(|fault| fault.to_string())?;
+    Ok(format!("{qemu}; {compiler}"))
+}
+
 impl Emulated {
     /// A workshop for this processor.
     ///
@@ -232,13 +242,16 @@ impl Inner {
         let (reference, mut cases) = (self.reference(task)?, vec![]);
         for case in suite.cases.iter().filter(|case| suite.timed.contains(&case.name)) {
             let arguments = Arguments::drawn(task, case, 2)?;
-            let mut counts = [0; 2];
-            for (side, built) in [&reference, &verified.built.artifact].into_iter().enumerate() {
-                let of = |calls| self.emulator.run(built, &arguments.layout, &arguments.sides[side], calls);
-                let [one, two] = if side == 0 { [trusted(of(1))?, trusted(of(2))?] } else { [of(1)?, of(2)?] };
-                counts[side] = two.instructions.saturating_sub(one.instructions);
-            }
-            let [reference, candidate] = counts;
+            let of =
+                |side: usize, built, calls| self.emulator.run(built, &arguments.layout, &arguments.sides[side], calls);
+            let right = [1, 2].map(|calls| trusted(of(0, &reference, calls)));
+            let got = [1, 2].map(|calls| of(1, &verified.built.artifact, calls));
+            let ([right_one, right_two], [one, two]) = (right, got);
+            let ([right_one, right_two], [one, two]) = ([right_one?, right_two?], [one?, two?]);
+            // Nothing is counted that was not right when it was counted.
+            arguments.verify(task, [&right_two.memory, &two.memory])?;
+            let reference = right_two.instructions.saturating_sub(right_one.instructions);
+            let candidate = two.instructions.saturating_sub(one.instructions);
             cases.push(CaseCounts { case: case.name.clone(), reference, candidate });
         }
         Ok(Counts { processor: self.processor, cases })

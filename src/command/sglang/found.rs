@@ -78,7 +78,8 @@ fn one_of(story: &Trajectory, named: &str) -> Result<CandidateId, String> {
 fn passed(story: &Trajectory, candidate: &CandidateId) -> Result<(), String> {
     let of_it = |round: &&Round| round.candidate.as_ref() == Some(candidate);
     match story.rounds.iter().rev().filter(of_it).find_map(|round| round.evaluation.as_ref()) {
-        Some(Evaluation::Passed(_) | Evaluation::Counted(_)) => Ok(()),
+        Some(Evaluation::Passed(_)) => Ok(()),
+        Some(Evaluation::Counted(_)) => Err(format!("candidate {candidate} ran on an emulated processor alone")),
         Some(Evaluation::Failed(failure)) => {
             let failure = plain(&failure.to_string());
             Err(format!(

@@ -15,7 +15,7 @@ use crate::{
         confine::{Confinement, Files, Limits, User},
         entry::{Child, Program, Wrapped},
         process::{self, End, Process},
-        start::{Sandbox, give, is_root, open_folder, search_path, variable},
+        start::{Sandbox, is_root, open_folder, search_path, variable},
         tree::{ProcessTree, own_user},
     },
     task::{
@@ -26,7 +26,8 @@ use crate::{
 };
 use std::{
     fs::{self, File},
-    io::{Read, Write},
+    io::{Read, Seek, Write},
+    os::unix::fs::lchown,
     path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
@@ -41,6 +42,8 @@ const MEMORY: u64 = 4 << 30;
 const MESSAGES: u64 = 8 << 10;
 /// Arguments of a call, at most: as many as the host's first page holds.
 const MOST_ARGUMENTS: usize = 128;
+/// Threads of the emulator, where its user is its own.
+const MOST_THREADS: u64 = 16;
 const HOST: &str = include_str!("host.c");
 const COUNT: &str = include_str!("count.c");
 
@@ -69,8 +72,8 @@ impl Processor {
         match self {
             Self::A72 => ("cortex-a72", &["-mcpu=cortex-a72"]),
             Self::A76 => ("cortex-a76", &["-mcpu=cortex-a76"]),
-            Self::C908 => ("rv64,v=true,vlen=128", &["-march=rv64gcv", "-mabi=lp64d"]),
-            Self::K1 => ("rv64,v=true,vlen=256", &["-march=rv64gcv", "-mabi=lp64d"]),
+            Self::C908 => ("rv64,v=true,vext_spec=v1.0,vlen=128", &["-march=rv64gcv", "-mabi=lp64d"]),
+            Self::K1 => ("rv64,v=true,vext_spec=v1.0,vlen=256", &["-march=rv64gcv", "-mabi=lp64d"]),
         }
     }
 }
@@ -84,11 +87,7 @@ impl Emulator {
         (building, deadline): (Option<Duration>, Duration),
     ) -> Result<Self, Fault> {
         let qemu = format!("qemu-{}", processor.arch());
-        let version = compiler::ask(std::process::Command::new(&qemu).arg("--version")).ok_or_else(|| {
-            let what = "runs for a processor that is not here: install it (Debian: apt install qemu-user)";
-            Fault::Absent(format!("there is no `{qemu}`, which {what}"))
-        })?;
-        let version = version.lines().next().unwrap_or_default().to_owned();
+        let version = qemu_version(processor.arch()).map_err(Fault::Absent)?;
         Ok(Self {
             processor,
             sandbox,
@@ -102,8 +101,9 @@ impl Emulator {
 
     /// The compiler with its flags, and the emulator, in a line.
     pub(super) fn describe(&self, context: &KernelContext) -> Result<String, Fault> {
-        let flags = self.flags(context)?.join(" ");
-        Ok(format!("{} {flags}, run by {} ({})", self.compiler(context.language)?, self.qemu, self.version))
+        let (flags, program) = (self.flags(context)?.join(" "), self.compiler(context.language)?);
+        let compiler = compiler_version(&program)?;
+        Ok(format!("{program} {flags} ({compiler}), run by {} ({})", self.qemu, self.version))
     }
 
     fn compiler(&self, language: Language) -> Result<String, Fault> {
@@ -135,7 +135,8 @@ impl Emulator {
     pub(super) fn build(&self, context: &KernelContext, source: &str) -> Attempt<PathBuf> {
         let (program, flags) = (self.compiler(context.language)?, self.flags(context)?);
         let [unit, caller] = [unit::candidate(context, source), unit::caller(context)];
-        let parts = [unit.as_str(), &caller, HOST, &flags.join("\n"), &program];
+        let version = compiler_version(&program)?;
+        let parts = [unit.as_str(), &caller, HOST, &flags.join("\n"), &program, &version];
         self.cache.get_or_make(&parts, "emulated", |folder| {
             let ending = unit::ending(context.language);
             let names = [format!("unit.{ending}"), format!("caller.{ending}")];
@@ -160,14 +161,7 @@ impl Emulator {
     }
 
     fn command(&self, program: &str, folder: &Path) -> Result<std::process::Command, Fault> {
-        let asked = compiler::ask(std::process::Command::new(program).arg("--version"));
-        asked.ok_or_else(|| {
-            let cross = program.split_once("-linux-gnu-").map(|(arch, tool)| format!("{tool}-{arch}-linux-gnu"));
-            let debian = cross.unwrap_or_else(|| program.to_owned());
-            Fault::Absent(format!(
-                "there is no working compiler `{program}`: install it (Debian: apt install {debian})"
-            ))
-        })?;
+        compiler_version(program)?;
         compiler::command(&self.sandbox, program, folder, None, self.allowed)
     }
 
@@ -187,6 +181,8 @@ impl Emulator {
     /// Runs a build, which calls its kernel once on each of the first `calls` slots of `memory`.
     pub(super) fn run(&self, built: &Path, layout: &Layout, memory: &[u8], calls: u32) -> Attempt<Ran> {
         let (folder, plugin, user) = (open_folder("emulated-")?, self.plugin()?, is_root().then(own_user));
+        let [messages, left, count] = Written::ALL.map(|name| Written::new(folder.path(), name, user));
+        let (mut messages, mut left, mut count) = (messages?, left?, count?);
         let at = |name: &str| folder.path().join(name);
         let write = || -> std::io::Result<()> {
             fs::copy(built, at("kernel"))?;
@@ -196,20 +192,21 @@ impl Emulator {
             file.write_all(memory)
         };
         write().map_err(fault("cannot write what is to be emulated"))?;
-        let messages = File::create_new(at("messages")).map_err(fault("cannot make a file"))?;
         let mut command = self.emulation(folder.path(), user, memory.len() as u64, calls)?;
-        let copy = messages.try_clone().map_err(fault("cannot make a file"))?;
-        command.stdin(Stdio::null()).stdout(copy).stderr(messages);
+        let copies = [messages.0.try_clone(), messages.0.try_clone()];
+        let [out, err] = copies.map(|copy| copy.map_err(fault("cannot make a file")));
+        command.stdin(Stdio::null()).stdout(out?).stderr(err?);
         let child = command.spawn().map_err(fault(format_args!("cannot start {}", self.qemu)))?;
         let mut process = Process::of(&child);
         let ended = process.end_within(self.deadline).map_err(fault("cannot wait for an emulator"));
         ProcessTree::of(process.id(), user).end();
-        let (case, said) = (layout.case.clone(), || start_of(&at("messages")));
+        let case = layout.case.clone();
+        let mut said = || String::from_utf8_lossy(&messages.start(MESSAGES)).into_owned();
         match ended? {
             Some(End::Exited(0)) => {}
             Some(End::Exited(status)) => return Err(Failure::Exit { case, status, stderr: said() }.into()),
             Some(End::Killed(libc::SIGSYS)) => {
-                let what = "start a process, reach another, or open a connection".to_owned();
+                let what = "start a process, become another program, reach one, or open a connection".to_owned();
                 return Err(Failure::Forbidden { case, what }.into());
             }
             Some(End::Killed(signal)) => {
@@ -217,8 +214,8 @@ impl Emulator {
             }
             None => return Err(Failure::Hang { case, deadline_ms: self.deadline.as_millis() as u64 }.into()),
         }
-        let left = fs::read(at("left")).ok().filter(|left| left.len() == memory.len());
-        let count = fs::read_to_string(at("count")).ok().and_then(|text| text.trim().parse().ok());
+        let left = Some(left.start(memory.len() as u64 + 1)).filter(|left| left.len() == memory.len());
+        let count = String::from_utf8_lossy(&count.start(32)).trim().parse().ok();
         match (left, count) {
             (Some(memory), Some(instructions)) => Ok(Ran { memory, instructions }),
             // It ended well and has not come to its end: a kernel called `exit`.
@@ -231,7 +228,7 @@ impl Emulator {
         }
     }
 
-    /// The emulator's command in a folder, which is given to its user.
+    /// The emulator's command in a folder, of which it writes three files alone.
     fn emulation(
         &self,
         folder: &Path,
@@ -239,18 +236,17 @@ impl Emulator {
         bytes: u64,
         calls: u32,
     ) -> Result<std::process::Command, Fault> {
-        if let Some(user) = user {
-            give(folder, None, user).map_err(fault("cannot give a folder away"))?;
-        }
         let limits = Limits {
             address_space: Some(MEMORY + 4 * bytes),
             cpu_seconds: Some(self.deadline.as_secs() + 2),
             file_bytes: bytes + (1 << 20),
-            processes: None,
+            processes: user.map(|_| MOST_THREADS),
             files: 64,
         };
-        let read = ["/usr", "/bin", "/proc/self", "/proc/sys/vm"].iter().map(PathBuf::from).collect();
-        let files = Some(Files { read, write: vec![folder.to_owned(), "/dev/null".into()], devices: false });
+        let read = ["/usr", "/bin", "/proc/self", "/proc/sys/vm"].iter().map(PathBuf::from);
+        let read = read.chain([folder.to_owned()]).collect();
+        let write = Written::ALL.iter().map(|name| folder.join(name)).chain(["/dev/null".into()]).collect();
+        let files = Some(Files { read, write, devices: false });
         let parent = std::process::id().cast_signed();
         let user = user.map_or(User::Same, User::Own);
         let confinement = Confinement { parent, user, limits, files, shares_ipc: false };
@@ -279,6 +275,31 @@ impl Emulator {
     }
 }
 
+/// What the emulator of an architecture is, where it is one that takes our plugin.
+pub(super) fn qemu_version(arch: &str) -> Result<String, String> {
+    let qemu = format!("qemu-{arch}");
+    let version = compiler::ask(std::process::Command::new(&qemu).arg("--version")).ok_or_else(|| {
+        let what = "runs for a processor that is not here: install it (Debian: apt install qemu-user)";
+        format!("there is no `{qemu}`, which {what}")
+    })?;
+    let version = version.lines().next().unwrap_or_default().to_owned();
+    let number = version.split_once(" version ").and_then(|(_, rest)| rest.split('.').next()?.parse::<u32>().ok());
+    match number {
+        Some(6..=8) => Ok(version),
+        _ => Err(format!("{version}: its plugins are of another kind; expected QEMU 6 to 8 (Debian 12 has 7.2)")),
+    }
+}
+
+/// What a compiler says that it is.
+pub(super) fn compiler_version(program: &str) -> Result<String, Fault> {
+    let said = compiler::ask(std::process::Command::new(program).arg("--version"));
+    said.map(|text| text.lines().next().unwrap_or_default().to_owned()).ok_or_else(|| {
+        let cross = program.split_once("-linux-gnu-").map(|(arch, tool)| format!("{tool}-{arch}-linux-gnu"));
+        let debian = cross.unwrap_or_else(|| program.to_owned());
+        Fault::Absent(format!("there is no working compiler `{program}`: install it (Debian: apt install {debian})"))
+    })
+}
+
 /// The first page of the arguments' file.
 fn head(layout: &Layout, slots: usize) -> Vec<u8> {
     let mut words = vec![layout.passed.len() as u64, layout.slot_bytes as u64, slots as u64];
@@ -293,8 +314,26 @@ fn head(layout: &Layout, slots: usize) -> Vec<u8> {
     head
 }
 
-fn start_of(path: &Path) -> String {
-    let mut bytes = vec![];
-    let _ = File::open(path).and_then(|file| file.take(MESSAGES).read_to_end(&mut bytes));
-    String::from_utf8_lossy(&bytes).into_owned()
+/// A file that an emulated program writes, open since before it ran: its name may be another's by now.
+struct Written(File);
+
+impl Written {
+    /// All that it may write.
+    const ALL: [&str; 3] = ["messages", "left", "count"];
+
+    fn new(folder: &Path, name: &str, user: Option<u32>) -> Result<Self, Fault> {
+        let path = folder.join(name);
+        let made = File::options().read(true).write(true).create_new(true).open(&path).and_then(|file| {
+            user.map_or(Ok(()), |user| lchown(&path, Some(user), Some(user)))?;
+            Ok(Self(file))
+        });
+        made.map_err(fault("cannot make a file"))
+    }
+
+    /// Its first bytes, at most so many.
+    fn start(&mut self, most: u64) -> Vec<u8> {
+        let mut bytes = vec![];
+        let _ = self.0.rewind().and_then(|()| (&self.0).take(most).read_to_end(&mut bytes));
+        bytes
+    }
 }
