@@ -62,11 +62,15 @@ fn has_cublas(nvcc: &Path) -> bool {
     home.join("include/cublas_v2.h").is_file() && libraries.into_iter().any(is_it)
 }
 
-/// Whether there are cross compilers for both architectures that are emulated, and QEMU for both.
+/// Whether there are cross compilers for both architectures that are emulated, and a QEMU for both that takes our plugin.
 fn has_emulators() -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let tools = ["aarch64", "riscv64"].map(|arch| [format!("qemu-{arch}"), format!("{arch}-linux-gnu-g++")]);
-    tools.iter().flatten().all(|tool| env::split_paths(&path).any(|folder| folder.join(tool).is_file()))
+    let here = |tool: &String| env::split_paths(&path).any(|folder| folder.join(tool).is_file());
+    let asked = Command::new("qemu-riscv64").arg("--version").output();
+    let version = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let is_known = ["6.", "7.", "8."].iter().any(|major| version.contains(&format!(" version {major}")));
+    is_known && tools.iter().flatten().all(here)
 }
 
 fn has_avx512() -> bool {

@@ -25,7 +25,7 @@ use crate::{
     },
     stage::{self, Stage},
     task::{Case, Task, space::Bindings, suite::Suite},
-    workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Workshop},
+    workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Workshop, blocking},
 };
 use backend::{Backend, Both, Processes, Standard, Toolchain};
 use check::Checking;
@@ -129,12 +129,7 @@ impl<B: Backend> Engine<B> {
         work: impl FnOnce(&Inner<B>) -> Result<T, Fault> + Send + 'static,
     ) -> Step<'_, Result<T, Fault>> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            let recorder = stage::recorder();
-            let work = move || stage::on_behalf_of(recorder, || work(&inner));
-            let done = tokio::task::spawn_blocking(work).await;
-            done.map_err(|e| Fault::Machine(format!("the workshop's thread broke: {e}")))?
-        })
+        blocking(move || work(&inner))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
         label::Label,
         survey::Survey,
     },
+    stage,
     task::{Case, Task, signature::Signature, space::Bindings, suite::Suite},
 };
 use metrics::{Machine, Profile, Speedup, Statistic, Timing};
@@ -123,6 +124,17 @@ pub type Fits = Vec<Result<u64, String>>;
 
 /// A step that is under way.
 pub type Step<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A step that blocks, on a thread of its own, in whose stages it is recorded.
+pub(crate) fn blocking<'a, T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Step<'a, Result<T, Fault>> {
+    Box::pin(async move {
+        let recorder = stage::recorder();
+        let done = tokio::task::spawn_blocking(move || stage::on_behalf_of(recorder, work)).await;
+        done.map_err(|e| Fault::Machine(format!("the workshop's thread broke: {e}")))?
+    })
+}
 
 /// A candidate that was built again from its text alone, to be certified: a ticket for what its workshop holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

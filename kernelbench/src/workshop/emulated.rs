@@ -20,7 +20,7 @@ use crate::{
     sandbox::start::Sandbox,
     stage::{self, Stage},
     task::{Case, Task, layout::Layout, processor::Processor, space::Bindings, suite::Suite},
-    workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Workshop},
+    workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Workshop, blocking},
 };
 use arrays::{compare, fill, repeat};
 use emulator::Emulator;
@@ -97,12 +97,7 @@ impl Emulated {
         work: impl FnOnce(&Inner) -> Result<T, Fault> + Send + 'static,
     ) -> Step<'_, Result<T, Fault>> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            let recorder = stage::recorder();
-            let work = move || stage::on_behalf_of(recorder, || work(&inner));
-            let done = tokio::task::spawn_blocking(work).await;
-            done.map_err(|e| Fault::Machine(format!("the workshop's thread broke: {e}")))?
-        })
+        blocking(move || work(&inner))
     }
 }
 
