@@ -270,8 +270,8 @@ fn use_lines_are_read_with_all_their_braces() {
 /// What decides, and must be said in one place alone: by what shows it, and the file that may hold it.
 const SINGLE: [(&str, &str); 9] = [
     ("CLONE_NEWNET", "kernelbench/src/sandbox/confine.rs"),
-    ("setresuid(", "kernelbench/src/sandbox/confine.rs"),
-    ("fn die_with", "kernelbench/src/sandbox/confine.rs"),
+    ("Step::Become {", "kernelbench/src/sandbox/confine.rs"),
+    ("Step::DieWith(self.parent)", "kernelbench/src/sandbox/confine.rs"),
     ("CapSet::Bounding", "kernelbench/src/sandbox/confine.rs"),
     ("--module_id_file_name", "kernelbench/harness/nvcc_halves.sh"),
     ("const LEVEL: f64 = 0.95", "metrics/src/bootstrap.rs"),

@@ -23,12 +23,9 @@ import scatter  # noqa: E402
 import wire  # noqa: E402
 
 
-# What candidates for a GPU import as a rule: a process that waits has time for it.
-USUAL = ["torch.utils.cpp_extension", "triton.language"]
-
-
 def import_usual():
-    for module in USUAL:
+    """What candidates for a GPU import as a rule: a process that waits has time for it."""
+    for module in extension.USUAL:
         with contextlib.suppress(Exception):
             importlib.import_module(module)
 

@@ -22,6 +22,8 @@ import torch
 import facts
 import nvcc as compiler
 
+# What candidates for a GPU import as a rule.
+USUAL = ["torch.utils.cpp_extension", "triton.language"]
 HEADERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "slim")
 RUNTIME_FLAGS = ["-std=c++17", "-O2", "-fPIC", "-w"]
 # Longer than any build here took; a compiler that takes longer is left to torch.

@@ -336,6 +336,56 @@ fn a_candidate_takes_a_process_that_is_ready_and_nothing_outlives_the_workshop()
     assert_eq!(ours.into_iter().find(there), None);
 }
 
+/// What a candidate that raises this says.
+fn said(workshop: &Torch, words: &str) -> String {
+    let body = format!("raise RuntimeError({words})");
+    match evaluate(workshop, &problem("1_Softplus"), &with_forward(&body)).unwrap().unwrap_err() {
+        Failure::Raised { error, .. } => error.trim_start_matches("RuntimeError: ").to_owned(),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn torch_is_imported_once_and_its_process_forked_for_each_side_and_confined_there() {
+    let workshop = workshop();
+    let body = "(os.getpid(), os.getsid(0), os.getppid(), sorted(os.listdir('/proc/self/fd'), key=int)[:5], \
+                open('/proc/self/cmdline').read().split(chr(0))[3].split('/')[-1])";
+    let [first, second] = [said(&workshop, body), said(&workshop, body)];
+    let ours = std::process::id();
+    // Its own session, our own child, and no descriptor but its line and the one that lists them.
+    for said in [&first, &second] {
+        let id = said.trim_start_matches('(').split(',').next().unwrap();
+        let expected = format!("({id}, {id}, {ours}, ['0', '1', '2', ");
+        assert!(said.starts_with(&expected) && said.ends_with("], 'zygote.py')"), "{said} is not like {expected}");
+        assert_eq!(said.matches('\'').count(), 2 * 5 + 2, "{said}");
+    }
+    assert_ne!(first, second);
+    let status = "[line.split()[1] for line in open('/proc/self/status') if line.startswith(('NoNewPrivs', 'CapEff', 'CapBnd', 'Threads'))]";
+    let none = "0".repeat(16);
+    assert_eq!(said(&workshop, status), format!("['1', '{none}', '{none}', '1']"), "threads come after capabilities");
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn where_the_process_that_is_forked_is_lost_another_takes_its_place() {
+    let workshop = workshop();
+    let lives = |id: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        stat.contains("(zygote.py) ") && !stat.contains("(zygote.py) Z")
+    };
+    let mut lost = vec![];
+    for at in 0..10 {
+        if let Some(zygote) = workshop.processes().into_iter().find(lives) {
+            std::process::Command::new("kill").args(["-9", &zygote.to_string()]).status().unwrap();
+            lost.push(zygote);
+        }
+        evaluate(&workshop, &problem("1_Softplus"), &format!("{RIGHT}# {at}")).unwrap().unwrap();
+    }
+    assert!((2..=3).contains(&lost.len()), "one that is ended while it starts is the last: {lost:?}");
+    assert!(said(&workshop, "open('/proc/self/cmdline').read()").contains("candidate.py"), "it is given up in the end");
+}
+
 /// A problem written for a test, with this forward of `x` and a second input.
 fn with_second_input(folder: &std::path::Path, second: &str, forward: &str) -> Task {
     let text = format!(

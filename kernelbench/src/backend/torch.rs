@@ -20,6 +20,7 @@ mod values;
 mod variant;
 mod verifier;
 pub(crate) mod wire;
+mod zygote;
 
 pub use crate::profile::kind::ProfilerKind;
 pub use contract::CASE;

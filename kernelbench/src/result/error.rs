@@ -27,6 +27,15 @@ impl EvalError {
     }
 }
 
+impl std::fmt::Display for EvalError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Candidate(failure) => failure.fmt(f),
+            Self::Infra(fault) => fault.fmt(f),
+        }
+    }
+}
+
 impl From<Failure> for EvalError {
     fn from(failure: Failure) -> Self {
         Self::Candidate(Box::new(failure))

@@ -61,7 +61,12 @@ pub(crate) struct Process {
 impl Process {
     /// Takes over a child that was started as the leader of its own process group.
     pub(crate) fn of(child: &std::process::Child) -> Self {
-        let id = Pid::from_raw(child.id().cast_signed());
+        Self::forked(child.id().cast_signed())
+    }
+
+    /// Takes over a child that another child of this program forked in its name (`CLONE_PARENT`), and that leads its group.
+    pub(crate) fn forked(id: i32) -> Self {
+        let id = Pid::from_raw(id);
         let mut groups = groups();
         groups.ids.insert(id);
         if groups.ending {

@@ -39,8 +39,13 @@ impl SpawnThread {
         requests.send((command, answer)).map_err(|_| gone(mpsc::RecvError))?;
         let child =
             answered.recv().map_err(gone)?.map_err(|e| Fault::Machine(format!("cannot start {program}: {e}")))?;
-        self.started.lock().unwrap_or_else(PoisonError::into_inner).push(child.id().cast_signed());
+        self.count(child.id().cast_signed());
         Ok(child)
+    }
+
+    /// Counts a process among those that were started here.
+    pub(crate) fn count(&self, id: i32) {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner).push(id);
     }
 
     /// The numbers of all processes that were started here and still run.

@@ -12,9 +12,10 @@ use std::{
 /// two tensors are.
 pub const TOLERANCE: &str = include_str!("../../../harness/tolerance.py");
 
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 18] = [
     ("candidate.py", include_str!("../../../harness/candidate.py")),
     ("compare.py", include_str!("../../../harness/compare.py")),
+    ("confine.py", include_str!("../../../harness/confine.py")),
     ("draw.py", include_str!("../../../harness/draw.py")),
     ("extension.py", include_str!("../../../harness/extension.py")),
     ("facts.py", include_str!("../../../harness/facts.py")),
@@ -29,6 +30,7 @@ const FILES: [(&str, &str); 16] = [
     ("tracing.py", include_str!("../../../harness/tracing.py")),
     ("verifier.py", include_str!("../../../harness/verifier.py")),
     ("wire.py", include_str!("../../../harness/wire.py")),
+    ("zygote.py", include_str!("../../../harness/zygote.py")),
 ];
 
 /// The harness's text, written where nobody but us may change it.
@@ -66,6 +68,11 @@ impl Harness {
     /// The folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The script that imports torch once and forks either side.
+    pub(crate) fn zygote(&self) -> PathBuf {
+        self.folder.join("zygote.py")
     }
 
     /// The script of the trusted side.

@@ -6,6 +6,7 @@ use super::{
     options::Options,
     verifier::Verifier,
     wire::{Ask, Setup},
+    zygote::{Fork, Zygote},
 };
 use crate::{
     profile::tool::DRIVER_LIMITS,
@@ -18,7 +19,7 @@ use crate::{
         entry::{Child, Program},
         peer::{Allowed, Peer, Trust},
         pool::{Starting, Turn},
-        start::{Dress, Sandbox, give, is_root, kept, variable},
+        start::{Dress, Sandbox, Started, give, is_root, kept, variable},
         tree::own_user,
     },
 };
@@ -28,7 +29,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// What both sides may read beside Python's own folders.
@@ -58,6 +59,8 @@ const CACHES: [(&str, &str); 4] = [
 const START: Duration = Duration::from_mins(5);
 /// What a process may print, in KiB.
 const PRINT_KIB: u64 = 1024;
+/// What a process of the harness's own may take.
+const OF_HARNESS: Allowed = Allowed { memory_mib: 0, print_kib: PRINT_KIB, processes: true };
 /// Address space that torch takes on a CPU before a candidate takes any, in MiB.
 const OF_TORCH_MIB: u64 = 16 * 1024;
 
@@ -110,6 +113,7 @@ pub(crate) struct Python {
     pub(crate) folder_of_candidates: PathBuf,
     /// Folders that it imports from.
     folders: Vec<PathBuf>,
+    zygote: Zygote,
 }
 
 impl Python {
@@ -126,6 +130,7 @@ impl Python {
             harness: Harness::write(folder)?,
             folder_of_candidates: folder_of_candidates(folder)?,
             folders: folders(&options.python)?,
+            zygote: Zygote::default(),
         })
     }
 
@@ -151,16 +156,48 @@ impl Python {
 
     /// Starts a trusted side. Where `starting` is given, it may be stopped meanwhile.
     pub(crate) fn verifier(&self, starting: Option<&Starting>) -> Attempt<Verifier> {
+        self.warm_up(starting);
         let (folder, turn) = (Path::new("/tmp"), starting.map(Starting::turn).transpose()?);
+        let script = self.harness.verifier();
+        let forked = self.forked(&script, folder, None, None);
+        let started = forked.map_or_else(|| self.start_trusted(&script, folder), Ok)?;
+        Ok(Verifier(self.greeted(Peer::new(started, Trust::Harness, OF_HARNESS), starting, turn)?))
+    }
+
+    /// Has the zygote import torch, where it has not yet and that works here.
+    fn warm_up(&self, starting: Option<&Starting>) {
+        self.zygote.warm_up(starting.is_some(), || {
+            let turn = starting.map(Starting::turn).transpose()?;
+            let started = self.start_trusted(&self.harness.zygote(), Path::new("/tmp"))?;
+            self.greeted(Peer::new(started, Trust::Harness, OF_HARNESS), starting, turn)
+        });
+    }
+
+    /// A fork of the zygote that runs a script in a folder, as a user; `None` where it cannot be had.
+    fn forked(
+        &self,
+        script: &Path,
+        folder: &Path,
+        user: Option<u32>,
+        confinement: Option<&Confinement>,
+    ) -> Option<Started> {
+        let named = |(name, value): (String, OsString)| Some((name, value.into_string().ok()?));
+        let environment = self.environment(folder).into_iter().map(named).collect::<Option<_>>()?;
+        let fork = Fork { script, folder, environment, confinement: confinement.map(Confinement::plan) };
+        let started = self.zygote.fork(&fork, user)?;
+        self.sandbox.spawner.count(started.process.id());
+        Some(started)
+    }
+
+    /// Starts a script of the harness's, unconfined.
+    fn start_trusted(&self, script: &Path, folder: &Path) -> Result<Started, Fault> {
         let command = |control: i32| {
             let mut command = Command::new(&self.executable);
-            command.args(["-I", "-B"]).arg(self.harness.verifier()).arg(control.to_string());
+            command.args(["-I", "-B"]).arg(script).arg(control.to_string());
             command
         };
         let dress = Dress { environment: self.environment(folder), folder: Some(folder), ..Dress::default() };
-        let started = self.sandbox.start_trusted(command, &dress)?;
-        let allowed = Allowed { memory_mib: 0, print_kib: PRINT_KIB, processes: true };
-        Ok(Verifier(self.greeted(Peer::new(started, Trust::Harness, allowed), starting, turn)?))
+        self.sandbox.start_trusted(command, &dress)
     }
 
     /// Starts an untrusted side, confined to its folder. Where `starting` is given, it may be stopped meanwhile. Where a
@@ -176,6 +213,7 @@ impl Python {
     }
 
     fn try_runner(&self, folder: &Path, user: Option<u32>, starting: Option<&Starting>) -> Attempt<Peer> {
+        self.warm_up(starting);
         let turn = starting.map(Starting::turn).transpose()?;
         if let Some(user) = user {
             give(folder, None, user).map_err(fault(format_args!("cannot give {} away", folder.display())))?;
@@ -190,14 +228,26 @@ impl Python {
             shares_ipc: true,
         };
         let script = self.harness.candidate();
+        let started = self.forked(&script, folder, user, Some(&confinement));
+        let started = started.map_or_else(|| self.start_confined(&script, folder, user, confinement), Ok)?;
+        let allowed = Allowed { memory_mib: self.memory_mib, print_kib: PRINT_KIB, processes: true };
+        self.greeted(Peer::new(started, Trust::Candidate, allowed), starting, turn)
+    }
+
+    /// Starts a script of the harness's, confined.
+    fn start_confined(
+        &self,
+        script: &Path,
+        folder: &Path,
+        user: Option<u32>,
+        confinement: Confinement,
+    ) -> Result<Started, Fault> {
         let child = |control: i32| {
-            let line = self.script(&script, &control.to_string());
+            let line = self.script(script, &control.to_string());
             Child::Program(Program { confinement, control: Some(control), wraps: None, unstarted: None, line })
         };
-        let environment = self.environment(folder);
-        let dress = Dress { environment, folder: Some(folder), user, ..Dress::default() };
-        let allowed = Allowed { memory_mib: self.memory_mib, print_kib: PRINT_KIB, processes: true };
-        self.greeted(Peer::new(self.sandbox.start(child, &dress)?, Trust::Candidate, allowed), starting, turn)
+        let dress = Dress { environment: self.environment(folder), folder: Some(folder), user, ..Dress::default() };
+        self.sandbox.start(child, &dress)
     }
 
     /// A process once it is ready. Its turn to import ends when it has imported.
@@ -208,10 +258,14 @@ impl Python {
             peer.greet_again(START)?;
             return Ok(peer);
         };
+        let start = Instant::now();
         starting.while_importing(id, true, || peer.greet_first(&self.setup(), START))?;
         drop(turn);
+        let imported = start.elapsed();
         starting.wait_for_noise()?;
+        let noise = start.elapsed();
         starting.while_starting(id, runs_on, || peer.greet_again(START))?;
+        tracing::debug!(?imported, ?noise, ready = ?start.elapsed(), runs_on, "a process with torch is ready");
         Ok(peer)
     }
 
