@@ -20,7 +20,7 @@ use std::{
 const FORKING: Duration = Duration::from_secs(10);
 /// How long somebody waits whose turn it is while another has one made.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How many zygotes may end by themselves before none is started any more.
+/// How many zygotes may be lost before none is started any more.
 const MOST_LOST: u32 = 3;
 
 /// What a fork becomes.
@@ -55,14 +55,22 @@ struct State {
     peer: Option<Peer>,
     /// How many have been lost.
     lost: u32,
-    /// Whether it is left out from here on.
-    off: bool,
+}
+
+/// Why there was no fork.
+enum NoFork {
+    /// The zygote said so: another would too.
+    Refused(String),
+    /// It did not answer.
+    Lost(String),
 }
 
 impl State {
-    fn give_up(&mut self, why: &str) {
-        tracing::info!(why, "processes with torch are started one by one");
-        (self.peer, self.off) = (None, true);
+    /// Lets go of one that ended, or could not be started.
+    fn lose(&mut self, why: &str) {
+        self.peer = None;
+        self.lost += 1;
+        tracing::info!(why, lost = self.lost, of = MOST_LOST, "no process with torch to fork");
     }
 }
 
@@ -71,20 +79,17 @@ impl Zygote {
     pub(crate) fn warm_up(&self, waits: bool, start: impl FnOnce() -> Attempt<Peer>) {
         let state = if waits { Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)) } else { self.soon() };
         let Some(mut state) = state else { return };
-        let alive = state.peer.as_mut().is_some_and(Peer::is_alive);
-        if alive || state.off {
+        if state.peer.as_mut().is_some_and(Peer::is_alive) {
             return;
         }
-        if state.peer.take().is_some() {
-            state.lost += 1;
+        if state.peer.is_some() {
+            state.lose("it ended");
         }
-        if state.lost >= MOST_LOST {
-            state.give_up("it was ended again and again");
-            return;
-        }
-        match start() {
-            Ok(peer) => state.peer = Some(peer),
-            Err(error) => state.give_up(&error.to_string()),
+        if state.lost < MOST_LOST {
+            match start() {
+                Ok(peer) => state.peer = Some(peer),
+                Err(error) => state.lose(&error.to_string()),
+            }
         }
     }
 
@@ -93,12 +98,14 @@ impl Zygote {
         let mut state = self.soon()?;
         let peer = state.peer.as_mut()?;
         match try_fork(peer, fork, user) {
-            Ok(started) => Some(started),
-            Err(why) => {
-                state.give_up(&why);
-                None
+            Ok(started) => return Some(started),
+            Err(NoFork::Lost(why)) => state.lose(&why),
+            Err(NoFork::Refused(why)) => {
+                state.lost = MOST_LOST;
+                state.lose(&why);
             }
         }
+        None
     }
 
     /// Its state, where it can be had soon.
@@ -115,11 +122,12 @@ impl Zygote {
     }
 }
 
-fn try_fork(peer: &mut Peer, fork: &Fork<'_>, user: Option<u32>) -> Result<Started, String> {
-    let (control, theirs) = socket::pair().map_err(|e| e.to_string())?;
-    let (output, print) = std::io::pipe().map_err(|e| e.to_string())?;
-    match peer.ask(fork, &[&theirs, &OwnedFd::from(print)], FORKING).map_err(|e| e.to_string())? {
+fn try_fork(peer: &mut Peer, fork: &Fork<'_>, user: Option<u32>) -> Result<Started, NoFork> {
+    let lost = |why: &dyn std::fmt::Display| NoFork::Lost(why.to_string());
+    let (control, theirs) = socket::pair().map_err(|e| lost(&e))?;
+    let (output, print) = std::io::pipe().map_err(|e| lost(&e))?;
+    match peer.ask(fork, &[&theirs, &OwnedFd::from(print)], FORKING).map_err(|e| lost(&e))? {
         Forked::Forked(id) => Ok(Started { process: Process::forked(id), control, output, user }),
-        Forked::Refused(why) => Err(why),
+        Forked::Refused(why) => Err(NoFork::Refused(why)),
     }
 }
