@@ -121,6 +121,54 @@ fn an_ablation_goes_on_where_it_was_broken_off_and_comes_to_the_same_table() {
     assert_eq!(of(&events(&out, "judged"), "asked").len(), asked, "nothing is asked again");
 }
 
+/// Answers every open letter, and says whose they were.
+fn answered(letters: &Path) -> Vec<String> {
+    let mut whose = vec![];
+    for file in program::files(letters).iter().map(|file| file.display().to_string()) {
+        let Some(stem) = file.strip_suffix(".request.json") else { continue };
+        let reply = format!("{stem}.reply.txt");
+        if !Path::new(&reply).exists() {
+            let advice = r#"{"bottleneck": "a", "optimization method": "b", "modification plan": "c"}"#;
+            let code = format!("```python\n# {stem}\n# simulate: us=40\nclass ModelNew: pass\n```");
+            fs::write(&reply, if stem.contains(".judge.") { advice } else { &code }).unwrap();
+            let name = Path::new(stem).file_name().unwrap().display().to_string();
+            whose.push(
+                name.split('.').next().unwrap().to_owned() + if stem.contains(".judge.") { " judge" } else { "" },
+            );
+        }
+    }
+    whose.sort();
+    whose.dedup();
+    whose
+}
+
+#[test]
+fn with_letters_missing_every_variant_advances_and_an_ablation_goes_on_with_the_flags_given_then() {
+    let (folder, out) = place();
+    let (_, spec) = written(folder.path());
+    let letters = folder.path().join("letters");
+    let model = format!("mailbox:{}", letters.display());
+    let begun = ["--", "--simulate", "--model", &model, "--repetitions", "5", "--exit-when-waiting", "--match", "ReLU"];
+    run(&[&["ablate", &spec, "--out", &out][..], &begun].concat()).ended(10);
+    assert_eq!(answered(&letters), ["alone", "judged"], "both variants ask for a first candidate");
+    // As if the second had not begun: without a device it waits, and the first goes on as far as it can.
+    let second = Path::new(&out).join("runs/alone");
+    fs::rename(&second, folder.path().join("aside")).unwrap();
+    let resumed = |code: i32, more: &[&str]| run(&[&["resume", &out][..], more].concat()).ended(code).out;
+    let told = resumed(10, &["--without-device"]);
+    assert!(told.contains("alone has not begun") && told.contains("waiting    for a device"), "{told}");
+    fs::rename(folder.path().join("aside"), &second).unwrap();
+    resumed(10, &[]);
+    assert_eq!(answered(&letters), ["alone", "judged judge"]);
+    resumed(10, &["--without-device"]);
+    assert_eq!(answered(&letters), ["judged"], "from the Judge's reply to the Coder's question no device is needed");
+    // What is given now holds: letters elsewhere have no answers.
+    let elsewhere = format!("mailbox:{}", folder.path().join("elsewhere").display());
+    resumed(10, &["--model", &elsewhere]);
+    assert!(resumed(0, &[]).contains("variant"), "the table");
+    assert!(run(&["resume", &out, "--rounds", "3"]).ended(2).err.contains("what variants differ in"));
+}
+
 #[test]
 fn what_is_wrong_is_told_before_anything_is_made() {
     let (folder, out) = place();

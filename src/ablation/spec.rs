@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 
 /// The ablations that come with the program.
-const EMBEDDED: [(&str, &str); 10] = [
+const EMBEDDED: [(&str, &str); 11] = [
     ("cudaforge-table1", include_str!("../../agents/ablations/cudaforge-table1.toml")),
     ("cudaforge-table3", include_str!("../../agents/ablations/cudaforge-table3.toml")),
     ("cudaforge-table5", include_str!("../../agents/ablations/cudaforge-table5.toml")),
@@ -17,6 +17,7 @@ const EMBEDDED: [(&str, &str); 10] = [
     ("hawkeye-features", include_str!("../../agents/ablations/hawkeye-features.toml")),
     ("hawkeye-accept", include_str!("../../agents/ablations/hawkeye-accept.toml")),
     ("astra-table3", include_str!("../../agents/ablations/astra-table3.toml")),
+    ("roles", include_str!("../../agents/ablations/roles.toml")),
 ];
 /// Settings that a file of variants may not hold: which key goes to which address is said where the program is started.
 const NOT_HERE: [&str; 3] = ["api_key", "api_key_file", "base_url"];

@@ -26,6 +26,15 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
+    /// These over others that were given before.
+    pub(crate) fn over(&self, before: &Self) -> Self {
+        Self {
+            model: self.model.clone().or_else(|| before.model.clone()),
+            strict_replay: self.strict_replay || before.strict_replay,
+            exit_when_waiting: self.exit_when_waiting || before.exit_when_waiting,
+        }
+    }
+
     /// Overrules the settings.
     pub(crate) fn apply(&self, layers: &mut Layers) {
         layers.flag("model.spec", self.model.clone(), |config, spec| config.model.spec = spec);
@@ -167,6 +176,16 @@ pub struct WidthArgs {
 }
 
 impl WidthArgs {
+    /// These over others that were given before.
+    pub(crate) fn over(&self, before: &Self) -> Self {
+        Self {
+            calls: self.calls.or(before.calls),
+            at_once: self.at_once.or(before.at_once),
+            builds: self.builds.or(before.builds),
+            gpus: self.gpus.clone().or_else(|| before.gpus.clone()),
+        }
+    }
+
     /// Overrules the settings.
     pub(crate) fn apply(&self, layers: &mut Layers) {
         layers.flag("model.in_flight", self.calls, |config, calls| config.model.in_flight = calls as usize);
@@ -210,6 +229,20 @@ impl LimitArgs {
     pub(crate) fn is_some(&self) -> bool {
         let parts = [self.usd, self.seconds, self.gpu_seconds, self.task_usd, self.task_seconds, self.task_gpu_seconds];
         parts.iter().any(Option::is_some) || self.tokens.is_some() || self.task_tokens.is_some()
+    }
+
+    /// These over others that were given before.
+    pub(crate) fn over(&self, before: &Self) -> Self {
+        Self {
+            usd: self.usd.or(before.usd),
+            tokens: self.tokens.or(before.tokens),
+            seconds: self.seconds.or(before.seconds),
+            gpu_seconds: self.gpu_seconds.or(before.gpu_seconds),
+            task_usd: self.task_usd.or(before.task_usd),
+            task_tokens: self.task_tokens.or(before.task_tokens),
+            task_seconds: self.task_seconds.or(before.task_seconds),
+            task_gpu_seconds: self.task_gpu_seconds.or(before.task_gpu_seconds),
+        }
     }
 
     /// Overrules the settings.

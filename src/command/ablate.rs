@@ -85,19 +85,26 @@ pub(super) fn ablate(arguments: &AblateArgs, layers: &Layers, environment: &Envi
         batch::answered(&given, settings(&spec, &planned, layers)?).map_err(in_it)?;
     }
     let folder = AblationFolder::create(&path, spec, arguments.batch.clone())?;
-    work(&folder, arguments.json, layers, environment)
+    let now = ResumeArgs { json: arguments.json, ..ResumeArgs::default() };
+    work(&folder, &now, layers, environment)
 }
 
-/// Makes the runs that are not there and goes on with those that have not ended, then compares.
+/// Makes the runs that are not there and goes on with those that have not ended, then compares: with the flags that all got
+/// when the ablation began, under those given now.
 pub(super) fn work(
     folder: &AblationFolder,
-    in_json: bool,
+    now: &ResumeArgs,
     layers: &Layers,
     environment: &Environment,
 ) -> Result<Exit, Trouble> {
+    if now.rounds.is_some() {
+        return Err(Trouble::usage(
+            "--rounds is what variants differ in: give it to one of them, `warpsmith resume DIR/runs/NAME --rounds N`",
+        ));
+    }
     let asked = folder.asked()?;
     let _held = folder.lock()?;
-    let work = Work { folder, asked: &asked, layers, environment };
+    let work = Work { folder, asked: &asked, now, layers, environment };
     let mut exit = Exit::Done;
     for (at, planned) in asked.spec.runs().enumerate() {
         match work.run(&planned) {
@@ -117,13 +124,14 @@ pub(super) fn work(
             }
         }
     }
-    compare(folder, &asked.spec, in_json)?;
+    compare(folder, &asked.spec, now.json)?;
     Ok(exit)
 }
 
 struct Work<'a> {
     folder: &'a AblationFolder,
     asked: &'a Asked,
+    now: &'a ResumeArgs,
     layers: &'a Layers,
     environment: &'a Environment,
 }
@@ -137,19 +145,29 @@ fn happens(line: &str) {
 
 impl Work<'_> {
     fn run(&self, planned: &Planned<'_>) -> Result<Exit, Trouble> {
-        let path = self.folder.run(&planned.name);
-        let flags = flags(&self.asked.spec, &self.asked.arguments, &path)?;
+        let (path, now) = (self.folder.run(&planned.name), self.now);
+        let given = flags(&self.asked.spec, &self.asked.arguments, &path)?;
+        let model = now.model.over(&given.model);
+        let (width, limits) = (now.width.over(&given.width), now.limits.over(&given.limits));
         if !path.join("run.toml").exists() {
+            if now.without_device {
+                happens(&format!("\nvariant {} has not begun, which takes a device", planned.name));
+                return Ok(Exit::Waiting);
+            }
             happens(&format!("\nvariant {} of {}", planned.name, plain(&self.asked.spec.name)));
+            let mut flags = BatchArgs { model, width, limits, json: now.json || given.json, ..given };
+            flags.problem.python = now.python.clone().or(flags.problem.python);
             return batch::batch(&flags, self.settings(planned)?, self.environment);
         }
         if ended(&path)? {
             return Ok(Exit::Done);
         }
         happens(&format!("\nvariant {} goes on", planned.name));
-        let BatchArgs { model, width, limits, json, .. } = flags;
+        let python = now.python.clone().or(given.problem.python);
+        let (without_device, json) = (now.without_device, now.json || given.json);
+        let hosts = now.hosts.clone();
         resume::resume(
-            &ResumeArgs { run: path, model, width, limits, json, ..ResumeArgs::default() },
+            &ResumeArgs { run: path, without_device, model, width, limits, hosts, rounds: None, python, json },
             self.layers,
             self.environment,
         )

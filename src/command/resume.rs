@@ -44,7 +44,7 @@ pub(super) struct Given<'a> {
 /// Goes on.
 pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
     if let Some(ablation) = AblationFolder::at(&arguments.run) {
-        return super::ablate::work(&ablation, arguments.json, layers, environment);
+        return super::ablate::work(&ablation, arguments, layers, environment);
     }
     let folder = RunFolder::open(&arguments.run)?;
     let header = folder.header()?;
