@@ -159,12 +159,14 @@ class Verifier(outputs.Outputs):
 
     def generate(self, seed):
         """The problem's inputs: drawn on the device itself where that works, for the processor draws a billion numbers in
-        five seconds. Only floating point is cast."""
+        five seconds. Where only memory is short that is said, and others make room. Only floating point is cast."""
         self.seed_everything(seed)
         if self.device.type == "cuda":
             try:
                 with torch.device(self.device):
                     drawn = self.names["get_inputs"]()
+            except torch.cuda.OutOfMemoryError:
+                raise
             except Exception:
                 self.seed_everything(seed)
                 drawn = self.names["get_inputs"]()
@@ -186,6 +188,8 @@ class Verifier(outputs.Outputs):
         try:
             with torch.no_grad():
                 model(*self.generate(0))
+        except torch.cuda.OutOfMemoryError:
+            raise
         except Exception as error:
             self.casts_all, self.kept_whole = False, f"{type(error).__name__}: {error}"[:300]
         return model
