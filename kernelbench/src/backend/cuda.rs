@@ -33,6 +33,7 @@ use crate::{
         certificate::Check,
         error::{Attempt, outcome, trusted},
         failure::{Fault, Outcome},
+        label::Label,
         survey::Survey,
     },
     sandbox::{
@@ -216,11 +217,16 @@ fn nvcc(options: &Options, arch: Arch) -> Result<Nvcc, Fault> {
 /// # Errors
 /// Where no process can be started here.
 pub fn disassembly(options: &Options, object: &Path) -> Result<Result<String, String>, Fault> {
+    cuobjdump::printed(&reading(options), object, "-sass")
+}
+
+/// What `cuobjdump` is started with, wherever it is.
+fn reading(options: &Options) -> Tools {
     let sandbox = Arc::new(Sandbox::new(options.program.clone(), options.program_args.clone()));
     let mut tools = tools(sandbox);
     let path = std::env::var_os("PATH").unwrap_or_default();
     tools.readable.extend(std::env::split_paths(&path).filter(|folder| folder.join("cuobjdump").is_file()));
-    cuobjdump::printed(&tools, object, "-sass")
+    tools
 }
 
 /// What tools are started with around what was built.
@@ -373,6 +379,10 @@ impl Backend for CudaDriver {
     fn get_ready(&self) {
         self.pool.refill();
         self.profiler.get_ready();
+    }
+
+    fn build_labels(&self, loaded: &Kernel) -> Vec<Label> {
+        cuobjdump::races(&reading(&self.options), &loaded.object)
     }
 
     fn quiet(&self) -> Option<Quiet> {

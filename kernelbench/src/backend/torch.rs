@@ -390,7 +390,8 @@ impl Backend for TorchBackend {
     }
 
     fn build_labels(&self, loaded: &Runner) -> Vec<Label> {
-        loaded.extensions.iter().map(headers::label).collect()
+        let headers = loaded.extensions.iter().map(headers::label);
+        headers.chain(self.profilers.races(loaded)).collect()
     }
 
     fn get_ready(&self) {

@@ -1,7 +1,13 @@
 //! `cuobjdump`: what stands in the code for a GPU that a compiler made. Nothing is run.
 
+pub(crate) mod ring;
+
 use super::tool::Tools;
-use crate::result::{error::fault, failure::Fault};
+use crate::result::{
+    error::fault,
+    failure::Fault,
+    label::{Kind, Label},
+};
 use std::{
     fs::{self, File},
     io::Read,
@@ -28,6 +34,29 @@ pub(crate) fn printed(tools: &Tools, object: &Path, option: &str) -> Result<Resu
     let tool = tools.start(line, folder.path(), user, None, true)?;
     let said = tool.output(DEADLINE);
     Ok(said.and_then(|text| if text.contains("Function") { Ok(text) } else { Err(complaint(&text)) }))
+}
+
+/// Whether a source may make bulk copies into shared memory, by its words: reading machine code takes a moment.
+pub(crate) fn may_copy_in_bulk(source: &str) -> bool {
+    ["bulk", "tma", "tensormap"].iter().any(|word| source.to_lowercase().contains(word))
+}
+
+/// What its machine code shows of an object that is not so in every call, for labels; nothing where it cannot be read.
+pub(crate) fn races(tools: &Tools, object: &Path) -> Vec<Label> {
+    let Ok(Ok(sass)) = printed(tools, object, "-sass") else { return vec![] };
+    let label = |found: ring::GivenBack| {
+        let (kernel, loads): (String, usize) = (found.kernel.chars().take(80).collect(), found.loads.len());
+        Label::new(
+            Kind::PossibleRace,
+            format!(
+                "possible race in `{kernel}`: {loads} loads from shared memory are under way when `{}` tells others that \
+                 they are done (`{}`), and no proxy fence stands between: if a bulk copy fills that place next, it may come \
+                 first in some calls",
+                found.at, found.loads[0]
+            ),
+        )
+    };
+    ring::given_back_early(&sass).into_iter().map(label).collect()
 }
 
 fn complaint(text: &str) -> String {

@@ -11,7 +11,7 @@ mod roofline;
 mod traced;
 
 use super::{
-    compute_sanitizer,
+    compute_sanitizer, cuobjdump,
     kind::ProfilerKind,
     ncu::{self, Permit},
     tool::Tools,
@@ -32,6 +32,7 @@ use crate::{
     result::{
         error::Attempt,
         failure::{Failure, Fault},
+        label::Label,
     },
     sandbox::{
         pool::{Quiet, Starting},
@@ -421,6 +422,12 @@ impl ProfilerChain {
             Err(why) => profile.notes.push(format!("no compiled code (cuobjdump): {why}")),
         }
         Ok(())
+    }
+
+    /// What the code that a candidate built shows that is not so in every call, where it copies in bulk.
+    pub(crate) fn races(&self, candidate: &Runner) -> Vec<Label> {
+        let source = candidate.role.as_ref().map_or("", |role| &role.source);
+        if cuobjdump::may_copy_in_bulk(source) { compiled::races(&self.tools, candidate.folder()) } else { vec![] }
     }
 
     /// Runs one call of a candidate under compute-sanitizer's memcheck, on the inputs that were drawn last. A finding is a

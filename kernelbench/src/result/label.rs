@@ -30,6 +30,8 @@ pub enum Kind {
     SameCode,
     /// Its memory grows from call to call.
     GrowingMemory,
+    /// Its machine code lets a place in shared memory be filled anew while it is read.
+    PossibleRace,
     /// A label of a record made before labels had kinds.
     Other,
 }

@@ -5,7 +5,7 @@
 
 use crate::{
     profile::{cuobjdump, tool::Tools},
-    result::error::Attempt,
+    result::{error::Attempt, label::Label},
 };
 use metrics::{Kernel, Reading};
 use std::{
@@ -14,6 +14,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Where a candidate's own extensions are built, in its folder.
+const EXTENSIONS: &str = "extensions";
 /// Kernels that are shown at most.
 const SHOWN: usize = 6;
 /// Objects that are read at most.
@@ -85,10 +87,19 @@ pub(super) fn kernels(tools: &Tools, candidate: &Path) -> Attempt<Result<Kernels
     Ok(Ok(shown(known, notes)))
 }
 
-/// The libraries and cubins under a folder, none twice.
+/// What the code of its extensions shows that is not so in every call.
+pub(super) fn races(tools: &Tools, candidate: &Path) -> Vec<Label> {
+    let objects = objects_in(vec![candidate.join(EXTENSIONS)]);
+    objects.iter().take(OBJECTS).flat_map(|object| cuobjdump::races(tools, object)).collect()
+}
+
+/// The libraries and cubins under a candidate's folder, none twice.
 fn objects(folder: &Path) -> Vec<PathBuf> {
+    objects_in([EXTENSIONS, "triton", "inductor"].map(|part| folder.join(part)).into())
+}
+
+fn objects_in(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut found = vec![];
-    let mut folders: Vec<PathBuf> = ["extensions", "triton", "inductor"].map(|part| folder.join(part)).into();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let Ok(kind) = entry.file_type() else { continue };
