@@ -178,7 +178,7 @@ def answer(work, nonce):
     except BaseException as error:  # whatever a candidate raises is its answer
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         kind = f"{type(error).__name__}: {error}"
-        result = {"raised": {"error": ends(kind, 2000), "traceback": ends(text, 12000), "memory": out_of_memory(error)}}
+        result = {"raised": {"error": ends(kind, 2000), "traceback": ends(text, 12000), "memory": memory.is_short(error)}}
     if isinstance(result, dict):
         result["nonce"] = nonce
     return result
@@ -187,17 +187,6 @@ def answer(work, nonce):
 def ends(text, most):
     """A long text's beginning, which says what it is, and its end, which says where it went wrong."""
     return text if len(text) <= most else text[: most // 4] + " [...] " + text[-3 * most // 4 :]
-
-
-def out_of_memory(error):
-    text = str(error)
-    return (
-        isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError))
-        or "can't allocate memory" in text
-        or "not enough memory" in text
-        or "out of memory" in text
-        or "STATUS_ALLOC_FAILED" in text
-    )
 
 
 def main():

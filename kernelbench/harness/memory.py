@@ -113,6 +113,13 @@ class Full(RuntimeError):
     """The device has no memory left."""
 
 
+def is_short(error):
+    """Whether this is no memory left, in whichever words: of the processor, the device, or a library of its own."""
+    words = ("can't allocate memory", "not enough memory", "out of memory", "STATUS_ALLOC_FAILED")
+    short = isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError, Full))
+    return short or any(word in str(error) for word in words)
+
+
 class Cuda:
     """The calls of the driver that share memory between processes."""
 

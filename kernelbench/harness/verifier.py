@@ -165,9 +165,9 @@ class Verifier(outputs.Outputs):
             try:
                 with torch.device(self.device):
                     drawn = self.names["get_inputs"]()
-            except torch.cuda.OutOfMemoryError:
-                raise
-            except Exception:
+            except Exception as error:
+                if memory.is_short(error):
+                    raise
                 self.seed_everything(seed)
                 drawn = self.names["get_inputs"]()
         else:
@@ -188,9 +188,9 @@ class Verifier(outputs.Outputs):
         try:
             with torch.no_grad():
                 model(*self.generate(0))
-        except torch.cuda.OutOfMemoryError:
-            raise
         except Exception as error:
+            if memory.is_short(error):
+                raise
             self.casts_all, self.kept_whole = False, f"{type(error).__name__}: {error}"[:300]
         return model
 
@@ -238,7 +238,7 @@ class Verifier(outputs.Outputs):
         except Exception as error:
             self.no_oracle = f"{type(error).__name__}: {error}"[:300]
             # Where only the memory was short, there may be some the next time.
-            self.oracle = self.oracle if isinstance(error, torch.cuda.OutOfMemoryError) else None
+            self.oracle = self.oracle if memory.is_short(error) else None
             return None
         self.no_oracle = None
         pairs = [(o, a, b) for o, (_, a), (_, b) in zip(oracle, ours, theirs) if isinstance(a, torch.Tensor)]
@@ -292,8 +292,8 @@ def answer(verifier, message):
         return getattr(verifier, message["do"])(message)
     except Exception as error:  # goes to the program as the problem's or the machine's fault
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        short = isinstance(error, (torch.cuda.OutOfMemoryError, memory.Full))
-        said = {"error": f"{type(error).__name__}: {error}"[:2000], "traceback": text[-8000:], "memory": short}
+        kind = f"{type(error).__name__}: {error}"[:2000]
+        said = {"error": kind, "traceback": text[-8000:], "memory": memory.is_short(error)}
         return {"raised": said}
 
 

@@ -85,8 +85,12 @@ def become(asked):
     os.environ.update(asked["environment"])
     os.chdir(asked["folder"])
     tempfile.tempdir = None
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed()  # or all forks would draw alike, and each could foretell what another draws
     if asked["confinement"] is not None:
         os.write(control, json.dumps(confine.apply(asked["confinement"])).encode())
+    else:
+        confine.die_with(os.getppid())
     confine.call("prctl", confine.PR_SET_DUMPABLE, 1, 0, 0, 0)
     name_itself(asked["script"])
     sys.argv = [asked["script"], str(control)]

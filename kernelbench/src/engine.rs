@@ -346,6 +346,7 @@ impl<B: Backend> Inner<B> {
         }
         let mut labels = checked?;
         labels.append(&mut of_build);
+        labels.append(&mut self.backend.code_labels(candidate, &loaded));
         self.kept.park(&self.backend, &candidate.id(), loaded)?;
         Ok(labels)
     }

@@ -381,8 +381,9 @@ impl Backend for CudaDriver {
         self.profiler.get_ready();
     }
 
-    fn build_labels(&self, loaded: &Kernel) -> Vec<Label> {
-        cuobjdump::races(&reading(&self.options), &loaded.object)
+    fn code_labels(&self, candidate: &Candidate, loaded: &Kernel) -> Vec<Label> {
+        let may = cuobjdump::may_copy_in_bulk(&candidate.source());
+        if may { cuobjdump::races(&reading(&self.options), &loaded.object) } else { vec![] }
     }
 
     fn quiet(&self) -> Option<Quiet> {

@@ -47,7 +47,10 @@ use crate::{
         gpu_clock::{GpuClock, broken},
         numbers::{Clock, Numbers},
     },
-    profile::torch::{ProfilerChain, Ready, Scene},
+    profile::{
+        cuobjdump,
+        torch::{ProfilerChain, Ready, Scene},
+    },
     result::{
         candidate::Candidate,
         certificate::Check,
@@ -390,8 +393,12 @@ impl Backend for TorchBackend {
     }
 
     fn build_labels(&self, loaded: &Runner) -> Vec<Label> {
-        let headers = loaded.extensions.iter().map(headers::label);
-        headers.chain(self.profilers.races(loaded)).collect()
+        loaded.extensions.iter().map(headers::label).collect()
+    }
+
+    fn code_labels(&self, candidate: &Candidate, loaded: &Runner) -> Vec<Label> {
+        let may = cuobjdump::may_copy_in_bulk(&candidate.source());
+        if may { self.profilers.races(loaded.folder()) } else { vec![] }
     }
 
     fn get_ready(&self) {

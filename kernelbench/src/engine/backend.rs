@@ -272,6 +272,12 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         vec![]
     }
 
+    /// What is worth a label of the code that was built.
+    fn code_labels(&self, candidate: &Candidate, loaded: &Self::Loaded) -> Vec<Label> {
+        let _ = (candidate, loaded);
+        vec![]
+    }
+
     /// Starts in the background what the next candidate will need.
     fn get_ready(&self) {}
 

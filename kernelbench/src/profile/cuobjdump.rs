@@ -38,7 +38,7 @@ pub(crate) fn printed(tools: &Tools, object: &Path, option: &str) -> Result<Resu
 
 /// Whether a source may make bulk copies into shared memory, by its words: reading machine code takes a moment.
 pub(crate) fn may_copy_in_bulk(source: &str) -> bool {
-    ["bulk", "tma", "tensormap"].iter().any(|word| source.to_lowercase().contains(word))
+    ["bulk", "memcpy_async", "tensormap", "_tma", "tma_"].iter().any(|word| source.to_lowercase().contains(word))
 }
 
 /// What its machine code shows of an object that is not so in every call, for labels; nothing where it cannot be read.

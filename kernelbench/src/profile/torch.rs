@@ -11,7 +11,7 @@ mod roofline;
 mod traced;
 
 use super::{
-    compute_sanitizer, cuobjdump,
+    compute_sanitizer,
     kind::ProfilerKind,
     ncu::{self, Permit},
     tool::Tools,
@@ -424,10 +424,9 @@ impl ProfilerChain {
         Ok(())
     }
 
-    /// What the code that a candidate built shows that is not so in every call, where it copies in bulk.
-    pub(crate) fn races(&self, candidate: &Runner) -> Vec<Label> {
-        let source = candidate.role.as_ref().map_or("", |role| &role.source);
-        if cuobjdump::may_copy_in_bulk(source) { compiled::races(&self.tools, candidate.folder()) } else { vec![] }
+    /// What the code that was built in a candidate's folder shows that is not so in every call.
+    pub(crate) fn races(&self, candidate: &Path) -> Vec<Label> {
+        compiled::races(&self.tools, candidate)
     }
 
     /// Runs one call of a candidate under compute-sanitizer's memcheck, on the inputs that were drawn last. A finding is a

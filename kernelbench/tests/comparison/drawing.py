@@ -43,7 +43,17 @@ class Drawing(unittest.TestCase):
         with self.assertRaises(torch.cuda.OutOfMemoryError):
             on_gpu({"get_inputs": get_inputs}).generate(0)
         self.assertEqual(asked, [0])
-        said = verifier.answer(on_gpu({}), {"do": "generate"})
+
+    def test_a_shortage_is_told_from_other_errors_whoever_words_it(self):
+        class Failing:
+            def step(self, message):
+                raise message["error"]
+
+        words = ["CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"]
+        short = [torch.cuda.OutOfMemoryError("x"), verifier.memory.Full("x"), *(RuntimeError(word) for word in words)]
+        for error in short:
+            self.assertTrue(verifier.answer(Failing(), {"do": "step", "error": error})["raised"]["memory"], error)
+        said = verifier.answer(Failing(), {"do": "step", "error": RuntimeError("an illegal memory access")})
         self.assertFalse(said["raised"]["memory"])
 
     def test_what_cannot_be_drawn_on_the_device_is_drawn_on_the_processor(self):

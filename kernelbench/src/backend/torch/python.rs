@@ -200,20 +200,29 @@ impl Python {
         self.sandbox.start_trusted(command, &dress)
     }
 
-    /// Starts an untrusted side, confined to its folder. Where `starting` is given, it may be stopped meanwhile. Where a
-    /// driver does not start behind Landlock, it is left out from then on, and the layers say so.
+    /// Starts an untrusted side, confined to its folder. Where `starting` is given, it may be stopped meanwhile. Where a fork
+    /// ends before it is ready, it is started as a program of its own; where a driver does not start behind Landlock then,
+    /// that is left out from then on, and the layers say so.
     pub(crate) fn runner(&self, folder: &Path, user: Option<u32>, starting: Option<&Starting>) -> Attempt<Peer> {
         let ended = |started: &Attempt<Peer>| matches!(started, Err(EvalError::Candidate(failure)) if matches!(**failure, Failure::Exit { .. }));
-        match self.try_runner(folder, user, starting) {
-            started if ended(&started) && !self.is_on_cpu() && self.sandbox.disable_landlock() => {
-                self.try_runner(folder, user, starting)
+        self.warm_up(starting);
+        let mut started = self.try_runner(folder, user, starting, true);
+        if ended(&started) && !self.is_on_cpu() {
+            started = self.try_runner(folder, user, starting, false);
+            if ended(&started) && self.sandbox.disable_landlock() {
+                started = self.try_runner(folder, user, starting, false);
             }
-            started => started,
         }
+        started
     }
 
-    fn try_runner(&self, folder: &Path, user: Option<u32>, starting: Option<&Starting>) -> Attempt<Peer> {
-        self.warm_up(starting);
+    fn try_runner(
+        &self,
+        folder: &Path,
+        user: Option<u32>,
+        starting: Option<&Starting>,
+        may_fork: bool,
+    ) -> Attempt<Peer> {
         let turn = starting.map(Starting::turn).transpose()?;
         if let Some(user) = user {
             give(folder, None, user).map_err(fault(format_args!("cannot give {} away", folder.display())))?;
@@ -228,8 +237,8 @@ impl Python {
             shares_ipc: true,
         };
         let script = self.harness.candidate();
-        let started = self.forked(&script, folder, user, Some(&confinement));
-        let started = started.map_or_else(|| self.start_confined(&script, folder, user, confinement), Ok)?;
+        let forked = may_fork.then(|| self.forked(&script, folder, user, Some(&confinement)));
+        let started = forked.flatten().map_or_else(|| self.start_confined(&script, folder, user, confinement), Ok)?;
         let allowed = Allowed { memory_mib: self.memory_mib, print_kib: PRINT_KIB, processes: true };
         self.greeted(Peer::new(started, Trust::Candidate, allowed), starting, turn)
     }

@@ -79,18 +79,15 @@ fn first_in(kernel: String, instructions: &[Instruction<'_>]) -> Option<GivenBac
     if !names.iter().any(|name| name.starts_with("UBLKCP") || name.starts_with("UTMALDG")) {
         return None;
     }
-    let mut under_way: [Option<&str>; COUNTERS] = [None; COUNTERS];
+    let mut under_way: [Vec<&str>; COUNTERS] = Default::default();
     for (Instruction { text, control }, name) in instructions.iter().zip(&names) {
-        for (counter, load) in under_way.iter_mut().enumerate() {
+        for (counter, loads) in under_way.iter_mut().enumerate() {
             if control.waits >> counter & 1 == 1 {
-                *load = None;
+                loads.clear();
             }
         }
-        let always = !text.starts_with('@');
-        if ["MEMBAR", "FENCE"].iter().any(|fence| name.starts_with(fence))
-            || always && ["BRA", "EXIT", "RET", "JMP"].iter().any(|end| name.split('.').next() == Some(end))
-        {
-            under_way = [None; COUNTERS];
+        if ["MEMBAR", "FENCE"].iter().any(|fence| name.starts_with(fence)) || goes_on_elsewhere(text, name) {
+            under_way = Default::default();
             continue;
         }
         let arrives = name.starts_with("SYNCS.ARRIVE") && name.contains("A1T0")
@@ -100,11 +97,19 @@ fn first_in(kernel: String, instructions: &[Instruction<'_>]) -> Option<GivenBac
         if arrives && !loads.is_empty() {
             return Some(GivenBack { kernel, at: (*text).to_owned(), loads });
         }
-        if let Some(counter) = control.lowers {
-            under_way[counter] = name.starts_with("LDS").then_some(*text);
+        // Others may count on the same counter: whoever waits for it waits for all.
+        if let Some(counter) = control.lowers.filter(|_| name.starts_with("LDS")) {
+            under_way[counter].push(text);
         }
     }
     None
+}
+
+/// Whether what stands next is reached from elsewhere alone. A branch with a predicate, or for some of a warp, may be passed.
+fn goes_on_elsewhere(text: &str, name: &str) -> bool {
+    let may_be_passed = text.starts_with('@') || name.starts_with("BRA.DIV") || text.contains("UP");
+    let ends = ["BRA", "BRX", "JMP", "JMX", "EXIT", "RET"].iter().any(|end| name.split('.').next() == Some(end));
+    ends && !may_be_passed
 }
 
 #[cfg(test)]
@@ -130,22 +135,24 @@ mod tests {
             format!("        /*{address:04x}*/  {text} ;  /* 0x0000000000000000 */\n  /* 0x{:016x} */\n", control << 41)
         };
         // Counter 2 is lowered by the load; 7 is none.
-        let code = |waits: u64, between: &str| {
-            let none = 7 << 5;
+        let none = 7 << 5;
+        let code = |waits: u64, (between, lowers): (&str, u64)| {
             let lines = [
                 line(0x10, "UBLKCP.S.G [UR6], [UR4], UR8", none),
                 line(0x20, "@P0 LDS R4, [R2]", 2 << 5),
-                line(0x30, between, none),
+                line(0x30, between, lowers),
                 line(0x40, "SYNCS.ARRIVE.TRANS64.A1T0 RZ, [R20+URZ], RZ", none | waits << 11),
             ];
             format!("\t\tFunction : k\n{}", lines.concat())
         };
-        assert_eq!(given_back_early(&code(0, "NOP")).len(), 1);
-        assert_eq!(given_back_early(&code(1 << 3, "NOP")).len(), 1, "it waits for another");
-        assert_eq!(given_back_early(&code(1 << 2, "NOP")), []);
-        assert_eq!(given_back_early(&code(0, "FENCE.VIEW.ASYNC.S")), []);
-        assert_eq!(given_back_early(&code(0, "@P1 BRA 0x3a0")).len(), 1, "it may go on");
-        assert_eq!(given_back_early(&code(0, "BRA 0x3a0")), []);
+        let found = |waits: u64, between: &str| given_back_early(&code(waits, (between, none))).len();
+        assert_eq!((found(0, "NOP"), found(1 << 2, "NOP")), (1, 0));
+        assert_eq!(found(1 << 3, "NOP"), 1, "it waits for another");
+        assert_eq!((found(0, "FENCE.VIEW.ASYNC.S"), found(0, "BRA 0x3a0")), (0, 0));
+        assert_eq!((found(0, "@P1 BRA 0x3a0"), found(0, "BRA.U UP0, 0x3a0")), (1, 1), "it may go on");
+        // Another instruction lowers the same counter, and a second load does: both are under way.
+        assert_eq!(given_back_early(&code(0, ("MUFU.EX2 R9, R9", 2 << 5))).len(), 1);
+        assert_eq!(given_back_early(&code(0, ("LDS R5, [R3]", 2 << 5)))[0].loads.len(), 2);
     }
 
     #[test]
