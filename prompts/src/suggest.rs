@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn what_are_no_suggestions_is_refused_with_its_reason() {
-        let long = format!("{{\"suggestions\": [\"a\", \"{}\"]}}", vec!["word"; 41].join(" "));
+        let long = format!("{{\"suggestions\": [\"a\", \"{}\"]}}", vec!["word"; 49].join(" "));
         let cases = [
             ("{\"suggestions\": []}", "holds 0 suggestions"),
             ("{\"suggestions\": [\"a\", \"b\", \"c\", \"d\", \"e\", \"f\"]}", "holds 6 suggestions"),
@@ -63,7 +63,7 @@ mod tests {
             ("{\"suggestions\": \"a\"}", "`suggestions` is no list"),
             ("{\"suggestions\": [\"a\"], \"why\": \"b\"}", "other keys than `suggestions`"),
             ("[\"a\"]", "no JSON object"),
-            (&long, "`suggestion 2` has 41 words; at most 40"),
+            (&long, "`suggestion 2` has 49 words; at most 40"),
         ];
         for (reply, reason) in cases {
             let why = read_suggestions(reply).unwrap_err().0;
