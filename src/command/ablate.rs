@@ -149,13 +149,14 @@ impl Work<'_> {
         let given = flags(&self.asked.spec, &self.asked.arguments, &path)?;
         let model = now.model.over(&given.model);
         let (width, limits) = (now.width.over(&given.width), now.limits.over(&given.limits));
+        let hosts = now.hosts.over(&given.hosts);
         if !path.join("run.toml").exists() {
             if now.without_device {
                 happens(&format!("\nvariant {} has not begun, which takes a device", planned.name));
                 return Ok(Exit::Waiting);
             }
             happens(&format!("\nvariant {} of {}", planned.name, plain(&self.asked.spec.name)));
-            let mut flags = BatchArgs { model, width, limits, json: now.json || given.json, ..given };
+            let mut flags = BatchArgs { model, width, limits, hosts, json: now.json || given.json, ..given };
             flags.problem.python = now.python.clone().or(flags.problem.python);
             return batch::batch(&flags, self.settings(planned)?, self.environment);
         }
@@ -165,7 +166,6 @@ impl Work<'_> {
         happens(&format!("\nvariant {} goes on", planned.name));
         let python = now.python.clone().or(given.problem.python);
         let (without_device, json) = (now.without_device, now.json || given.json);
-        let hosts = now.hosts.clone();
         resume::resume(
             &ResumeArgs { run: path, without_device, model, width, limits, hosts, rounds: None, python, json },
             self.layers,

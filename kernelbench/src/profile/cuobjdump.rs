@@ -36,6 +36,20 @@ pub(crate) fn printed(tools: &Tools, object: &Path, option: &str) -> Result<Resu
     Ok(said.and_then(|text| if text.contains("Function") { Ok(text) } else { Err(complaint(&text)) }))
 }
 
+/// The instruction in a line of a disassembly: `/*0040*/ @P0 LDS R4, [R2] ; /* 0x... */` without its ends.
+pub(crate) fn instruction(line: &str) -> Option<&str> {
+    let (address, rest) = line.strip_prefix("/*")?.split_once("*/")?;
+    let is_address = address.len() >= 4 && address.chars().all(|c| c.is_ascii_hexdigit());
+    let text = rest.split("/*").next()?.trim().trim_end_matches(';').trim();
+    (is_address && !text.is_empty()).then_some(text)
+}
+
+/// What an instruction is called: `LDS` of `@P0 LDS R4, [R2]`.
+pub(crate) fn mnemonic(instruction: &str) -> Option<&str> {
+    let name = instruction.split_whitespace().find(|word| !word.starts_with('@'))?;
+    name.starts_with(|c: char| c.is_ascii_uppercase()).then_some(name)
+}
+
 /// Whether a source may make bulk copies into shared memory, by its words: reading machine code takes a moment.
 pub(crate) fn may_copy_in_bulk(source: &str) -> bool {
     ["bulk", "memcpy_async", "tensormap", "_tma", "tma_"].iter().any(|word| source.to_lowercase().contains(word))

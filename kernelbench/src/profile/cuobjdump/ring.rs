@@ -7,6 +7,8 @@
 //! architecture since Volta an instruction says which of six counters it will lower when it is done, and which it waits for
 //! (Jia et al. 2018, arXiv:1804.06826, §2.1). What is looked at is straight lines alone, of kernels with bulk copies.
 
+use super::{instruction, mnemonic};
+
 /// A kernel that may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenBack {
@@ -60,22 +62,13 @@ impl Control {
     }
 }
 
-/// `/*0040*/ @P0 LDS R4, [R2] ; /* 0x... */` without its ends.
-fn instruction(line: &str) -> Option<&str> {
-    let (address, rest) = line.strip_prefix("/*")?.split_once("*/")?;
-    let is_address = address.len() >= 4 && address.chars().all(|c| c.is_ascii_hexdigit());
-    let text = rest.split("/*").next()?.trim().trim_end_matches(';').trim();
-    (is_address && !text.is_empty()).then_some(text)
-}
-
 /// `/* 0x000fe20000000800 */`
 fn encoding(line: &str) -> Option<u64> {
     u64::from_str_radix(line.strip_prefix("/* 0x")?.strip_suffix("*/")?.trim(), 16).ok()
 }
 
 fn first_in(kernel: String, instructions: &[Instruction<'_>]) -> Option<GivenBack> {
-    let name = |text: &str| text.split_whitespace().find(|word| !word.starts_with('@')).unwrap_or("").to_owned();
-    let names: Vec<String> = instructions.iter().map(|instruction| name(instruction.text)).collect();
+    let names: Vec<&str> = instructions.iter().map(|one| mnemonic(one.text).unwrap_or_default()).collect();
     // Into shared memory: from there to elsewhere nothing is filled.
     if !names.iter().any(|name| name.starts_with("UBLKCP.S") || name.starts_with("UTMALDG")) {
         return None;

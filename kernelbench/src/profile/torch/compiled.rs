@@ -138,7 +138,7 @@ impl Known {
         if line.starts_with("REG:") {
             let pairs = line.split_whitespace().filter_map(|word| word.split_once(':'));
             self.resources = pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect();
-        } else if let Some(name) = mnemonic(line) {
+        } else if let Some(name) = cuobjdump::instruction(line).and_then(cuobjdump::mnemonic) {
             self.instructions += 1;
             let kind = KINDS.iter().position(|(_, starts, _)| starts.iter().any(|start| fits(name, start)));
             if let Some(kind) = kind {
@@ -181,14 +181,6 @@ fn warps(architecture: &str) -> Option<u64> {
         "86" | "87" | "89" | "120" | "121" => Some(48),
         _ => None,
     }
-}
-
-/// The instruction in a line of a disassembly: `/*0040*/ @P0 LDG.E R4, desc[UR4][R2.64] ;`
-fn mnemonic(line: &str) -> Option<&str> {
-    let (address, rest) = line.strip_prefix("/*")?.split_once("*/")?;
-    let is_address = address.len() >= 4 && address.chars().all(|c| c.is_ascii_hexdigit());
-    let mut words = rest.split_whitespace().filter(|word| !word.starts_with('@'));
-    words.next().filter(|word| is_address && word.starts_with(|c: char| c.is_ascii_uppercase()))
 }
 
 fn fits(name: &str, start: &str) -> bool {
