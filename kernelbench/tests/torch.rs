@@ -367,6 +367,9 @@ fn torch_is_imported_once_and_its_process_forked_for_each_side_and_confined_ther
     assert_eq!(said(&workshop, limits), "[0, 4096]", "no core, and so many open files");
     let own = "os.stat('/proc/self/maps').st_uid == os.getuid()";
     assert_eq!(said(&workshop, own), "True", "it may look at itself, as a GPU's driver does");
+    // Where there is no numpy, nothing of it is shared.
+    let drawn = "getattr(sys.modules.get('numpy'), 'random', __import__('random')).random()";
+    assert_ne!(said(&workshop, drawn), said(&workshop, drawn), "one could foretell what another draws");
 }
 
 #[test]
