@@ -1,4 +1,4 @@
-// What tests need and this machine may lack, as `cfg` flags: `has_torch`, `has_nvcc`, `has_cublas`, `has_gpu`, `has_avx512`, `has_emulators`. A test that needs one says
+// What tests need and this machine may lack, as `cfg` flags: `has_torch`, `has_nvcc`, `has_cublas`, `has_gpu`, `has_avx512`, `has_emulators`, `has_hip`, `has_gfx950`. A test that needs one says
 // `ignored` where it is missing. Nothing else depends on them.
 
 use std::{
@@ -8,11 +8,12 @@ use std::{
 };
 
 fn say_what_is_there() {
-    for name in ["WARPSMITH_PYTHON", "NVCC", "CUDA_HOME", "CUDA_PATH", "PATH"] {
+    for name in ["WARPSMITH_PYTHON", "WARPSMITH_HIPCC", "NVCC", "CUDA_HOME", "CUDA_PATH", "PATH"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
     let nvcc = nvcc();
     let has_cublas = nvcc.as_deref().is_some_and(has_cublas);
+    let hip = hip();
     let all = [
         ("has_torch", has_torch()),
         ("has_nvcc", nvcc.is_some()),
@@ -20,6 +21,8 @@ fn say_what_is_there() {
         ("has_gpu", has_gpu()),
         ("has_avx512", has_avx512()),
         ("has_emulators", has_emulators()),
+        ("has_hip", hip.is_some()),
+        ("has_gfx950", hip.is_some_and(|version| version >= 20)),
     ];
     for (flag, found) in all {
         println!("cargo::rustc-check-cfg=cfg({flag})");
@@ -71,6 +74,22 @@ fn has_emulators() -> bool {
     let version = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     let is_known = ["6.", "7.", "8."].iter().any(|major| version.contains(&format!(" version {major}")));
     is_known && tools.iter().flatten().all(here)
+}
+
+/// The version of the clang that compiles kernels in HIP: what `WARPSMITH_HIPCC` names, else the newest on the path.
+fn hip() -> Option<u32> {
+    let named = env::var("WARPSMITH_HIPCC").ok().filter(|value| !value.is_empty());
+    let newest = || [22, 21, 20, 19].map(|version| format!("clang++-{version}")).into();
+    let programs: Vec<String> = named.map_or_else(newest, |program| vec![program]);
+    let version = |name: &String| {
+        let mut command = Command::new(name);
+        if name.ends_with("/zig") {
+            command.arg("clang");
+        }
+        let text = String::from_utf8(command.arg("--version").output().ok()?.stdout).ok()?;
+        text.split_once("clang version ")?.1.split('.').next()?.parse().ok()
+    };
+    programs.iter().find_map(version).filter(|version| *version >= 19)
 }
 
 fn has_avx512() -> bool {

@@ -1,4 +1,4 @@
-//! The winning kernel as a file that can be compiled: `best.cpp`, `best.c`, `best.cu` or `best.py`.
+//! The winning kernel as a file that can be compiled: `best.cpp`, `best.c`, `best.cu`, `best.hip` or `best.py`.
 
 use crate::store::{RunFolder, StoreError};
 use agents::trajectory::Trajectory;
@@ -8,14 +8,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The candidate to take: the certified one, else the fastest correct one that no certificate has refused, or where its
-/// processor is emulated the one that is right.
+/// The candidate to take: the certified one, else the fastest correct one that no certificate has refused, or the one
+/// that there are no times of.
 #[must_use]
 pub fn of(story: &Trajectory) -> Option<CandidateId> {
     let certified = story.certified().map(|certificate| certificate.candidate.clone());
-    certified
-        .or_else(|| story.best().map(|best| best.candidate))
-        .or_else(|| story.counted().map(|(candidate, _)| candidate.clone()))
+    certified.or_else(|| story.best().map(|best| best.candidate)).or_else(|| unmeasured(story).cloned())
+}
+
+/// The candidate that there are no times of: the one that is right where its processor is emulated, the last that compiles
+/// where its GPU is not here.
+fn unmeasured(story: &Trajectory) -> Option<&CandidateId> {
+    let counted = story.counted().map(|(candidate, _)| candidate);
+    counted.or_else(|| story.compiled().map(|(candidate, _)| candidate))
 }
 
 /// A candidate's source as it is compiled, with values in the place of tuning parameters.
@@ -24,7 +29,7 @@ pub fn source(canonical: &str) -> String {
     Candidate::of_canonical(canonical).text()
 }
 
-/// Writes the certified kernel, or where its processor is emulated the one that is right: beside the report where the run has
+/// Writes the certified kernel, or the one that there are no times of: beside the report where the run has
 /// one task, else beside the task's record. `None` where there is none.
 ///
 /// # Errors
@@ -32,7 +37,7 @@ pub fn source(canonical: &str) -> String {
 /// If its text is damaged, or the file cannot be written.
 pub fn write(folder: &RunFolder, name: &str, story: &Trajectory) -> Result<Option<PathBuf>, StoreError> {
     let certified = story.certified().map(|certificate| &certificate.candidate);
-    let Some(candidate) = certified.or_else(|| story.counted().map(|(candidate, _)| candidate)) else {
+    let Some(candidate) = certified.or_else(|| unmeasured(story)) else {
         return Ok(None);
     };
     let blobs = folder.blobs();
@@ -59,6 +64,7 @@ fn ending(task: &Task) -> &'static str {
             Language::C => "c",
             Language::Cpp => "cpp",
             Language::Cuda => "cu",
+            Language::Hip => "hip",
             Language::Python => "py",
         },
     }

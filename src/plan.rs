@@ -132,6 +132,10 @@ fn searching(mut policy: Policy, task: &Task, config: &Config) -> Result<Policy,
         }
         return Ok(policy);
     };
+    if task.gfx().is_some() {
+        let why = "is compiled, not run: a search ranks operators by their times";
+        return Err(Trouble::usage(format!("{} {why}", task.name)));
+    }
     if task.context().is_none() {
         return Err(Trouble::usage("a problem in Python has no sketch: qimeng works on kernels in C, C++ and CUDA"));
     }

@@ -99,6 +99,9 @@ fn result(story: &Trajectory) -> String {
     if let Some((candidate, counts)) = story.counted() {
         return format!("result     right: {counts}, by candidate {}", candidate.short());
     }
+    if let Some((candidate, code)) = story.compiled() {
+        return format!("result     {code}, by candidate {}", candidate.short());
+    }
     let Some(Certificate { candidate, verdict: CertificateVerdict::Certified(timed), .. }) = story.certified() else {
         return "result     no candidate was both correct and certified".to_owned();
     };
@@ -122,8 +125,8 @@ impl Ending<'_> {
     /// Rounds, certificate, report; and how to exit.
     pub(crate) fn tell(&self, story: &Trajectory) -> Result<Exit, Trouble> {
         let outcome = Outcome::of(story);
-        let exit =
-            if outcome.speedup.is_some() || outcome.counted.is_some() { Exit::Done } else { Exit::NothingCorrect };
+        let found = outcome.speedup.is_some() || outcome.counted.is_some() || outcome.compiled.is_some();
+        let exit = if found { Exit::Done } else { Exit::NothingCorrect };
         // A report that cannot be written does not keep the outcome from being told.
         let report = report::file::write(self.folder, None);
         let (path, run) = (report.as_ref().ok(), self.folder.path());

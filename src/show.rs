@@ -26,6 +26,7 @@ pub fn rounds(story: &Trajectory) -> String {
     let apart = report::apart(story).map(|words| format!("  note: {words}\n")).unwrap_or_default();
     let claim = match story.counted() {
         Some(_) => "not timed and not certified: its processor is emulated\n".to_owned(),
+        None if story.compiled().is_some() => "compiled, not run: nothing is timed and nothing certified\n".to_owned(),
         None if certificates.is_empty() => "not certified\n".into(),
         None => certificates + &apart,
     };
@@ -99,6 +100,7 @@ fn row(round: &Round) -> [String; 5] {
     let outcome = match (&round.evaluation, &round.unreadable) {
         (Some(Evaluation::Passed(timed)), _) => quantity::speedup(&timed.speedup),
         (Some(Evaluation::Counted(counts)), _) => counts.to_string(),
+        (Some(Evaluation::Compiled(code)), _) => code.to_string(),
         (Some(Evaluation::Failed(failure)), _) => failure.to_string(),
         (None, Some((role, _))) => format!("unreadable {}", role.name()),
         (None, None) if round.not_timed.is_some() => "not timed".into(),
@@ -147,6 +149,7 @@ fn outcome(round: &Round) -> String {
             Some(Evaluation::Failed(failure)) => failed(failure),
             Some(Evaluation::Passed(timed)) => passed(timed),
             Some(Evaluation::Counted(counts)) => format!("correct: {counts}\n"),
+            Some(Evaluation::Compiled(code)) => format!("{code}\n"),
         }
 }
 

@@ -15,6 +15,7 @@ pub fn operator(folder: &Path, task: &Task) -> Result<Operator, String> {
         Language::C => "c",
         Language::Cpp => "cpp",
         Language::Cuda => "cu",
+        Language::Hip => "hip",
         Language::Python => {
             return Err("a problem in Python has no sketch: only kernel contexts are searched".to_owned());
         }

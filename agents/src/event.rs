@@ -125,6 +125,8 @@ pub enum End {
     Searched,
     /// A candidate is right on a processor that is emulated: nothing there says which of two is faster.
     Counted,
+    /// A candidate compiles for a GPU that is not here: nothing runs, and nothing says which of two is better.
+    Compiled,
     /// Whoever runs it had it ended, whatever it waited for.
     Finished,
     /// The task's limit on tokens was reached.
@@ -158,6 +160,7 @@ impl End {
             | Self::Stuck
             | Self::Searched
             | Self::Counted
+            | Self::Compiled
             | Self::Finished => return None,
             Self::TaskTokens => "task_tokens",
             Self::TaskUsd => "task_usd",

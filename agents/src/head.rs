@@ -102,7 +102,7 @@ pub fn base(so_far: &Trajectory, consults: u32) -> Option<&CandidateId> {
     for round in so_far.finished() {
         let mends = failing.is_some() && round.step.base() == failing;
         (failing, failures) = match &round.evaluation {
-            Some(Evaluation::Passed(_) | Evaluation::Counted(_)) => (None, 0),
+            Some(Evaluation::Passed(_) | Evaluation::Counted(_) | Evaluation::Compiled(_)) => (None, 0),
             Some(Evaluation::Failed(_)) => (round.candidate.as_ref(), if mends { failures + 1 } else { 1 }),
             // A reply that could not be read is a try like any other.
             None => (failing, failures + u32::from(mends)),

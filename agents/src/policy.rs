@@ -291,6 +291,9 @@ pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
     if let Some(sequence) = &policy.sequence {
         return next_transformation(so_far, sequence, policy.planner);
     }
+    if so_far.compiled().is_some() {
+        return ControlFlow::Break(End::Compiled);
+    }
     if let Some(search) = &policy.search {
         return next_generation(so_far, search);
     }
@@ -397,7 +400,7 @@ fn step_from(base: &CandidateId, evaluation: &Evaluation, policy: &Policy) -> St
             OnFailure::Suggest => Step::Suggest { base },
         },
         // The reference: of its speed nothing is known that an advice could be about.
-        Evaluation::Counted(_) => Step::Seed,
+        Evaluation::Counted(_) | Evaluation::Compiled(_) => Step::Seed,
         Evaluation::Passed(_) => match policy.on_pass {
             OnPass::Optimize => Step::Optimize { base },
             OnPass::Refine => Step::Refine { base },

@@ -6,7 +6,8 @@ use crate::llm::{CallId, Role, Usage};
 use crate::search::{Reached, Tree};
 use crate::workflow::Workflow;
 use kernelbench::{
-    Baseline, Bindings, CandidateId, Certificate, CertificateVerdict, Counts, Evaluation, Failure, Hash, Suite, Tried,
+    Baseline, Bindings, CandidateId, Certificate, CertificateVerdict, CodeObject, Counts, Evaluation, Failure, Hash,
+    Suite, Tried,
 };
 use metrics::{Machine, Profile, Speedup};
 use prompts::{Suggestions, Verdict};
@@ -216,6 +217,16 @@ impl Trajectory {
         let written = self.finished().filter(|round| round.step != Step::Baseline);
         written.into_iter().find_map(|round| match (&round.candidate, &round.evaluation) {
             (Some(candidate), Some(Evaluation::Counted(counts))) => Some((candidate, counts)),
+            _ => None,
+        })
+    }
+
+    /// The last candidate that compiles for a GPU that is not here, and what its compiler says; the reference is none.
+    #[must_use]
+    pub fn compiled(&self) -> Option<(&CandidateId, &CodeObject)> {
+        let written = self.finished().filter(|round| round.step != Step::Baseline);
+        written.rev().find_map(|round| match (&round.candidate, &round.evaluation) {
+            (Some(candidate), Some(Evaluation::Compiled(code))) => Some((candidate, code)),
             _ => None,
         })
     }

@@ -84,7 +84,7 @@ impl Bench {
                     (line["alone"], line["speedup"]) = (json!(timed.speedup), json!(widened));
                     line["labels"] = json!(timed.labels);
                 }
-                Evaluation::Counted(_) => unreachable!("torch times"),
+                Evaluation::Counted(_) | Evaluation::Compiled(_) => unreachable!("torch times"),
                 Evaluation::Failed(failure) => line["failed"] = json!(failure.to_string()),
             }
             if std::env::var_os("READINGS").is_some() {

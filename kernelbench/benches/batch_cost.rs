@@ -160,6 +160,7 @@ impl Bench {
             let told = match &outcome {
                 Evaluation::Passed(timed) => json!({"outcome": "passed", "speedup": timed.speedup}),
                 Evaluation::Counted(counts) => json!({"outcome": "counted", "counts": counts}),
+                Evaluation::Compiled(code) => json!({"outcome": "compiled", "code": code}),
                 Evaluation::Failed(failure) => json!({"outcome": "failed", "why": failure.to_string()}),
             };
             let mut line = json!({"task": name, "round": round + 1, "profile": profile});

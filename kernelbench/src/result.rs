@@ -2,6 +2,7 @@
 
 pub(crate) mod candidate;
 pub(crate) mod certificate;
+pub(crate) mod code_object;
 pub(crate) mod counts;
 pub(crate) mod error;
 pub(crate) mod evaluation;

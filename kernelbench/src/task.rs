@@ -4,6 +4,7 @@
 
 pub(crate) mod baseline;
 pub(crate) mod family;
+pub(crate) mod gfx;
 pub(crate) mod layout;
 pub(crate) mod library;
 pub mod load;
@@ -20,7 +21,8 @@ pub use arrays::{Dtype, Fill, Tolerance};
 use crate::{
     result::candidate::Candidate,
     task::{
-        baseline::Baselines, processor::Processor, region::regions, signature::Signature, size::SizeError, space::Space,
+        baseline::Baselines, gfx::Gfx, processor::Processor, region::regions, signature::Signature, size::SizeError,
+        space::Space,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -239,6 +241,12 @@ impl Task {
         self.context()?.processor
     }
 
+    /// The AMD GPU that its kernels are compiled for, and not run on.
+    #[must_use]
+    pub fn gfx(&self) -> Option<Gfx> {
+        self.context()?.arch
+    }
+
     /// The same task, with what opening its reference found out about a problem's module.
     #[must_use]
     pub fn with_signature(mut self, signature: &Signature) -> Self {
@@ -303,6 +311,9 @@ pub struct KernelContext {
     /// nothing is timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor: Option<Processor>,
+    /// The AMD GPU that it is for, in HIP: candidates are compiled, and nothing is run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arch: Option<Gfx>,
 }
 
 /// What a kernel's entry returns.
@@ -408,6 +419,9 @@ pub enum Language {
     /// CUDA C++17, for an NVIDIA GPU: the entry runs on the host and launches kernels; arrays are in the GPU's memory.
     #[serde(rename = "cuda")]
     Cuda,
+    /// HIP C++17, for an AMD GPU: the entry runs on the host and launches kernels.
+    #[serde(rename = "hip")]
+    Hip,
     /// Python, with PyTorch and what it builds: the language of problems.
     #[serde(rename = "python")]
     Python,
@@ -417,14 +431,25 @@ impl Language {
     /// Whether it is C++, whose entries need C linkage.
     #[must_use]
     pub fn is_cpp(self) -> bool {
-        matches!(self, Self::Cpp | Self::Cuda)
+        matches!(self, Self::Cpp | Self::Cuda | Self::Hip)
+    }
+
+    /// The type of the stream that an entry in it gets as its last argument, where it gets one.
+    #[must_use]
+    pub fn stream(self) -> Option<&'static str> {
+        match self {
+            Self::Cuda => Some("cudaStream_t"),
+            Self::Hip => Some("hipStream_t"),
+            Self::C | Self::Cpp | Self::Python => None,
+        }
     }
 
     /// The name of an element type in it.
     #[must_use]
     pub fn name_of(self, dtype: Dtype) -> &'static str {
         match dtype {
-            Dtype::F16 if self == Self::Cuda => "__half",
+            Dtype::F16 if matches!(self, Self::Cuda | Self::Hip) => "__half",
+            Dtype::Bf16 if self == Self::Hip => "__hip_bfloat16",
             Dtype::Bf16 if self == Self::Cuda => "__nv_bfloat16",
             Dtype::F32 => "float",
             Dtype::F64 => "double",

@@ -3,6 +3,7 @@
 //! A workshop is asked for a step at a time, and boxed, so that nobody who uses one chooses a backend by `if`.
 
 pub(crate) mod absent;
+pub(crate) mod compiled;
 pub(crate) mod elsewhere;
 pub(crate) mod emulated;
 pub(crate) mod job;

@@ -34,6 +34,7 @@ fn word(evaluation: &Evaluation) -> String {
     match evaluation {
         Evaluation::Passed(_) => "passed".to_owned(),
         Evaluation::Counted(_) => "counted".to_owned(),
+        Evaluation::Compiled(_) => "compiled".to_owned(),
         Evaluation::Failed(failure) => {
             serde_json::to_value(failure).unwrap()["kind"].as_str().unwrap_or_default().to_owned()
         }

@@ -86,7 +86,7 @@ fn evaluated(processor: Processor, source: &str) -> Outcome<Counts> {
     Ok(match found {
         Evaluation::Counted(counts) => Ok(counts),
         Evaluation::Failed(failure) => Err(failure),
-        Evaluation::Passed(timed) => panic!("an emulator has no times: {timed:?}"),
+        other => panic!("an emulator has no times: {other:?}"),
     })
 }
 

@@ -163,7 +163,7 @@ fn every_slip_is_named_where_it_stands() {
         ("schema = 1", "schema = 2", "task.toml:1:10: this version"),
         ("schema = 1\n", "", "missing field `schema`"),
         ("schema = 1", "schema = 1\ncolour = 3", "task.toml:2:1: unknown field `colour`"),
-        ("\"c++17\"", "\"hip\"", "task.toml:4:12: unknown variant `hip`"),
+        ("\"c++17\"", "\"metal\"", "task.toml:4:12: unknown variant `metal`"),
         ("\"c++17\"", "\"cuda\"", "task.toml:7:17: this flag is not allowed"),
         ("\"c++17\"", "\"python\"", "task.toml:4:12: a task folder cannot be in Python"),
         ("\"c++17\"", "\"c++17\"\nbackend = \"cuda\"", "task.toml:5:11: this backend does not run this language"),

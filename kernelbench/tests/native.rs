@@ -86,6 +86,7 @@ fn task() -> Task {
         origin: None,
         baselines: warpsmith_kernelbench::Baselines::default(),
         processor: None,
+        arch: None,
     };
     Task {
         name: "scale".into(),

@@ -312,6 +312,7 @@ pub(crate) fn task() -> Task {
         origin: None,
         baselines: Baselines::default(),
         processor: None,
+        arch: None,
     };
     Task {
         name: "scale".into(),

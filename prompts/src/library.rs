@@ -26,7 +26,7 @@ pub(crate) const PAGES: [(&str, &str); 18] = [
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 33] = [
+pub(crate) const BLOCKS: [(&str, &str); 37] = [
     ("again", include_str!("../templates/again.md")),
     ("bound/kernel", include_str!("../templates/bound/kernel.md")),
     ("bound/reference", include_str!("../templates/context/reference.md")),
@@ -42,6 +42,7 @@ pub(crate) const BLOCKS: [(&str, &str); 33] = [
     ("example/c", include_str!("../templates/example/c.md")),
     ("example/cpp", include_str!("../templates/example/cpp.md")),
     ("example/cuda", include_str!("../templates/example/cuda.md")),
+    ("example/hip", include_str!("../templates/example/hip.md")),
     ("example/python", include_str!("../templates/example/python.md")),
     ("failure", include_str!("../templates/failure.md")),
     ("feature/context", include_str!("../templates/feature/context.md")),
@@ -49,6 +50,9 @@ pub(crate) const BLOCKS: [(&str, &str); 33] = [
     ("feature/offered", include_str!("../templates/feature/offered.md")),
     ("guide/cpu", include_str!("../templates/guide/cpu.md")),
     ("guide/gpu", include_str!("../templates/guide/gpu.md")),
+    ("hip/kernel", include_str!("../templates/context/kernel.md")),
+    ("hip/reference", include_str!("../templates/context/reference.md")),
+    ("hip/rules", include_str!("../templates/hip/rules.md")),
     ("machine", include_str!("../templates/machine.md")),
     ("primitives/cuda", include_str!("../templates/primitives/cuda.md")),
     ("primitives/neon", include_str!("../templates/primitives/neon.md")),

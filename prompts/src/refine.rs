@@ -31,7 +31,7 @@ pub(crate) fn values(
     let (failure, timed) = match evaluation {
         Evaluation::Failed(failure) => (Some(words::failure(failure)), None),
         Evaluation::Passed(timed) => (None, Some(words::timed(timed))),
-        Evaluation::Counted(_) => (None, None),
+        Evaluation::Counted(_) | Evaluation::Compiled(_) => (None, None),
     };
     context! {
         task => words::task(task),

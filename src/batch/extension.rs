@@ -45,7 +45,7 @@ impl More {
         let helps = match end {
             End::OutOfRounds | End::Stopped | End::Finished => self.rounds.is_some(),
             End::RecordEnds => self.model,
-            End::SequenceEnds | End::Stuck | End::Searched | End::Counted | End::Stalled => false,
+            End::SequenceEnds | End::Stuck | End::Searched | End::Counted | End::Compiled | End::Stalled => false,
             _ => self.limit,
         };
         if !helps {
@@ -77,6 +77,10 @@ fn needs(end: End, written: usize) -> String {
         }
         End::Counted => {
             "it ended because a candidate is right, and on an emulated processor nothing says which of two is faster"
+                .to_owned()
+        }
+        End::Compiled => {
+            "it ended because a candidate compiles, and nothing says which of two is better where none is run"
                 .to_owned()
         }
         End::Stalled => {

@@ -50,7 +50,7 @@ impl Needs {
             Self::Workshops(kind) => kind,
         };
         match kind {
-            Kind::Native | Kind::Emulated(_) => Ok(vec!["cpu".to_owned()]),
+            Kind::Native | Kind::Emulated(_) | Kind::Compiled(_) => Ok(vec!["cpu".to_owned()]),
             Kind::Simulated if named.is_empty() => Ok(vec!["simulated".to_owned()]),
             _ if !["", "all"].contains(&named) => {
                 Ok(numbered(ordinals(named).map_err(|why| Trouble::usage(format!("--gpus {why}")))?))

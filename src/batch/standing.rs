@@ -3,7 +3,7 @@
 use super::limits::Used;
 use crate::{exit::Trouble, progress::plain, quantity, store::RunFolder};
 use agents::event::{End, Event, Step};
-use kernelbench::{CertificateVerdict, Counts, Evaluation};
+use kernelbench::{CertificateVerdict, CodeObject, Counts, Evaluation};
 use metrics::{Claim, Speedup};
 
 /// How far a task has come: a fold over its events that keeps next to nothing.
@@ -35,6 +35,8 @@ pub struct Standing {
     pub has_candidate: bool,
     /// The instructions of the candidate that is right, where its processor is emulated.
     pub counted: Option<Counts>,
+    /// What the compiler says of the last candidate that compiles, where its GPU is not here.
+    pub compiled: Option<CodeObject>,
 }
 
 impl Standing {
@@ -66,6 +68,9 @@ impl Standing {
         }
         if let Some(counts) = &self.counted {
             return format!("right: {}", plain(&counts.to_string()));
+        }
+        if let Some(code) = &self.compiled {
+            return plain(&code.to_string());
         }
         let ends = || (self.end == Some(End::RecordEnds)).then(|| "what answers holds no further reply".to_owned());
         let why = self.trouble.clone().or_else(ends).map(|why| format!(" ({})", plain(&why))).unwrap_or_default();
@@ -101,6 +106,9 @@ impl Standing {
                 }
                 if let Evaluation::Counted(counts) = evaluation {
                     self.counted = Some(counts.clone());
+                }
+                if let Evaluation::Compiled(code) = evaluation {
+                    self.compiled = Some(code.clone());
                 }
             }
             Event::NotTimed { why, .. } => {

@@ -87,7 +87,7 @@ fn tried(folder: &Path, untried: bool, layers: &Layers) -> Result<String, Troubl
         return Ok("not tried: there is no NVIDIA GPU here".to_owned());
     }
     let workshop = match wiring::workshop(kind, &layers.config, false, None) {
-        Err(why) if task.processor().is_some() => return Ok(format!("not tried: {why}")),
+        Err(why) if task.processor().is_some() || task.gfx().is_some() => return Ok(format!("not tried: {why}")),
         other => other?,
     };
     let suite = small(&task);

@@ -64,6 +64,10 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
         let why = "is for an emulated processor, which has no times to score: `warpsmith run` works on it alone";
         return Err(Trouble::usage(format!("{} {why}", task.name)));
     }
+    if let Some((_, task)) = chosen.tasks.iter().find(|(_, task)| task.gfx().is_some()) {
+        let why = "is compiled, not run, and has no times to score: `warpsmith run` works on it alone";
+        return Err(Trouble::usage(format!("{} {why}", task.name)));
+    }
     let told = needs.told(&mut policy, true, config)?;
     New { arguments, chosen, policy, spec, config, environment, needs, told }.begin()
 }

@@ -98,7 +98,7 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     }
     let correct = |found: &Found| {
         let refused = found.certificate.as_ref().is_some_and(|c| matches!(c.verdict, CertificateVerdict::Refused(_)));
-        found.evaluation.is_right() && !refused
+        found.evaluation.holds() && !refused
     };
     Ok(if found.iter().all(correct) { Exit::Done } else { Exit::NothingCorrect })
 }

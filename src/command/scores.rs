@@ -70,10 +70,15 @@ pub(super) fn scores(arguments: &ScoresArgs) -> Result<Exit, Trouble> {
     Ok(Exit::Done)
 }
 
-/// Refuses a run whose instructions were counted.
+/// Refuses a run in which nothing was timed.
 pub(super) fn has_times(folder: &RunFolder) -> Result<(), Trouble> {
     for task in folder.tasks()? {
-        if let Some(counts) = Standing::read(folder, &task)?.and_then(|standing| standing.counted) {
+        let standing = Standing::read(folder, &task)?;
+        if let Some(code) = standing.as_ref().and_then(|standing| standing.compiled.as_ref()) {
+            let why = "compiled, not run, and there is no speed to score: `warpsmith show` has what its compiler says";
+            return Err(Trouble::usage(format!("{task} is for {} and was {why}", code.arch)));
+        }
+        if let Some(counts) = standing.and_then(|standing| standing.counted) {
             let why = "its instructions were counted, and there is no speed to score: `warpsmith show` has them";
             return Err(Trouble::usage(format!("{task} ran on an emulated {}: {why}", counts.processor.full_name())));
         }

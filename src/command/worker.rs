@@ -128,7 +128,7 @@ fn kinds(arguments: &WorkerArgs) -> Result<Vec<Kind>, Trouble> {
         let known = Kind::of_lane(name).filter(|kind| *kind != Kind::Simulated);
         known.ok_or_else(|| {
             Trouble::usage(format!(
-                "--lanes: expected problem, cuda, native or emulated-k1 (-a72, -a76, -c908), found {name:?}"
+                "--lanes: expected problem, cuda, native, emulated-k1 (-a72, -a76, -c908) or compiled-gfx90a (-gfx942, -gfx950), found {name:?}"
             ))
         })
     };
@@ -141,7 +141,7 @@ fn kinds(arguments: &WorkerArgs) -> Result<Vec<Kind>, Trouble> {
 
 /// Whether none of these needs a GPU.
 fn on_cpu(kinds: &[Kind]) -> bool {
-    kinds.iter().all(|kind| matches!(kind, Kind::Native | Kind::Emulated(_)))
+    kinds.iter().all(|kind| matches!(kind, Kind::Native | Kind::Emulated(_) | Kind::Compiled(_)))
 }
 
 fn devices(arguments: &WorkerArgs, kinds: &[Kind]) -> Result<Vec<String>, Trouble> {

@@ -135,8 +135,11 @@ fn grow(story: &Trajectory, at: &Checkpoint, depth: usize, lines: &mut Vec<Strin
 fn line(story: &Trajectory, at: &Checkpoint) -> String {
     let workflow = &story.workflow;
     let what = at.transformation.as_deref().unwrap_or("initial context");
-    let ratio = story.evaluation(&at.bound).and_then(Evaluation::passed).map(|timed| timed.speedup.ratio);
-    let ratio = ratio.map_or("-".to_owned(), metrics::quantity::times);
+    let ratio = match story.evaluation(&at.bound) {
+        Some(Evaluation::Passed(timed)) => metrics::quantity::times(timed.speedup.ratio),
+        Some(Evaluation::Compiled(_)) => "compiled, not run".to_owned(),
+        _ => "-".to_owned(),
+    };
     let best = at.kept.first().map(in_words).unwrap_or_default();
     let called = |names: &std::collections::BTreeMap<String, kernelbench::Hash>| {
         names.iter().filter(|(_, id)| **id == at.id).map(|(name, _)| plain(name)).collect::<Vec<_>>()
@@ -177,14 +180,22 @@ fn as_json(story: &Trajectory) -> serde_json::Value {
     let workflow = &story.workflow;
     let checkpoint = |at: &Checkpoint| {
         let speedup = story.evaluation(&at.bound).and_then(Evaluation::passed).map(|timed| timed.speedup);
+        let compiled = match story.evaluation(&at.bound) {
+            Some(Evaluation::Compiled(code)) => Some(code),
+            _ => None,
+        };
         let failed: Vec<_> = failed_tries(story, at)
             .into_iter()
             .map(|(transformation, number, why)| json!({"transformation": transformation, "try": number, "why": why}))
             .collect();
-        json!({
+        let mut object = json!({
             "id": at.id, "name": at.name, "parent": at.parent, "transformation": at.transformation, "round": at.round,
             "speedup": speedup, "bindings": at.kept.first(), "kept": at.kept.len(), "tuning": at.tuning, "failed": failed,
-        })
+        });
+        if let Some(code) = compiled {
+            object["compiled"] = json!(code);
+        }
+        object
     };
     json!({
         "checkpoints": workflow.checkpoints.iter().map(checkpoint).collect::<Vec<_>>(),

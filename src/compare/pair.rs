@@ -96,6 +96,9 @@ impl Pair {
         if matches!(found, Evaluation::Counted(_)) {
             return format!("in pairs: nothing: on an emulated processor {second} and {first} are not timed\n");
         }
+        if let Evaluation::Compiled(code) = found {
+            return format!("in pairs: nothing: for {} {second} and {first} are compiled, not run\n", code.arch);
+        }
         let Evaluation::Passed(timed) = found else {
             return format!("in pairs: {second} beside {first}: {}\n", progress::evaluated(found));
         };

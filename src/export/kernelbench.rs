@@ -181,7 +181,7 @@ fn failed(story: &Trajectory) -> (Option<CandidateId>, Outcome<'_>) {
         Some((candidate, Evaluation::Failed(failure))) => {
             (Some(candidate), Outcome::Failed(failure.to_string(), Some(failure)))
         }
-        Some((candidate, Evaluation::Passed(_) | Evaluation::Counted(_))) => {
+        Some((candidate, Evaluation::Passed(_) | Evaluation::Counted(_) | Evaluation::Compiled(_))) => {
             (Some(candidate), Outcome::Failed("not certified".into(), None))
         }
         None => (None, Outcome::Failed("no candidate was written".into(), None)),

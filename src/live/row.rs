@@ -111,7 +111,7 @@ fn result(seen: &Seen) -> (&'static str, String) {
     match (&standing.certified, seen.best()) {
         (Some(certified), _) => (kind(certified), format!("{}, certified", told(certified))),
         (None, Some(best)) => (kind(best), format!("{}, not certified", told(best))),
-        (None, None) if standing.counted.is_some() => ("none", standing.came_to()),
+        (None, None) if standing.counted.is_some() || standing.compiled.is_some() => ("none", standing.came_to()),
         (None, None) if standing.end.is_some() => ("failed", standing.came_to()),
         (None, None) => ("open", standing.trouble.clone().unwrap_or_default()),
     }

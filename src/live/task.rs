@@ -71,6 +71,7 @@ impl Seen {
                 self.over(kind(&timed.speedup), &told(&timed.speedup), at_ms)
             }
             Evaluation::Counted(counts) => self.over("none", &format!("right: {counts}"), at_ms),
+            Evaluation::Compiled(code) => self.over("none", &code.to_string(), at_ms),
             Evaluation::Failed(failure) => self.over("failed", &failure.to_string(), at_ms),
         }
     }

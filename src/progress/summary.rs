@@ -1,7 +1,7 @@
 //! What came of the run?
 
 use agents::trajectory::{Round, Trajectory};
-use kernelbench::{CertificateVerdict, Counts, Evaluation};
+use kernelbench::{CertificateVerdict, CodeObject, Counts, Evaluation};
 use metrics::Claim;
 use serde::Serialize;
 
@@ -28,6 +28,9 @@ pub struct Outcome {
     /// Instructions of the right candidate, where its processor is emulated: there is no speedup then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<Counts>,
+    /// What the compiler says of the last candidate that compiles, where its GPU is not here: there is no speedup then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compiled: Option<CodeObject>,
     /// What the model's answers cost in dollars, where every price is known.
     pub usd: Option<f64>,
 }
@@ -43,7 +46,7 @@ impl Outcome {
             CertificateVerdict::Refused(_) => None,
         });
         let correct = |round: &&Round| round.evaluation.as_ref().is_some_and(Evaluation::is_right);
-        let counted = story.counted();
+        let (counted, compiled) = (story.counted(), story.compiled());
         let best = certified.as_ref().map(|(candidate, ..)| candidate.clone());
         Self {
             task: story.name.clone(),
@@ -52,12 +55,14 @@ impl Outcome {
             best: best
                 .or_else(|| story.best().map(|best| best.candidate))
                 .or_else(|| counted.map(|(candidate, _)| candidate.clone()))
+                .or_else(|| compiled.map(|(candidate, _)| candidate.clone()))
                 .map(|candidate| candidate.to_string()),
             speedup: certified.as_ref().map(|(_, speedup, _)| speedup.ratio),
             against: certified.as_ref().and_then(|(.., against)| against.clone()),
             interval: certified.as_ref().map(|(_, speedup, _)| [speedup.interval.low, speedup.interval.high]),
             claim: certified.as_ref().map(|(_, speedup, _)| speedup.claim()),
             counted: counted.map(|(_, counts)| counts.clone()),
+            compiled: compiled.map(|(_, code)| code.clone()),
             usd: story.answers().map(|answer| answer.usd).sum(),
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::Wrote { candidate } => vec![wrote(candidate, so_far)],
         Event::Tuned { tried, .. } => vec![tuned(tried)],
         Event::Evaluated { evaluation, .. } => {
-            let stays = evaluation.passed().is_none().then(|| super::workflow::stays(so_far)).flatten();
+            let stays = (!evaluation.holds()).then(|| super::workflow::stays(so_far)).flatten();
             [vec![format!("  {}", evaluated(evaluation))], same_code(evaluation), stays.into_iter().collect()].concat()
         }
         Event::NotTimed { why, .. } => vec![format!("  right, but it could not be timed: {}", plain(why))],
@@ -103,15 +103,21 @@ fn same_code(evaluation: &Evaluation) -> Vec<String> {
 /// What a search over bindings came to, in a line.
 #[must_use]
 pub fn tuned(tried: &[Tried]) -> String {
+    if tried.is_empty() {
+        return "  tuned: none was timed".to_owned();
+    }
     let count = |which: fn(&Found) -> bool| tried.iter().filter(|tried| which(&tried.found)).count();
     let right = tried.iter().filter_map(|tried| match tried.found {
         Found::Ratio(ratio) => Some((ratio, &tried.bindings)),
         _ => None,
     });
     let best = right.max_by(|a, b| a.0.total_cmp(&b.0));
-    let best = best.map_or("none was right".to_owned(), |(ratio, bindings)| {
-        format!("best {} at {}", plain(&in_words(bindings)), quantity::times(ratio))
+    let compiled = tried.iter().find(|tried| matches!(tried.found, Found::Compiled(_)));
+    let none = compiled.map_or("none was right".to_owned(), |first| {
+        format!("{}, the first that compiles", plain(&in_words(&first.bindings)))
     });
+    let best = best
+        .map_or(none, |(ratio, bindings)| format!("best {} at {}", plain(&in_words(bindings)), quantity::times(ratio)));
     let (invalid, failed) = (count(|f| matches!(f, Found::Invalid)), count(|f| matches!(f, Found::Failed(_))));
     format!("  tuned: {} configurations, {invalid} invalid, {failed} failed; {best}", tried.len())
 }
@@ -235,6 +241,7 @@ pub fn evaluated(evaluation: &Evaluation) -> String {
             )
         }
         Evaluation::Counted(counts) => format!("correct: {}", plain(&counts.to_string())),
+        Evaluation::Compiled(code) => plain(&code.to_string()),
         Evaluation::Failed(failure) => failed(failure),
     }
 }
@@ -266,6 +273,7 @@ fn ended(end: End) -> String {
         End::Counted => {
             "ended: a candidate is right; on an emulated processor instructions are counted, and nothing is faster"
         }
+        End::Compiled => "ended: a candidate compiles; its GPU is not here, nothing is run, and nothing is faster",
         End::Stalled => "ended: no faster candidate for as many rounds as the policy bears",
         End::Stuck => "ended: every try failed; the context stays at the last checkpoint",
         End::Stopped => "ended: the Planner proposed to stop",

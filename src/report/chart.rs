@@ -57,7 +57,7 @@ impl SpeedupChart {
     /// `None` before the first round has ended, and where nothing is timed.
     pub(super) fn of(story: &Trajectory) -> Option<Self> {
         let rounds: Vec<&Round> = story.finished().collect();
-        if rounds.is_empty() || story.counted().is_some() {
+        if rounds.is_empty() || story.counted().is_some() || story.compiled().is_some() {
             return None;
         }
         let certified = super::claim::certified(story).map(|timed| &timed.speedup);

@@ -83,6 +83,11 @@ fn nothing(story: &Trajectory) -> (&'static str, String, String) {
         let why = "An emulator has no times, so nothing here is faster than anything, and nothing is certified.";
         return ("none", words, format!("Candidate {}: {counts}. {why}", candidate.short()));
     }
+    if let Some((candidate, code)) = story.compiled() {
+        let words = format!("Compiled, not run, for {}", code.arch);
+        let why = "The GPU is not here, so nothing is known of its answers or its speed, and nothing is certified.";
+        return ("none", words, format!("Candidate {}: {code}. {why}", candidate.short()));
+    }
     let refused = story.certificates.last().and_then(|certificate| match &certificate.verdict {
         CertificateVerdict::Refused(failure) => Some((certificate.candidate.short(), failure)),
         CertificateVerdict::Certified(_) => None,

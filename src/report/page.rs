@@ -135,6 +135,7 @@ fn describe(end: End) -> String {
         End::SequenceEnds => "after every transformation of the sequence",
         End::Searched => "when the search was over",
         End::Counted => "when a candidate was right, on a processor that is emulated",
+        End::Compiled => "when a candidate compiled, for a GPU that is not here",
         End::Stalled => "after as many rounds without gain as the policy bears",
         End::Stuck => "where a transformation failed in every try",
         End::Stopped => "when the Planner proposed to stop",

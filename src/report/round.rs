@@ -126,6 +126,7 @@ fn outcome(round: &Round) -> (&'static str, String) {
     match (&round.evaluation, &round.unreadable) {
         (Some(Evaluation::Passed(timed)), _) => ("passed", quantity::claim(&timed.speedup).into()),
         (Some(Evaluation::Counted(counts)), _) => ("passed", format!("right: {counts}")),
+        (Some(Evaluation::Compiled(code)), _) => ("open", code.to_string()),
         (Some(Evaluation::Failed(failure)), _) => ("failed", failure.to_string()),
         (None, Some((role, _))) => ("failed", format!("the {}'s reply could not be read", role.name())),
         (None, None) if round.not_timed.is_some() => ("open", "could not be timed".into()),

@@ -214,6 +214,7 @@ impl Sample {
             origin: None,
             baselines: Baselines::default(),
             processor: None,
+            arch: None,
         };
         Task {
             name: self.dirty("silu_and_mul"),

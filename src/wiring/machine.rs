@@ -2,7 +2,7 @@
 
 use crate::{config::Config, exit::Trouble};
 use kernelbench::{
-    Emulated, EmulatedOptions, Processor, Simulated, Source, Task, Workshop, cpu,
+    Compiled, CompiledOptions, Emulated, EmulatedOptions, Gfx, Processor, Simulated, Source, Task, Workshop, cpu,
     cuda::{self, Cuda},
     feature::Column,
     gpu,
@@ -31,6 +31,8 @@ pub enum Kind {
     Native,
     /// For kernels in C and C++ on a processor that is emulated.
     Emulated(Processor),
+    /// For kernels in HIP, which are compiled and not run.
+    Compiled(Gfx),
 }
 
 impl Kind {
@@ -41,7 +43,11 @@ impl Kind {
             _ if simulated => Self::Simulated,
             Source::Problem(_) => Self::Problems,
             Source::Context(_) if task.is_cuda() => Self::Cuda,
-            Source::Context(context) => context.processor.map_or(Self::Native, Self::Emulated),
+            Source::Context(context) => match (context.arch, context.processor) {
+                (Some(arch), _) => Self::Compiled(arch),
+                (None, Some(processor)) => Self::Emulated(processor),
+                (None, None) => Self::Native,
+            },
         }
     }
 }
@@ -59,6 +65,9 @@ impl Kind {
             Self::Emulated(Processor::A76) => "emulated-a76",
             Self::Emulated(Processor::C908) => "emulated-c908",
             Self::Emulated(Processor::K1) => "emulated-k1",
+            Self::Compiled(Gfx::Gfx90a) => "compiled-gfx90a",
+            Self::Compiled(Gfx::Gfx942) => "compiled-gfx942",
+            Self::Compiled(Gfx::Gfx950) => "compiled-gfx950",
         }
     }
 
@@ -66,7 +75,9 @@ impl Kind {
     #[must_use]
     pub fn of_lane(name: &str) -> Option<Self> {
         let emulated = Processor::ALL.map(Self::Emulated);
-        let all = [Self::Simulated, Self::Problems, Self::Cuda, Self::Native].into_iter().chain(emulated);
+        let compiled = Gfx::ALL.map(Self::Compiled);
+        let all =
+            [Self::Simulated, Self::Problems, Self::Cuda, Self::Native].into_iter().chain(emulated).chain(compiled);
         all.into_iter().find(|kind| kind.lane() == name)
     }
 }
@@ -94,6 +105,7 @@ pub fn workshop(
         Kind::Cuda => Arc::new(cuda_reading(config, set()?)?),
         Kind::Native => Arc::new(native(config)?),
         Kind::Emulated(processor) => Arc::new(emulated(processor, config)?),
+        Kind::Compiled(arch) => Arc::new(compiled(arch, config)?),
     })
 }
 
@@ -132,6 +144,21 @@ fn emulated(processor: Processor, config: &Config) -> Result<Emulated, Trouble> 
     let usual = EmulatedOptions::new(own_program()?, vec![CHILD.into()], cache_folder(config)?.join("builds"));
     let options = EmulatedOptions { build_deadline: config.workshop.build_deadline(), ..usual };
     Emulated::new(processor, options).map_err(|fault| Trouble::machine(fault.to_string()))
+}
+
+/// An AMD GPU that is not here as a workshop.
+///
+/// # Errors
+///
+/// If no compiler here knows it, there is no folder for builds, or the program does not know where it lies.
+fn compiled(arch: Gfx, config: &Config) -> Result<Compiled, Trouble> {
+    let options = CompiledOptions {
+        program: own_program()?,
+        program_args: vec![CHILD.into()],
+        cache: cache_folder(config)?.join("builds"),
+        build_deadline: config.workshop.build_deadline(),
+    };
+    Compiled::new(arch, options).map_err(|fault| Trouble::machine(fault.to_string()))
 }
 
 fn own_program() -> Result<PathBuf, Trouble> {

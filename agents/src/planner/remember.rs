@@ -40,6 +40,7 @@ fn attempted(round: &Round, base: &CandidateId) -> Option<Attempted> {
     let came = match &round.evaluation {
         Some(Evaluation::Passed(timed)) => format!("correct, {}", timed.speedup),
         Some(Evaluation::Counted(counts)) => format!("correct, {counts}"),
+        Some(Evaluation::Compiled(code)) => code.to_string(),
         Some(Evaluation::Failed(failure)) => failure.to_string(),
         None => round.not_timed.clone().unwrap_or_else(|| "no readable reply".to_owned()),
     };

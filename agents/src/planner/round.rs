@@ -99,6 +99,7 @@ impl Loop {
         let profile = match &base.evaluation {
             Evaluation::Failed(failure) => Err(format!("not measured: {failure}")),
             Evaluation::Counted(_) => Err("not measured: its processor is emulated".to_owned()),
+            Evaluation::Compiled(_) => Err("not measured: its GPU is not here".to_owned()),
             Evaluation::Passed(_) => {
                 let (task, candidate, suite) = (self.task.clone(), base.candidate.clone(), self.suite());
                 let worked = asked(&self.crew.profiler, TakeProfile { task, candidate, suite }).await?;
@@ -138,7 +139,9 @@ impl Loop {
                 };
                 Assignment::Fix { candidate, failure, fix }
             }
-            (_, Evaluation::Counted(_)) => Assignment::Optimize { candidate, optimization: None },
+            (_, Evaluation::Counted(_) | Evaluation::Compiled(_)) => {
+                Assignment::Optimize { candidate, optimization: None }
+            }
             (_, Evaluation::Passed(timed)) => {
                 let offered = self.offered(profile.as_ref());
                 let profile = profile.map(|profile| self.told(profile));
@@ -341,6 +344,7 @@ impl Loop {
             outcome: match &round.evaluation {
                 Some(Evaluation::Passed(timed)) => format!("correct, {}", timed.speedup),
                 Some(Evaluation::Counted(counts)) => format!("correct, {counts}"),
+                Some(Evaluation::Compiled(code)) => code.to_string(),
                 Some(Evaluation::Failed(failure)) => failure.to_string(),
                 None => "no readable reply".to_owned(),
             },

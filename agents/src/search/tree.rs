@@ -24,6 +24,7 @@ impl From<&Result<Found, String>> for Reached {
         match found {
             Ok(Found::Ratio(ratio)) => Self::Rate(*ratio),
             Ok(Found::Failed(failure)) => Self::Failed(failure.to_string()),
+            Ok(Found::Compiled(code)) => Self::Failed(code.to_string()),
             Ok(Found::Invalid) => Self::Failed("its values are no configuration".to_owned()),
             Err(why) => Self::Failed(format!("it could not be timed: {why}")),
         }

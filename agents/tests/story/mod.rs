@@ -52,6 +52,7 @@ pub(crate) fn task() -> Task {
             origin: None,
             baselines: Baselines::default(),
             processor: None,
+            arch: None,
         }),
         tolerance: Tolerance { atol: 1e-6, rtol: 1e-6, share: 1.0 },
         cases: vec![case(64), case(128)],

@@ -140,8 +140,9 @@ impl Compiler {
         let (variable, default) = match language {
             Language::C => ("CC", "gcc"),
             Language::Cpp => ("CXX", "g++"),
-            Language::Cuda | Language::Python => {
-                let why = "the CPU backend builds C and C++ alone: a kernel context in CUDA or Python cannot be built";
+            Language::Cuda | Language::Hip | Language::Python => {
+                let why =
+                    "the CPU backend builds C and C++ alone: a kernel context in CUDA, HIP or Python cannot be built";
                 return Err(Fault::Machine(why.to_owned()));
             }
         };

@@ -12,6 +12,9 @@ pub(crate) const EXPECTED: &str = "expected flags that steer optimization, warni
 /// The flags of a task in CUDA that names none; the architecture is the GPU's.
 pub(crate) const CUDA_DEFAULT: [&str; 1] = ["-O3"];
 
+/// The flags of a task in HIP that names none; the architecture is the task's.
+pub(crate) const HIP_DEFAULT: [&str; 1] = ["-O3"];
+
 /// What is allowed in CUDA, for people.
 pub(crate) const CUDA_EXPECTED: &str = "expected flags of nvcc that steer optimization or macros: -O…, -D…, -U…, --use_fast_math, --maxrregcount=…, \
      --fmad=…, --ftz=…, --prec-div=…, --prec-sqrt=…, --extended-lambda, --expt-extended-lambda, \
@@ -59,6 +62,12 @@ pub(crate) fn is_harmless(flag: &str) -> bool {
     let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| flag.starts_with(prefix));
     let plain = flag.chars().all(|c| c.is_ascii_graphic() && c != '/' && c != '@');
     plain && starts(&ALLOWED) && !starts(&REFUSED)
+}
+
+/// The same of clang for an AMD GPU, whose architecture is the task's.
+pub(crate) fn is_harmless_in_hip(flag: &str) -> bool {
+    let others = ["-mllvm", "-march", "-mcpu", "-fgpu-rdc", "-flto"];
+    is_harmless(flag) && !others.iter().any(|prefix| flag.starts_with(prefix))
 }
 
 /// The same of nvcc, which spells options in its own way.

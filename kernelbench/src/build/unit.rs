@@ -20,6 +20,7 @@ pub(crate) fn ending(language: Language) -> &'static str {
         Language::C => "c",
         Language::Cpp => "cpp",
         Language::Cuda => "cu",
+        Language::Hip => "hip",
         Language::Python => "py",
     }
 }
@@ -44,9 +45,7 @@ pub(crate) fn text(context: &KernelContext, candidate: &Candidate) -> Attempt<St
 /// The declaration of the entry point.
 pub(crate) fn prototype(context: &KernelContext) -> String {
     let mut parameters: Vec<String> = context.arguments.iter().map(|a| parameter(a, context.language)).collect();
-    if context.language == Language::Cuda {
-        parameters.push("cudaStream_t stream".to_owned());
-    }
+    parameters.extend(context.language.stream().map(|stream| format!("{stream} stream")));
     let linkage = if context.language.is_cpp() { "extern \"C\" " } else { "" };
     let parameters = if parameters.is_empty() { "void".to_owned() } else { parameters.join(", ") };
     format!("{linkage}{} {}({parameters});", context.returns.name(), context.entry)
@@ -70,6 +69,9 @@ pub(crate) fn candidate(context: &KernelContext, source: &str) -> String {
         headers += "#include <cuda_runtime.h>\n";
         headers += if has(Dtype::F16) { "#include <cuda_fp16.h>\n" } else { "" };
         headers += if has(Dtype::Bf16) { "#include <cuda_bf16.h>\n" } else { "" };
+    }
+    if context.language == Language::Hip {
+        headers += "#include <hip/hip_runtime.h>\n";
     }
     if context.returns == Returns::Status {
         headers.extend(["#define WS_INVALID ".to_owned(), INVALID.to_string(), "\n".to_owned()]);

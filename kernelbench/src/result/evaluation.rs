@@ -2,7 +2,7 @@
 
 use crate::{
     hash::Hash,
-    result::{counts::Counts, failure::Failure, label::Label},
+    result::{code_object::CodeObject, counts::Counts, failure::Failure, label::Label},
 };
 use metrics::{Interval, Speedup, Statistic, Timing};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,8 @@ pub enum Evaluation {
     Passed(Timed),
     /// It was right on every case, on a processor that is emulated: nothing is known of its speed.
     Counted(Counts),
+    /// It compiles for a GPU that is not here: nothing ran, and nothing is known of its answers or its speed.
+    Compiled(CodeObject),
 }
 
 impl Evaluation {
@@ -25,13 +27,19 @@ impl Evaluation {
     pub fn passed(&self) -> Option<&Timed> {
         match self {
             Self::Passed(timed) => Some(timed),
-            Self::Failed(_) | Self::Counted(_) => None,
+            Self::Failed(_) | Self::Counted(_) | Self::Compiled(_) => None,
         }
     }
 
     /// Whether it was right on every case.
     #[must_use]
     pub fn is_right(&self) -> bool {
+        matches!(self, Self::Passed(_) | Self::Counted(_))
+    }
+
+    /// Whether nothing here speaks against it: it is right, or compiles where no more can be known.
+    #[must_use]
+    pub fn holds(&self) -> bool {
         !matches!(self, Self::Failed(_))
     }
 }

@@ -22,7 +22,7 @@ pub use tuning::parameters;
 
 use crate::{
     build::flags,
-    task::{Case, KernelContext, Language, Precision, Size, Source, Task, Tolerance, processor::Processor},
+    task::{Case, KernelContext, Language, Precision, Size, Source, Task, Tolerance, gfx::Gfx, processor::Processor},
 };
 use baselines::Wanted;
 use error::Document;
@@ -94,11 +94,16 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
         None => reference::beside(document, &file.reference, entry)?,
     };
     let processor = processor(document, file.processor.as_ref(), language)?;
+    let arch = arch(document, file.arch.as_ref(), language)?;
     let tuning = tuning::space(document, file.tuning)?;
     let timed_against = !file.baseline.is_empty() || file.oracle.is_some();
     if let Some(name) = file.processor.as_ref().filter(|_| timed_against || !file.returns.is_nothing()) {
         let help = "take [[baseline]], [oracle] and returns away, or the processor";
         return document.error(name, "a task for an emulated processor has no baselines and returns nothing", help);
+    }
+    if timed_against && arch.is_some() {
+        let help = "take [[baseline]] and [oracle] away: kernels in HIP are compiled, not run";
+        return document.error(&file.language, "a task in \"hip\" is timed against nothing", help);
     }
     if let Some(name) = file.processor.as_ref().filter(|_| !tuning.grid.is_empty()) {
         let help = "take [tuning] away, or the processor: a generated operator has parameters of its own, which begin at their first values";
@@ -123,6 +128,7 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
         returns: file.returns,
         operations: operations(document, file.operations.as_ref(), &cases)?,
         processor,
+        arch,
         entry: file.entry.into_inner(),
         arguments,
     };
@@ -168,6 +174,21 @@ fn processor(
     }
 }
 
+/// The AMD GPU that a task in HIP is compiled for.
+fn arch(document: &Document<'_>, name: Option<&Spanned<String>>, language: Language) -> Result<Option<Gfx>, TaskError> {
+    match name {
+        None => Ok((language == Language::Hip).then(Gfx::default)),
+        Some(name) if language != Language::Hip => {
+            let help = "take the key away: only kernels in \"hip\" are compiled for a GPU that is not here";
+            document.error(name, "a task in this language has no arch", help)
+        }
+        Some(name) => match name.get_ref().parse() {
+            Ok(arch) => Ok(Some(arch)),
+            Err(why) => document.error(name, why, "name one of these, or take the key away for gfx90a"),
+        },
+    }
+}
+
 fn check_heading(document: &Document<'_>, file: &TaskFile) -> Result<(), TaskError> {
     if *file.schema.get_ref() != SCHEMA {
         return document.error(&file.schema, "this version of the format is unknown", "expected schema = 1");
@@ -187,15 +208,16 @@ fn check_heading(document: &Document<'_>, file: &TaskFile) -> Result<(), TaskErr
 fn check_backend(document: &Document<'_>, file: &TaskFile) -> Result<(), TaskError> {
     let runs_on = match file.language.get_ref() {
         Language::Cuda => Backend::Cuda,
+        Language::Hip => Backend::Hip,
         Language::C | Language::Cpp => Backend::Cpu,
         Language::Python => {
-            let help = "a kernel context is written in \"c11\", \"c++17\" or \"cuda\"; a problem in Python is a file of its own";
+            let help = "a kernel context is written in \"c11\", \"c++17\", \"cuda\" or \"hip\"; a problem in Python is a file of its own";
             return document.error(&file.language, "a task folder cannot be in Python", help);
         }
     };
     match &file.backend {
         Some(backend) if *backend.get_ref() != runs_on => {
-            let help = "expected backend = \"cuda\" with language = \"cuda\", and backend = \"cpu\" with any other";
+            let help = "expected backend = \"cuda\" with language = \"cuda\", \"hip\" with \"hip\", and \"cpu\" with any other";
             document.error(backend, "this backend does not run this language", help)
         }
         _ => Ok(()),
@@ -229,10 +251,13 @@ fn flags(
     language: Language,
 ) -> Result<Vec<String>, TaskError> {
     let cuda = language == Language::Cuda;
-    let usual: &[&str] = if cuda { &flags::CUDA_DEFAULT } else { &flags::DEFAULT };
+    let (usual, harmless): (&[&str], fn(&str) -> bool) = match language {
+        Language::Cuda => (&flags::CUDA_DEFAULT, flags::is_harmless_in_cuda),
+        Language::Hip => (&flags::HIP_DEFAULT, flags::is_harmless_in_hip),
+        Language::C | Language::Cpp | Language::Python => (&flags::DEFAULT, flags::is_harmless),
+    };
     let Some(flags) = flags else { return Ok(usual.iter().map(ToString::to_string).collect()) };
     for flag in flags {
-        let harmless = if cuda { flags::is_harmless_in_cuda } else { flags::is_harmless };
         if !harmless(flag.get_ref()) {
             let help = if cuda { flags::CUDA_EXPECTED } else { flags::EXPECTED };
             return document.error(flag, "this flag is not allowed", help);

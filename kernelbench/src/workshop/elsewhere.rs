@@ -174,6 +174,9 @@ impl Workshop for Elsewhere {
                         "the worker counted instructions where times were asked for".to_owned(),
                     ));
                 }
+                Evaluation::Compiled(_) => {
+                    return Err(Fault::Machine("the worker compiled where times were asked for".to_owned()));
+                }
             })
         })
     }

@@ -118,6 +118,7 @@ impl Workshop for Recorded {
             Ok(Evaluation::Passed(timed)) => Ok(Ok(timed)),
             Ok(Evaluation::Failed(failure)) => Ok(Err(failure)),
             Ok(Evaluation::Counted(_)) => Err(missing("instructions, and no times")),
+            Ok(Evaluation::Compiled(_)) => Err(missing("code that was compiled, and no times")),
             Err(fault) => Err(fault),
         })
     }
@@ -169,7 +170,9 @@ impl Recorded {
         let mut evaluations = self.evaluations.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = evaluations.get_mut(&id).ok_or_else(|| missing(&format!("no evaluation of {}", id.short())))?;
         match queue.front() {
-            Some(Ok(Evaluation::Passed(_) | Evaluation::Counted(_))) => Ok(Ok(Verified { built })),
+            Some(Ok(Evaluation::Passed(_) | Evaluation::Counted(_) | Evaluation::Compiled(_))) => {
+                Ok(Ok(Verified { built }))
+            }
             // However often it is tried again, it was not timed then.
             Some(Err(why)) => Err(Fault::Disturbed(why.clone())),
             Some(Ok(Evaluation::Failed(failure))) => {

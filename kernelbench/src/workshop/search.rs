@@ -8,6 +8,7 @@ use super::{TimingPlan, Workshop};
 use crate::{
     result::{
         candidate::{Candidate, CandidateId},
+        code_object::CodeObject,
         evaluation::{Evaluation, Timed},
         failure::{Failure, Fault},
     },
@@ -37,6 +38,8 @@ pub enum Found {
     Failed(Failure),
     /// It is right, and by a brief timing so many times as fast as the reference.
     Ratio(f64),
+    /// It compiles for a GPU that is not here: none is faster than another, and the first that does is taken.
+    Compiled(CodeObject),
 }
 
 /// A configuration that was tried.
@@ -57,6 +60,7 @@ impl Tried {
         match &self.found {
             Found::Invalid => Evaluation::Failed(Failure::Invalid { case: String::new() }),
             Found::Failed(failure) => Evaluation::Failed(failure.clone()),
+            Found::Compiled(code) => Evaluation::Compiled(code.clone()),
             Found::Ratio(ratio) => {
                 let speedup = Speedup { ratio: *ratio, interval: Interval { low: *ratio, high: *ratio } };
                 Evaluation::Passed(Timed {
@@ -102,6 +106,7 @@ impl From<Evaluation> for Found {
             Evaluation::Failed(Failure::Invalid { .. }) | Evaluation::Counted(_) => Self::Invalid,
             Evaluation::Failed(failure) => Self::Failed(failure),
             Evaluation::Passed(timed) => Self::Ratio(timed.speedup.ratio),
+            Evaluation::Compiled(code) => Self::Compiled(code),
         }
     }
 }
@@ -148,6 +153,10 @@ where
         let bound = bound(bindings);
         let id = bound.id();
         let found = Found::from(evaluate(bound, glance).await?);
+        if matches!(found, Found::Compiled(_)) {
+            tried.push(Tried { candidate: id, bindings: bindings.clone(), found });
+            return Ok(Tuned { candidate: candidate.bound(bindings.clone()), tried });
+        }
         if let Found::Ratio(ratio) = found
             && best.as_ref().is_none_or(|(before, _)| ratio > *before)
         {

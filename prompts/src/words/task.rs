@@ -59,6 +59,7 @@ fn kind(task: &Task, kernel: &KernelContext) -> &'static str {
     match kernel.binding {
         Some(_) => "bound",
         None if task.is_cuda() => "cuda",
+        None if kernel.language == Language::Hip => "hip",
         None => "context",
     }
 }
@@ -143,6 +144,7 @@ fn language_name(language: Language) -> &'static str {
         Language::C => "C11",
         Language::Cpp => "C++17",
         Language::Cuda => "CUDA C++17",
+        Language::Hip => "HIP C++17",
         Language::Python => "Python",
     }
 }
@@ -152,6 +154,7 @@ fn fence(language: Language) -> &'static str {
         Language::C => "c",
         Language::Cpp => "cpp",
         Language::Cuda => "cuda",
+        Language::Hip => "hip",
         Language::Python => "python",
     }
 }
@@ -159,9 +162,7 @@ fn fence(language: Language) -> &'static str {
 fn prototype(kernel: &KernelContext) -> String {
     let linkage = if kernel.language.is_cpp() { "extern \"C\" " } else { "" };
     let mut arguments: Vec<String> = kernel.arguments.iter().map(|a| parameter(a, kernel.language)).collect();
-    if kernel.language == Language::Cuda {
-        arguments.push("cudaStream_t stream".to_owned());
-    }
+    arguments.extend(kernel.language.stream().map(|stream| format!("{stream} stream")));
     format!("{linkage}{} {}({});", kernel.returns.name(), kernel.entry, arguments.join(", "))
 }
 
@@ -214,7 +215,7 @@ fn fill_name(fill: &Fill) -> String {
 fn dtype_notes(kernel: &KernelContext) -> Vec<&'static str> {
     let has = |dtype| kernel.arguments.iter().any(|a| a.dtype == dtype);
     let mut notes = Vec::new();
-    if kernel.language == Language::Cuda {
+    if matches!(kernel.language, Language::Cuda | Language::Hip) {
         notes.push("Arrays are pointers to the GPU's memory; scalars are passed by value on the host.");
         return notes;
     }

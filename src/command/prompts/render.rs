@@ -102,7 +102,7 @@ impl Situation {
     fn failure(&self) -> Failure {
         match &self.evaluation {
             Evaluation::Failed(failure) => failure.clone(),
-            Evaluation::Passed(_) | Evaluation::Counted(_) => {
+            Evaluation::Passed(_) | Evaluation::Counted(_) | Evaluation::Compiled(_) => {
                 Failure::Build { log: "(the log of the compiler would stand here)".to_owned() }
             }
         }

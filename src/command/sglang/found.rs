@@ -80,6 +80,7 @@ fn passed(story: &Trajectory, candidate: &CandidateId) -> Result<(), String> {
     match story.rounds.iter().rev().filter(of_it).find_map(|round| round.evaluation.as_ref()) {
         Some(Evaluation::Passed(_)) => Ok(()),
         Some(Evaluation::Counted(_)) => Err(format!("candidate {candidate} ran on an emulated processor alone")),
+        Some(Evaluation::Compiled(_)) => Err(format!("candidate {candidate} was compiled, not run")),
         Some(Evaluation::Failed(failure)) => {
             let failure = plain(&failure.to_string());
             Err(format!(

@@ -35,6 +35,7 @@ pub(super) struct TaskFile {
     pub(super) returns: Returns,
     pub(super) operations: Option<Spanned<String>>,
     pub(super) processor: Option<Spanned<String>>,
+    pub(super) arch: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) baseline: Vec<BaselineFile>,
     pub(super) oracle: Option<OracleFile>,
@@ -68,6 +69,7 @@ pub(super) struct OracleFile {
 pub(super) enum Backend {
     Cpu,
     Cuda,
+    Hip,
 }
 
 /// An argument; without a size it is a scalar.

@@ -1,0 +1,4 @@
+// Half precision stands in the runtime's own header here.
+#pragma once
+
+#include <hip/hip_runtime.h>

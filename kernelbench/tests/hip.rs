@@ -1,0 +1,199 @@
+//! What becomes of candidates for AMD GPUs that are not here: they are compiled, and not run.
+#![expect(clippy::unwrap_used, reason = "a test may")]
+
+use std::{fs, path::PathBuf, sync::OnceLock};
+use warpsmith_kernelbench::{
+    Candidate, CodeObject, Compiled, CompiledOptions, Evaluation, Failure, Fault, Gfx, Outcome, Suite, Task,
+    TimingPlan, Workshop, load,
+};
+
+const PLAN: TimingPlan = TimingPlan::median_of(1, 1);
+
+/// `y = x + y`, in half precision.
+const TASK: &str = r#"
+schema = 1
+name = "add"
+summary = "y = x + y"
+arch = "ARCH"
+language = "hip"
+entry = "add"
+reference = "reference.hip"
+argument = [
+    { name = "y", dtype = "f16", size = "n", transfer = "in-out", fill = "ones" },
+    { name = "x", dtype = "f16", size = "n", transfer = "in", fill = "ones" },
+    { name = "n", dtype = "i32" },
+]
+tolerance = { atol = 1e-3, rtol = 1e-3 }
+case = [{ name = "long", n = 4096 }]
+"#;
+
+const REFERENCE: &str = r#"
+static __global__ void add_kernel(__half *y, const __half *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] += x[i];
+}
+extern "C" void add(__half *y, const __half *x, int32_t n, hipStream_t stream) {
+    add_kernel<<<(n + 255) / 256, 256, 0, stream>>>(y, x, n);
+}
+"#;
+
+/// A kernel with these lines, and the entry that launches it.
+fn kernel(lines: &str) -> String {
+    REFERENCE.replace("    if (i < n) y[i] += x[i];", lines)
+}
+
+fn task_of(arch: &str, reference: &str) -> Result<Task, String> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("reference.hip"), reference).unwrap();
+    fs::write(folder.path().join("task.toml"), TASK.replace("ARCH", arch)).unwrap();
+    load::task(folder.path()).map_err(|why| why.to_string())
+}
+
+fn cache() -> PathBuf {
+    static CACHE: OnceLock<tempfile::TempDir> = OnceLock::new();
+    CACHE.get_or_init(|| tempfile::tempdir().unwrap()).path().to_owned()
+}
+
+fn workshop(arch: Gfx) -> Compiled {
+    let program = env!("CARGO_BIN_EXE_warpsmith-kernel").into();
+    let options = CompiledOptions { program, program_args: vec![], cache: cache(), build_deadline: None };
+    Compiled::new(arch, options).unwrap()
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+}
+
+fn compiled(arch: Gfx, source: &str) -> Outcome<CodeObject> {
+    let (workshop, task) = (workshop(arch), task_of(arch.name(), REFERENCE).unwrap());
+    let suite = Suite::of_task(&task);
+    Ok(match run(workshop.evaluate(&task, &Candidate::new(source), &suite, &PLAN))? {
+        Evaluation::Compiled(code) => Ok(code),
+        Evaluation::Failed(failure) => Err(failure),
+        other => panic!("nothing was run: {other:?}"),
+    })
+}
+
+/// The architectures that the compiler here knows.
+fn here() -> &'static [Gfx] {
+    if cfg!(has_gfx950) { &Gfx::ALL } else { &Gfx::ALL[..2] }
+}
+
+#[test]
+#[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
+fn a_kernel_is_compiled_for_each_architecture_and_its_matrix_instructions_are_counted() {
+    let plain = kernel("if (i < n) y[i] += x[i];");
+    let matrix = "
+    typedef _Float16 four __attribute__((ext_vector_type(4)));
+    typedef float sixteen __attribute__((ext_vector_type(16)));
+    sixteen sum = {};
+    const four *a = (const four *)x + i, *b = (const four *)y + i;
+    sum = __builtin_amdgcn_mfma_f32_32x32x8f16(a[0], b[0], sum, 0, 0, 0);
+    sum = __builtin_amdgcn_mfma_f32_32x32x8f16(a[64], b[64], sum, 0, 0, 0);
+    for (int k = 0; k < 16; ++k) y[16 * i + k] = (__half)sum[k];";
+    for arch in here() {
+        let code = compiled(*arch, &plain).unwrap().unwrap();
+        assert_eq!((code.arch, code.kernels.len(), code.kernels[0].mfma), (*arch, 1, 0), "{code}");
+        assert_eq!(code.kernels[0].source_name(), "add_kernel");
+        assert!(code.kernels[0].vgprs > 0 && code.kernels[0].sgprs > 0, "{code}");
+        let code = compiled(*arch, &kernel(matrix)).unwrap().unwrap();
+        assert_eq!(code.kernels[0].mfma, 2, "{code}");
+        assert!(code.to_string().starts_with(&format!("compiled, not run, for {arch}: add_kernel with ")), "{code}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
+fn lds_scratch_and_spills_are_those_that_a_kernel_was_made_to_have() {
+    let lines = "__shared__ float tile[300]; tile[threadIdx.x] = x[i]; __syncthreads(); y[i] = tile[n];";
+    let code = compiled(Gfx::Gfx90a, &kernel(lines)).unwrap().unwrap();
+    let kernel_of = |code: &CodeObject| code.kernels[0].clone();
+    assert_eq!((kernel_of(&code).lds_bytes, kernel_of(&code).scratch_bytes), (1200, 0), "{code}");
+    assert_eq!((kernel_of(&code).vgpr_spills, kernel_of(&code).sgpr_spills), (0, 0), "{code}");
+    // Accumulation registers in use are told apart from the others.
+    let code = compiled(Gfx::Gfx90a, &kernel("asm volatile(\"v_accvgpr_write_b32 a7, 1\" ::: \"a7\"); y[i] = x[i];"));
+    assert_eq!(kernel_of(&code.unwrap().unwrap()).agprs, 8);
+    // As many values that live at once as there are registers twice over.
+    let lines = "float at[80]; for (int k = 0; k < 80; ++k) at[k] = x[i + k];
+        for (int k = 0; k < 80; ++k) asm volatile(\"\" : \"+v\"(at[k]));
+        for (int k = 0; k < 80; ++k) y[i + k] = at[k] * at[79 - k];";
+    let bounded = "__attribute__((amdgpu_num_vgpr(16))) add_kernel";
+    let code = compiled(Gfx::Gfx90a, &kernel(lines).replacen("add_kernel", bounded, 1)).unwrap().unwrap();
+    let spilled = kernel_of(&code);
+    assert!(spilled.vgpr_spills > 40 && spilled.scratch_bytes >= 4 * 40, "{code}");
+}
+
+#[test]
+#[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
+fn an_error_on_either_side_is_told_with_the_line_of_the_candidate() {
+    let failure = |source: &str| compiled(Gfx::Gfx90a, source).unwrap().unwrap_err();
+    let log = |source: &str| match failure(source) {
+        Failure::Build { log } => log,
+        other => panic!("it does not compile: {other:?}"),
+    };
+    let host = REFERENCE.replace("(n + 255) / 256, 256", "(m + 255) / 256, 256");
+    assert!(log(&host).contains("candidate.hip:7:19: error: use of undeclared identifier 'm'"), "{}", log(&host));
+    let device = kernel("y[i] = undeclared(i);");
+    assert!(log(&device).contains("candidate.hip:4:8: error: use of undeclared"), "{}", log(&device));
+    // Only when code is made for a side is what lies on the other one seen.
+    let across = REFERENCE.replace("static __global__", "int here() { return 1; }\nstatic __global__");
+    let across = across.replace("y[i] += x[i]", "y[i] += here()");
+    assert!(
+        log(&across).contains("candidate.hip:5:24: error: no matching function for call to 'here'"),
+        "{}",
+        log(&across)
+    );
+    let from_host = REFERENCE.replace("    add_kernel<<<", "    __syncthreads();\n    add_kernel<<<");
+    assert!(log(&from_host).contains("candidate.hip:7:5: error: no matching function"), "{}", log(&from_host));
+    // What assembles and links alone would find.
+    assert!(log(&kernel("asm volatile(\"v_no_such v0\");")).contains("error:"));
+    let declared = REFERENCE.replace("static __global__", "__device__ float other(int);\nstatic __global__");
+    assert!(log(&declared.replace("y[i] += x[i]", "y[i] += other(i)")).contains("other"));
+    let too_much = kernel("__shared__ float tile[20000]; tile[i] = x[i]; __syncthreads(); y[i] = tile[n];");
+    assert!(log(&too_much).contains("local memory (80000) exceeds limit (65536)"), "{}", log(&too_much));
+}
+
+#[test]
+#[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
+fn another_entry_than_the_task_asks_for_is_another_interface() {
+    let defined = "extern \"C\" void add(__half *y";
+    for other in ["extern \"C\" void plus(__half *y", "extern \"C\" int add(__half *y", "void add(float *z, __half *y"]
+    {
+        let failure = compiled(Gfx::Gfx90a, &REFERENCE.replace(defined, other)).unwrap().unwrap_err();
+        assert!(matches!(failure, Failure::Interface { .. }), "{failure:?}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
+fn nothing_is_timed_or_certified_and_a_reference_that_does_not_compile_is_the_task_s_fault() {
+    let (workshop, task) = (workshop(Gfx::Gfx90a), task_of("gfx90a", REFERENCE).unwrap());
+    let suite = Suite::of_task(&task);
+    let baseline = run(workshop.prepare(&task, &suite, &PLAN)).unwrap();
+    assert!(baseline.timings.is_empty() && baseline.build.contains("--offload-arch=gfx90a"), "{}", baseline.build);
+    let told = run(workshop.rebuild(&task, &Candidate::new(REFERENCE))).unwrap_err();
+    assert!(matches!(&told, Fault::Absent(why) if why.starts_with("compiled, not run")), "{told}");
+    let broken = task_of("gfx90a", &REFERENCE.replace("y[i] += x[i]", "y[i] += z")).unwrap();
+    assert!(run(workshop.prepare(&broken, &suite, &PLAN)).unwrap_err().to_string().contains("candidate.hip:4:"));
+}
+
+#[test]
+fn an_architecture_that_there_is_none_of_and_what_a_task_in_hip_cannot_have_are_named() {
+    let told = task_of("gfx1100", REFERENCE).unwrap_err();
+    assert!(told.contains("not compiled for \"gfx1100\": there are gfx90a, gfx942, gfx950"), "{told}");
+    let load = |change: &dyn Fn(String) -> String| {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("reference.hip"), REFERENCE).unwrap();
+        fs::write(folder.path().join("task.toml"), change(TASK.replace("arch = \"ARCH\"\n", ""))).unwrap();
+        load::task(folder.path()).map_err(|why| why.to_string())
+    };
+    assert_eq!(load(&|text| text).unwrap().gfx(), Some(Gfx::Gfx90a), "the usual one");
+    let told = load(&|text| text.replace("\"hip\"", "\"cuda\"").replace("entry =", "arch = \"gfx942\"\nentry ="));
+    assert!(told.unwrap_err().contains("a task in this language has no arch"));
+    let told = load(&|text| text.replace("entry =", "processor = \"K1\"\nentry ="));
+    assert!(told.unwrap_err().contains("a task in this language has no processor"));
+    let told = load(&|text| text.replace("entry =", "flags = [\"-mcpu=gfx1100\"]\nentry ="));
+    assert!(told.unwrap_err().contains("this flag is not allowed"));
+    let told = load(&|text| format!("{text}\n[[baseline]]\nname = \"b\"\nsource = \"reference.hip\"\n"));
+    assert!(told.unwrap_err().contains("a task in \"hip\" is timed against nothing"));
+}
