@@ -34,7 +34,11 @@ pub struct Rewriting {
 /// The backend of a task, by its name in transformations.
 #[must_use]
 pub fn backend(task: &Task) -> &'static str {
-    if task.language() == Language::Cuda { "cuda" } else { "cpu" }
+    match task.language() {
+        Language::Cuda => "cuda",
+        Language::Hip => "hip",
+        Language::C | Language::Cpp | Language::Python => "cpu",
+    }
 }
 
 impl Prompts {
