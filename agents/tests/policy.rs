@@ -1,7 +1,7 @@
 //! The decision, held against a second implementation that works the other way round: it walks the story forward and
 //! keeps a head, where `policy::next` looks back at the whole.
 
-use kernelbench::{Candidate, CandidateId, Counts, Evaluation, Failure, Processor, Timed};
+use kernelbench::{Candidate, CandidateId, CodeObject, Counts, Evaluation, Failure, Gfx, Processor, Timed};
 use metrics::{Interval, Speedup, Statistic, feature::Fired};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::ops::ControlFlow;
@@ -252,28 +252,46 @@ fn every_policy_that_comes_with_the_program_reads_and_bears_its_name() {
 
 #[test]
 fn nothing_ranks_what_an_emulator_ran_so_every_policy_ends_with_the_first_that_is_right() {
+    let evaluation = Evaluation::Counted(Counts { processor: Processor::K1, cases: vec![] });
+    for (name, story, id) in ends_with_the_first(&evaluation, End::Counted) {
+        assert!(story.best().is_none() && story.counted().is_some_and(|(counted, _)| *counted == id), "{name}");
+    }
+}
+
+#[test]
+fn nothing_ranks_what_was_compiled_alone_so_every_loop_ends_with_the_first_that_compiles() {
+    let evaluation = Evaluation::Compiled(CodeObject { arch: Gfx::Gfx90a, kernels: vec![] });
+    for (name, story, id) in ends_with_the_first(&evaluation, End::Compiled) {
+        assert!(story.best().is_none() && story.compiled().is_some_and(|(compiled, _)| *compiled == id), "{name}");
+    }
+}
+
+/// Every policy without a sequence ends so where each candidate came to this: the story, and its last candidate.
+#[expect(clippy::unwrap_used, reason = "a test may")]
+fn ends_with_the_first(evaluation: &Evaluation, end: End) -> Vec<(&'static str, Trajectory, CandidateId)> {
+    let mut ended = vec![];
     for name in Policy::names() {
         let policy = Policy::parse(Policy::embedded(name).unwrap()).unwrap();
         let (mut story, id) = (Trajectory::default(), Candidate::new("right").id());
         if policy.sequence.is_some() {
-            continue; // What is begun refuses it: a sequence needs times.
+            continue; // What was counted is refused before it begins, and what compiles goes through all of it.
         }
         let mut came = |round: u32, text: &str| {
             let ControlFlow::Continue(step) = next(&story, &policy) else { panic!("{name} does not go on") };
             let candidate = Candidate::new(text).id();
             story.apply(Event::Began { round, step: step.clone() });
             story.apply(Event::Wrote { candidate: candidate.clone() });
-            let evaluation = Evaluation::Counted(Counts { processor: Processor::K1, cases: vec![] });
-            story.apply(Event::Evaluated { candidate, evaluation });
+            story.apply(Event::Evaluated { candidate, evaluation: evaluation.clone() });
             step
         };
         // The reference is no candidate, however right it is.
         if came(0, if policy.start == Start::Baseline { "reference" } else { "right" }) == Step::Baseline {
             assert_eq!(came(1, "right"), Step::Seed, "{name}");
         }
-        assert_eq!(next(&story, &policy), ControlFlow::Break(End::Counted), "{name}");
-        assert!(story.best().is_none() && story.counted().is_some_and(|(counted, _)| *counted == id), "{name}");
+        assert_eq!(next(&story, &policy), ControlFlow::Break(end), "{name}");
+        ended.push((name, story, id));
     }
+    ended
 }
 
 #[test]

@@ -56,6 +56,9 @@ impl Loop {
         if let Some((wrong, failure)) = self.check_drawn(&context, &all).await? {
             return self.failed(&wrong, failure);
         }
+        if self.task.gfx().is_some() {
+            return self.first_that_compiles(&context, all).await;
+        }
         match &all[..] {
             [only] => self.examine_bound(&context, only.clone(), vec![]).await,
             _ => self.time_all(&context, all).await,
@@ -84,6 +87,21 @@ impl Loop {
             }
         }
         Ok(None)
+    }
+
+    /// Examines the first of all that compiles, where nothing can be timed.
+    async fn first_that_compiles(&mut self, context: &Candidate, all: Vec<Bindings>) -> Result<(), BrokeOff> {
+        for bindings in all {
+            let known = self.opened(|round| round.checked.iter().find(|(at, _)| *at == bindings).cloned());
+            let failure = match known {
+                Some((_, failure)) => failure,
+                None => self.check_one(&context.bound(bindings.clone()), bindings.clone()).await?,
+            };
+            if failure.is_none() {
+                return self.examine_bound(context, bindings, vec![]).await;
+            }
+        }
+        self.failed(context, Failure::Invalid { case: "every case".to_owned() })
     }
 
     async fn check_one(&mut self, bound: &Candidate, bindings: Bindings) -> Result<Option<Failure>, BrokeOff> {

@@ -330,13 +330,13 @@ impl Loop {
         Ok(None)
     }
 
-    /// Makes a checkpoint of what the last round came to, where it passed and none was made of it.
+    /// Makes a checkpoint of what the last round came to, where nothing speaks against it and none was made of it.
     pub(super) fn checkpoint_if_due(&mut self) -> Result<(), BrokeOff> {
         let so_far = self.book.so_far();
         let Some(last) = so_far.rounds.last().filter(|_| self.policy.sequence.is_some()) else { return Ok(()) };
         let made = so_far.workflow.checkpoints.iter().any(|checkpoint| checkpoint.round == last.number);
-        let passed = last.evaluation.as_ref().is_some_and(|evaluation| evaluation.passed().is_some());
-        if made || !passed {
+        let holds = last.evaluation.as_ref().is_some_and(Evaluation::holds);
+        if made || !holds {
             return Ok(());
         }
         let Some(bound) = last.candidate.clone() else { return Ok(()) };
@@ -398,6 +398,7 @@ fn outcome(evaluation: &Evaluation) -> String {
     match evaluation {
         Evaluation::Passed(timed) => format!("{} the reference's speed", timed.speedup),
         Evaluation::Counted(counts) => counts.to_string(),
+        Evaluation::Compiled(code) => code.to_string(),
         Evaluation::Failed(failure) => format!("failed: {failure}"),
     }
 }
@@ -407,7 +408,7 @@ fn outcome(evaluation: &Evaluation) -> String {
 fn seen_by(region: &str, failure: &Failure, candidate: &Candidate) -> Option<(Failure, Option<String>)> {
     if let Failure::Build { log } = failure {
         let names = |region: &str| {
-            ["cpp", "cu", "c"].iter().any(|ending| {
+            ["cpp", "cu", "hip", "c"].iter().any(|ending| {
                 log.contains(&format!("{region}.{ending}:")) || log.contains(&format!("{region}.{ending}("))
             })
         };
