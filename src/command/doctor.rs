@@ -12,7 +12,7 @@ use crate::{
     wiring,
 };
 use kernelbench::{
-    Layer, Processor, answer_within, cuda, emulator_tools,
+    Clang, Gfx, Layer, Processor, answer_within, cuda, emulator_tools,
     gpu::{Gpu, Look},
     profiler,
 };
@@ -48,6 +48,7 @@ struct Findings {
     python: Vec<Finding>,
     gpu: Vec<Finding>,
     emulators: Vec<Finding>,
+    hip: Vec<Finding>,
 }
 
 /// Looks, and says what it found.
@@ -67,6 +68,7 @@ pub(super) fn doctor(arguments: &DoctorArgs, mut layers: Layers, environment: &E
         python: vec![python(&layers.config.workshop.python)],
         gpu: vec![gpu(), nvcc(), ncu()],
         emulators: ["aarch64", "riscv64"].map(emulator).into(),
+        hip: Gfx::ALL.map(hip).into(),
     };
     let able = findings.compilers.first().is_some_and(|compiler| compiler.found);
     if arguments.json {
@@ -111,6 +113,7 @@ fn tell(findings: &Findings) {
         ("Python, for problems in KernelBench's format", &findings.python),
         ("GPU, for problems and for kernels in CUDA", &findings.gpu),
         ("emulated processors, for tasks that name one", &findings.emulators),
+        ("AMD GPUs, for kernels in HIP, which are compiled and not run", &findings.hip),
     ];
     for (title, section) in sections {
         say(&format!("{title}:"));
@@ -279,6 +282,18 @@ fn emulator(arch: &str) -> Finding {
     match emulator_tools(arch) {
         Ok(detail) => Finding { what, found: true, detail, advice: None },
         Err(why) => Finding { what, found: false, detail: why, advice: Some(advice) },
+    }
+}
+
+/// What compiles kernels for an AMD GPU that is not here.
+fn hip(arch: Gfx) -> Finding {
+    let what = format!("HIP for {arch} ({})", arch.full_name());
+    match Clang::find(arch) {
+        Ok(clang) => {
+            let detail = format!("{} ({})", clang.version(), clang.program().display());
+            Finding { what, found: true, detail, advice: None }
+        }
+        Err(why) => Finding { what, found: false, detail: why, advice: None },
     }
 }
 
