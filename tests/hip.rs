@@ -1,0 +1,219 @@
+//! Kernels in HIP as a user meets them: compiled for AMD GPUs that are not here, and never timed.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod program;
+
+use kernelbench::Gfx;
+use program::{Told, run, warpsmith};
+use serde_json::{Value, json};
+use std::{fs, path::Path};
+
+const EXAMPLE: &str = "examples/hip/matmul_fp32";
+const SAID: &str = "compiled, not run, for gfx";
+
+const SIZES: &str = "#define TILE_K {{TILE_K_SIZE}}\n";
+const WARPS: &str = "#define TILE_K {{TILE_K_SIZE}}\n#define WARPS {{WARP_X_DIM}}\n";
+/// One wavefront a fragment of c, through tiles in fast memory, with what two transformations bring along.
+const MATRIX: &str = "
+__global__ static void product(float *c, const float *a, const float *b, int n) {
+    __shared__ float a_tile[16 * TILE_K], b_tile[TILE_K * 16];
+    FragmentC sum;
+    fragment_clear(sum);
+    for (int k = 0; k < n; k += TILE_K) {
+        copy_tile<16, TILE_K>(a_tile, a + blockIdx.y * 16 * n + k, n);
+        copy_tile<TILE_K, 16>(b_tile, b + k * n + blockIdx.x * 16, n);
+        __syncthreads();
+        for (int at = 0; at < TILE_K; at += 16) {
+            Fragment<float> one, other;
+            fragment_load_a(one, a_tile + at, TILE_K);
+            fragment_load_b(other, b_tile + at * 16, 16);
+            fragment_multiply(sum, one, other);
+        }
+        __syncthreads();
+    }
+    fragment_store(c + blockIdx.y * 16 * n + blockIdx.x * 16, sum, n);
+}
+";
+const HALVES: &str = "
+__global__ static void halves(float *c, const _Float16 *a) {
+    FragmentC sum;
+    Fragment<_Float16> one, other;
+    fragment_clear(sum);
+    fragment_load_a(one, a, 16);
+    fragment_load_b(other, a, 16);
+    fragment_multiply(sum, one, other);
+    fragment_store(c, sum, 16);
+}
+";
+
+/// The architectures that the compiler here knows.
+fn here() -> &'static [Gfx] {
+    if cfg!(has_gfx950) { &Gfx::ALL } else { &Gfx::ALL[..2] }
+}
+
+/// A copy of the example for an architecture.
+fn task(place: &Path, arch: Gfx) -> String {
+    let folder = place.join(arch.name());
+    fs::create_dir(&folder).unwrap();
+    let text = fs::read_to_string(format!("{EXAMPLE}/task.toml")).unwrap();
+    fs::write(folder.join("task.toml"), text.replace("\"gfx90a\"", &format!("\"{arch}\""))).unwrap();
+    fs::copy(format!("{EXAMPLE}/reference.hip"), folder.join("reference.hip")).unwrap();
+    folder.display().to_string()
+}
+
+/// The reference's regions, device and host.
+fn regions() -> [String; 2] {
+    let text = fs::read_to_string(format!("{EXAMPLE}/reference.hip")).unwrap();
+    let (_, rest) = text.split_once("// region: device\n").unwrap();
+    let (device, host) = rest.split_once("// region: host\n").unwrap();
+    [device, host].map(str::to_owned)
+}
+
+#[test]
+#[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
+fn the_example_is_compiled_for_each_architecture_and_no_time_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    for arch in here() {
+        let task = task(place.path(), *arch);
+        let reference = format!("{task}/reference.hip");
+        let told = run(&["evaluate", &task, &reference]).ended(0).out;
+        assert!(told.contains(&format!("compiled, not run, for {arch}: product with")), "{told}");
+        assert!(told.contains("the first that compiles") && !told.contains("correct"), "{told}");
+        let told: Value = serde_json::from_str(&run(&["evaluate", &task, &reference, "--json"]).ended(0).out).unwrap();
+        let kernels = &told["evaluation"]["compiled"]["kernels"];
+        assert!(kernels[0]["vgprs"].as_u64().unwrap() > 0 && kernels[0]["mfma"] == 0, "{told}");
+        assert!(told["baseline"]["timings"].as_array().unwrap().is_empty() && told["roofline"] == json!([]), "{told}");
+    }
+}
+
+/// Every text that a transformation brings along is used, in both types.
+#[test]
+#[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
+fn every_snippet_for_hip_compiles_for_each_architecture() {
+    let place = tempfile::tempdir().unwrap();
+    let snippets = fs::read_dir("prompts/transformations/snippets").unwrap().map(|file| file.unwrap().path());
+    let mut texts: Vec<String> = vec!["#define TILE_K 32\n".into()];
+    texts.extend(
+        snippets
+            .filter(|path| path.extension().is_some_and(|ending| ending == "hip"))
+            .map(|path| fs::read_to_string(path).unwrap()),
+    );
+    assert_eq!(texts.len(), 3);
+    let [_, host] = regions();
+    texts.extend([MATRIX.to_owned(), HALVES.to_owned(), host]);
+    let candidate = place.path().join("candidate.hip");
+    fs::write(&candidate, texts.concat()).unwrap();
+    for arch in here() {
+        let told = run(&["evaluate", &task(place.path(), *arch), &candidate.display().to_string(), "--json"]).ended(0);
+        let told: Value = serde_json::from_str(&told.out).unwrap();
+        let kernels = told["evaluation"]["compiled"]["kernels"].as_array().unwrap().clone();
+        let mfma = |name: &str| {
+            kernels.iter().find(|one| one["name"].as_str().unwrap().contains(name)).unwrap()["mfma"].clone()
+        };
+        assert!(mfma("product").as_u64().unwrap() >= 4, "{arch}: {kernels:?}");
+        assert_eq!(mfma("halves"), 1, "{arch}: {kernels:?}");
+    }
+}
+
+fn entry(round: u32, part: &str, text: &str) -> String {
+    let region = part.split_once('.').unwrap().1;
+    let reply = format!("```hip\n// region: {region}\n{text}```\n");
+    json!({"role": "coder", "round": round, "purpose": "transform", "part": part, "reply": reply}).to_string()
+}
+
+/// Replies to PEAK's sequence for an MI200; the first try at TB-Tiling does not compile.
+fn script() -> String {
+    let [device, host] = regions();
+    let tiled = |round: u32, kernel: &str| {
+        let part = |part: &str| match part.split_once('.').unwrap().1 {
+            "macros" => entry(round, part, SIZES),
+            "device" => entry(round, part, kernel),
+            _ => entry(round, part, &host),
+        };
+        ["1.macros", "2.device", "2.host", "3.macros", "3.device", "4.device", "5.device", "6.macros", "6.host"]
+            .map(part)
+    };
+    let refactored =
+        [entry(1, "1.macros", "#define ONE 1\n"), entry(1, "1.device", &device), entry(1, "2.device", &device)];
+    let broken = device.replace("float sum = 0.0f", "float sum = nothing");
+    let wide = format!("// {{{{TENSOR_X}}}} by {{{{TENSOR_Y}}}}{MATRIX}");
+    let matrix = [
+        entry(4, "1.macros", WARPS),
+        entry(5, "1.device", MATRIX),
+        entry(6, "1.device", &wide),
+        entry(6, "1.host", &host),
+    ];
+    let all = refactored.into_iter().chain(tiled(2, &broken)).chain(tiled(3, &device)).chain(matrix);
+    all.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+#[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
+fn a_sequence_of_peak_s_goes_its_way_and_where_a_time_would_stand_it_says_that_nothing_was_run() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name).display().to_string();
+    fs::write(at("script.jsonl"), script()).unwrap();
+    let (model, out) = (format!("scripted:{}", at("script.jsonl")), at("W"));
+    let told = run(&["run", EXAMPLE, "--policy", "peak-mi200-fp32", "--model", &model, "--out", &out]).ended(0);
+    assert!(told.out.contains("use of undeclared identifier 'nothing'"), "{told:?}");
+    assert!(told.out.contains("ended: every transformation of the sequence was applied"), "{told:?}");
+    assert!(told.out.contains(&format!("result     {SAID}")) && !told.out.contains(" certified,"), "{told:?}");
+    let tree: Value = serde_json::from_str(&run(&["tree", &out, "--json"]).ended(0).out).unwrap();
+    let checkpoints = tree["checkpoints"].as_array().unwrap();
+    assert_eq!((checkpoints.len(), tree["head"].as_str()), (6, Some("c5")), "{tree}");
+    // The first configuration of the space stays, and is what the next step extends.
+    assert_eq!((&checkpoints[5]["kept"], &checkpoints[5]["speedup"]), (&json!(1), &Value::Null), "{tree}");
+    let first = &checkpoints[5]["bindings"];
+    assert_eq!(
+        (&first["BLOCK_X"], &first["BLOCK_Y"], &first["TENSOR_X"]),
+        (&json!(16), &json!(16), &json!(2)),
+        "{tree}"
+    );
+    let says = |arguments: &[&str]| {
+        let told = run(arguments).ended(0).out;
+        assert!(told.contains("compiled, not run"), "{arguments:?}: {told}");
+    };
+    says(&["tree", &out]);
+    says(&["show", &out]);
+    says(&["show", &out, "6"]);
+    says(&["status", &out]);
+    says(&["compare", &format!("{out}@c1"), &format!("{out}@c5")]);
+    assert!(run(&["replay", &out]).ended(0).out.contains("agrees with the record"));
+    run(&["verify", &out]).ended(0);
+    let report = fs::read_to_string(Path::new(&out).join("report.html")).unwrap();
+    assert!(report.contains("Compiled, not run, for gfx90a") && !report.contains("Speedup by round"));
+    assert!(fs::read_to_string(Path::new(&out).join("best.hip")).unwrap().contains("fragment_multiply"));
+    assert!(run(&["scores", &out]).ended(2).err.contains("compiled, not run, and there is no speed to score"));
+}
+
+#[test]
+#[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
+fn a_loop_ends_with_the_first_candidate_that_compiles_and_a_batch_and_a_search_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name).display().to_string();
+    let [device, host] = regions();
+    let reply = format!("```hip\n{device}{host}```\n").replace("{{BLOCK_X}}", "16").replace("{{BLOCK_Y}}", "16");
+    fs::write(at("script.jsonl"), json!({"role": "coder", "round": 1, "purpose": "seed", "reply": reply}).to_string())
+        .unwrap();
+    let (model, out) = (format!("scripted:{}", at("script.jsonl")), at("W"));
+    let told = run(&["run", EXAMPLE, "--policy", "single-shot", "--model", &model, "--out", &out]).ended(0);
+    assert!(told.out.contains("ended: a candidate compiles") && told.out.contains(SAID), "{told:?}");
+    let told = run(&["batch", EXAMPLE, "--model", &model, "--out", &at("B")]).ended(2);
+    assert!(told.err.contains("is compiled, not run, and has no times to score"), "{told:?}");
+    let told = run(&["run", EXAMPLE, "--policy", "qimeng", "--model", &model, "--out", &at("Q")]).ended(2);
+    assert!(told.err.contains("is compiled, not run: a search ranks operators by their times"), "{told:?}");
+}
+
+#[test]
+fn a_compiler_that_is_missing_is_told_in_one_sentence_with_the_packages_that_bring_it() {
+    let with = |arguments: &[&str]| {
+        let mut command = warpsmith(arguments);
+        Told::of(command.env("WARPSMITH_HIPCC", "/nowhere/clang++").output().unwrap())
+    };
+    let told = with(&["evaluate", EXAMPLE, &format!("{EXAMPLE}/reference.hip")]);
+    let packages = "install clang-19 and lld-19 (Debian: apt) for gfx90a and gfx942, clang 20 or newer for gfx950";
+    assert!(told.code != Some(0) && told.err.contains("WARPSMITH_HIPCC names /nowhere/clang++"), "{told:?}");
+    assert!(told.err.contains(packages), "{told:?}");
+    let told = with(&["doctor"]).out;
+    assert!(told.contains("no  HIP for gfx950") && told.contains(packages), "{told}");
+}
