@@ -1,4 +1,4 @@
-// What tests need and this machine may lack, as `cfg` flags: `has_torch`, `has_nvcc`, `has_cublas`, `has_gpu`, `has_avx512`, `has_emulators`, `has_hip`, `has_gfx950`. A test that needs one says
+// What tests need and this machine may lack, as `cfg` flags: `has_torch`, `has_nvcc`, `has_cublas`, `has_gpu`, `has_avx512`, `has_emulators`, `has_hip`, `has_gfx950`, `has_vulkan`. A test that needs one says
 // `ignored` where it is missing. Nothing else depends on them.
 
 use std::{
@@ -21,6 +21,7 @@ fn say_what_is_there() {
         ("has_gpu", has_gpu()),
         ("has_avx512", has_avx512()),
         ("has_emulators", has_emulators()),
+        ("has_vulkan", has_vulkan()),
         ("has_hip", hip.is_some()),
         ("has_gfx950", hip.is_some_and(|version| version >= 20)),
     ];
@@ -90,6 +91,14 @@ fn hip() -> Option<u32> {
         text.split_once("clang version ")?.1.split('.').next()?.parse().ok()
     };
     programs.iter().find_map(version).filter(|version| *version >= 19)
+}
+
+/// Whether there is a compiler of HLSL, and a Vulkan driver for this processor.
+fn has_vulkan() -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let compiles = env::split_paths(&path).any(|folder| folder.join("glslangValidator").is_file());
+    let drivers = Path::new("/usr/share/vulkan/icd.d").read_dir().into_iter().flatten().flatten();
+    compiles && drivers.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("lvp_icd"))
 }
 
 fn has_avx512() -> bool {

@@ -1,4 +1,4 @@
-//! The winning kernel as a file that can be compiled: `best.cpp`, `best.c`, `best.cu`, `best.hip` or `best.py`.
+//! The winning kernel as a file that can be compiled: `best.cpp`, `best.c`, `best.cu`, `best.hip`, `best.hlsl` or `best.py`.
 
 use crate::store::{RunFolder, StoreError};
 use agents::trajectory::Trajectory;
@@ -65,6 +65,7 @@ fn ending(task: &Task) -> &'static str {
             Language::Cpp => "cpp",
             Language::Cuda => "cu",
             Language::Hip => "hip",
+            Language::Hlsl => "hlsl",
             Language::Python => "py",
         },
     }

@@ -61,7 +61,7 @@ fn told(kind: Kind, config: &Config) -> Result<Option<Told>, Trouble> {
     let column = match kind {
         Kind::Simulated => features.columns().first(),
         Kind::Cuda | Kind::Problems => wiring::gpu_arch(config).and_then(|arch| features.of_arch(&arch)),
-        Kind::Native | Kind::Emulated(_) | Kind::Compiled(_) => None,
+        Kind::Native | Kind::Vulkan | Kind::Emulated(_) | Kind::Compiled(_) => None,
     };
     let column = column.cloned();
     Ok(column.map(|column| Told { features, column }))

@@ -16,6 +16,7 @@ pub fn operator(folder: &Path, task: &Task) -> Result<Operator, String> {
         Language::Cpp => "cpp",
         Language::Cuda => "cu",
         Language::Hip => "hip",
+        Language::Hlsl => "hlsl",
         Language::Python => {
             return Err("a problem in Python has no sketch: only kernel contexts are searched".to_owned());
         }

@@ -5,6 +5,7 @@ pub(crate) mod cc;
 pub(crate) mod compiler;
 pub(crate) mod flags;
 pub(crate) mod hip;
+pub(crate) mod hlsl;
 pub(crate) mod nvcc;
 pub(crate) mod script;
 pub(crate) mod unit;

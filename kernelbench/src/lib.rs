@@ -22,6 +22,7 @@ pub(crate) mod workshop;
 
 pub use arrays::{Comparison, compare, fill};
 pub use backend::{cuda, native, torch};
+pub use build::cc::hlsl_version;
 pub use build::compiler::answer_within;
 pub use build::hip::Clang;
 pub use engine::notes::{Clocks, Remarks};

@@ -237,6 +237,7 @@ fn ending(language: Language) -> &'static str {
         Language::Cpp => "cpp",
         Language::Cuda => "cu",
         Language::Hip => "hip",
+        Language::Hlsl => "hlsl",
         Language::Python => "py",
     }
 }
@@ -273,7 +274,7 @@ fn pooled(path: &Path, arch: &Arch) -> Result<Pooled, PoolError> {
     if name_of(path) != format!("{}.toml", about.name()) {
         return Err(wrong(path, format!("it is about {}, and lies under another name", about.name())));
     }
-    let languages = [Language::Cuda, Language::Hip, Language::Cpp, Language::C, Language::Python];
+    let languages = [Language::Cuda, Language::Hip, Language::Hlsl, Language::Cpp, Language::C, Language::Python];
     let kernel = |language: &Language| path.with_extension(ending(*language));
     let Some(language) = languages.into_iter().find(|language| kernel(language).is_file()) else {
         return Err(wrong(path, "there is no kernel of this name beside it"));

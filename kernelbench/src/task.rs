@@ -422,6 +422,9 @@ pub enum Language {
     /// HIP C++17, for an AMD GPU: the entry runs on the host and launches kernels.
     #[serde(rename = "hip")]
     Hip,
+    /// HLSL, for a GPU by way of Vulkan: shaders in the device region, and a host region in C++17 that dispatches them.
+    #[serde(rename = "hlsl")]
+    Hlsl,
     /// Python, with PyTorch and what it builds: the language of problems.
     #[serde(rename = "python")]
     Python,
@@ -431,17 +434,19 @@ impl Language {
     /// Whether it is C++, whose entries need C linkage.
     #[must_use]
     pub fn is_cpp(self) -> bool {
-        matches!(self, Self::Cpp | Self::Cuda | Self::Hip)
+        matches!(self, Self::Cpp | Self::Cuda | Self::Hip | Self::Hlsl)
     }
 
-    /// The type of the stream that an entry in it gets as its last argument, where it gets one.
+    /// What an entry in it gets as its last parameter, where it gets one: what its work is enqueued on.
     #[must_use]
-    pub fn stream(self) -> Option<&'static str> {
-        match self {
-            Self::Cuda => Some("cudaStream_t"),
-            Self::Hip => Some("hipStream_t"),
-            Self::C | Self::Cpp | Self::Python => None,
-        }
+    pub fn last_parameter(self) -> Option<String> {
+        let parameter = match self {
+            Self::Cuda => "cudaStream_t stream",
+            Self::Hip => "hipStream_t stream",
+            Self::Hlsl => "ws_device *device",
+            Self::C | Self::Cpp | Self::Python => return None,
+        };
+        Some(parameter.to_owned())
     }
 
     /// The name of an element type in it.

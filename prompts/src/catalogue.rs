@@ -24,11 +24,12 @@ const EMBEDDED: [(&str, &str); 16] = [
 ];
 
 /// The hand-written texts that transformations import, by the names of their files.
-const SNIPPETS: [(&str, &str); 6] = [
+const SNIPPETS: [(&str, &str); 7] = [
     ("copy-async.cu", include_str!("../transformations/snippets/copy-async.cu")),
     ("copy-tile.cpp", include_str!("../transformations/snippets/copy-tile.cpp")),
     ("copy-tile.cu", include_str!("../transformations/snippets/copy-tile.cu")),
     ("copy-tile.hip", include_str!("../transformations/snippets/copy-tile.hip")),
+    ("copy-tile.hlsl", include_str!("../transformations/snippets/copy-tile.hlsl")),
     ("mfma.hip", include_str!("../transformations/snippets/mfma.hip")),
     ("tensor-core.cu", include_str!("../transformations/snippets/tensor-core.cu")),
 ];

@@ -133,6 +133,7 @@ fn check_language(block: &Block<'_>, language: Language) -> Result<(), Unreadabl
         Language::C => "C11",
         Language::Cuda => "CUDA C++17",
         Language::Hip => "HIP C++17",
+        Language::Hlsl => "HLSL",
         Language::Cpp | Language::Python => "C++17",
     };
     let lines = code_lines(block.text);
@@ -145,7 +146,7 @@ fn check_language(block: &Block<'_>, language: Language) -> Result<(), Unreadabl
     let own: &[&str] = match language {
         Language::Cuda => &["CUDA"],
         Language::Hip => &["CUDA", "HIP"],
-        Language::C | Language::Cpp | Language::Python => &[],
+        Language::C | Language::Cpp | Language::Hlsl | Language::Python => &[],
     };
     if let Some(other) = other.filter(|other| !own.contains(other)) {
         return Err(Unreadable(format!("its code block is {other}; {asked} was asked for")));

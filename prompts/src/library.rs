@@ -26,7 +26,7 @@ pub(crate) const PAGES: [(&str, &str); 18] = [
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 37] = [
+pub(crate) const BLOCKS: [(&str, &str); 42] = [
     ("again", include_str!("../templates/again.md")),
     ("bound/kernel", include_str!("../templates/bound/kernel.md")),
     ("bound/reference", include_str!("../templates/context/reference.md")),
@@ -42,6 +42,7 @@ pub(crate) const BLOCKS: [(&str, &str); 37] = [
     ("example/c", include_str!("../templates/example/c.md")),
     ("example/cpp", include_str!("../templates/example/cpp.md")),
     ("example/cuda", include_str!("../templates/example/cuda.md")),
+    ("example/hlsl", include_str!("../templates/example/hlsl.md")),
     ("example/hip", include_str!("../templates/example/hip.md")),
     ("example/python", include_str!("../templates/example/python.md")),
     ("failure", include_str!("../templates/failure.md")),
@@ -53,6 +54,10 @@ pub(crate) const BLOCKS: [(&str, &str); 37] = [
     ("hip/kernel", include_str!("../templates/context/kernel.md")),
     ("hip/reference", include_str!("../templates/context/reference.md")),
     ("hip/rules", include_str!("../templates/hip/rules.md")),
+    ("hlsl/host", include_str!("../templates/hlsl/host.md")),
+    ("hlsl/kernel", include_str!("../templates/hlsl/kernel.md")),
+    ("hlsl/reference", include_str!("../templates/context/reference.md")),
+    ("hlsl/rules", include_str!("../templates/hlsl/rules.md")),
     ("machine", include_str!("../templates/machine.md")),
     ("primitives/cuda", include_str!("../templates/primitives/cuda.md")),
     ("primitives/neon", include_str!("../templates/primitives/neon.md")),

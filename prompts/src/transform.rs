@@ -37,6 +37,7 @@ pub fn backend(task: &Task) -> &'static str {
     match task.language() {
         Language::Cuda => "cuda",
         Language::Hip => "hip",
+        Language::Hlsl => "hlsl",
         Language::C | Language::Cpp | Language::Python => "cpu",
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 use kernelbench::{
     Clang, Gfx, Layer, Processor, answer_within, cuda, emulator_tools,
     gpu::{Gpu, Look},
-    profiler,
+    hlsl_version, profiler,
 };
 use metrics::Machine;
 use serde::Serialize;
@@ -49,6 +49,7 @@ struct Findings {
     gpu: Vec<Finding>,
     emulators: Vec<Finding>,
     hip: Vec<Finding>,
+    vulkan: Vec<Finding>,
 }
 
 /// Looks, and says what it found.
@@ -69,6 +70,7 @@ pub(super) fn doctor(arguments: &DoctorArgs, mut layers: Layers, environment: &E
         gpu: vec![gpu(), nvcc(), ncu()],
         emulators: ["aarch64", "riscv64"].map(emulator).into(),
         hip: Gfx::ALL.map(hip).into(),
+        vulkan: vec![glslang(), vulkan(&layers.config)],
     };
     let able = findings.compilers.first().is_some_and(|compiler| compiler.found);
     if arguments.json {
@@ -113,6 +115,7 @@ fn tell(findings: &Findings) {
         ("Python, for problems in KernelBench's format", &findings.python),
         ("GPU, for problems and for kernels in CUDA", &findings.gpu),
         ("emulated processors, for tasks that name one", &findings.emulators),
+        ("Vulkan on this processor, for kernels in HLSL", &findings.vulkan),
         ("AMD GPUs, for kernels in HIP, which are compiled and not run", &findings.hip),
     ];
     for (title, section) in sections {
@@ -294,6 +297,27 @@ fn hip(arch: Gfx) -> Finding {
             Finding { what, found: true, detail, advice: None }
         }
         Err(why) => Finding { what, found: false, detail: why, advice: None },
+    }
+}
+
+/// What compiles kernels in HLSL.
+fn glslang() -> Finding {
+    let what = "HLSL (glslangValidator)".to_owned();
+    match hlsl_version() {
+        Ok(detail) => Finding { what, found: true, detail, advice: None },
+        Err(why) => Finding { what, found: false, detail: why.to_string(), advice: None },
+    }
+}
+
+/// What runs them.
+fn vulkan(config: &Config) -> Finding {
+    let what = "Vulkan driver".to_owned();
+    match wiring::vulkan(config) {
+        Ok(workshop) => {
+            let detail = kernelbench::Workshop::machine(&workshop).name.clone();
+            Finding { what, found: true, detail, advice: None }
+        }
+        Err(why) => Finding { what, found: false, detail: why.to_string(), advice: None },
     }
 }
 

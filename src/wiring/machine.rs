@@ -2,7 +2,8 @@
 
 use crate::{config::Config, exit::Trouble};
 use kernelbench::{
-    Compiled, CompiledOptions, Emulated, EmulatedOptions, Gfx, Processor, Simulated, Source, Task, Workshop, cpu,
+    Compiled, CompiledOptions, Emulated, EmulatedOptions, Gfx, Language, Processor, Simulated, Source, Task, Workshop,
+    cpu,
     cuda::{self, Cuda},
     feature::Column,
     gpu,
@@ -29,6 +30,8 @@ pub enum Kind {
     Cuda,
     /// For kernels in C and C++.
     Native,
+    /// For kernels in HLSL, by way of a Vulkan driver on this processor.
+    Vulkan,
     /// For kernels in C and C++ on a processor that is emulated.
     Emulated(Processor),
     /// For kernels in HIP, which are compiled and not run.
@@ -46,6 +49,7 @@ impl Kind {
             Source::Context(context) => match (context.arch, context.processor) {
                 (Some(arch), _) => Self::Compiled(arch),
                 (None, Some(processor)) => Self::Emulated(processor),
+                (None, None) if context.language == Language::Hlsl => Self::Vulkan,
                 (None, None) => Self::Native,
             },
         }
@@ -61,6 +65,7 @@ impl Kind {
             Self::Problems => "problem",
             Self::Cuda => "cuda",
             Self::Native => "native",
+            Self::Vulkan => "vulkan",
             Self::Emulated(Processor::A72) => "emulated-a72",
             Self::Emulated(Processor::A76) => "emulated-a76",
             Self::Emulated(Processor::C908) => "emulated-c908",
@@ -76,8 +81,10 @@ impl Kind {
     pub fn of_lane(name: &str) -> Option<Self> {
         let emulated = Processor::ALL.map(Self::Emulated);
         let compiled = Gfx::ALL.map(Self::Compiled);
-        let all =
-            [Self::Simulated, Self::Problems, Self::Cuda, Self::Native].into_iter().chain(emulated).chain(compiled);
+        let all = [Self::Simulated, Self::Problems, Self::Cuda, Self::Native, Self::Vulkan]
+            .into_iter()
+            .chain(emulated)
+            .chain(compiled);
         all.into_iter().find(|kind| kind.lane() == name)
     }
 }
@@ -104,6 +111,7 @@ pub fn workshop(
         Kind::Problems => Arc::new(torch_reading(config, profiles, set()?)?),
         Kind::Cuda => Arc::new(cuda_reading(config, set()?)?),
         Kind::Native => Arc::new(native(config)?),
+        Kind::Vulkan => Arc::new(vulkan(config)?),
         Kind::Emulated(processor) => Arc::new(emulated(processor, config)?),
         Kind::Compiled(arch) => Arc::new(compiled(arch, config)?),
     })
@@ -123,16 +131,29 @@ fn with_counters(set: MetricSet, column: Option<&Column>) -> MetricSet {
 ///
 /// If the program does not know where it lies, or there is no folder for builds.
 pub fn native(config: &Config) -> Result<Native, Trouble> {
+    native_options(config).map(Native::new)
+}
+
+/// The Vulkan driver on this machine's processor as a workshop for kernels in HLSL.
+///
+/// # Errors
+///
+/// If there is no such driver, or as for [`native`].
+pub fn vulkan(config: &Config) -> Result<Native, Trouble> {
+    let options = native_options(config)?;
+    Native::with_vulkan(options).map_err(|fault| Trouble::machine(fault.to_string()))
+}
+
+fn native_options(config: &Config) -> Result<NativeOptions, Trouble> {
     let (cache, program) = (cache_folder(config)?, own_program()?);
     let machine = cpu::machine(Some(&cache));
-    let options = NativeOptions {
+    Ok(NativeOptions {
         memory_mib: config.workshop.memory_mib,
         case_mib: config.workshop.largest_case_mib,
         build_deadline: config.workshop.build_deadline(),
         unsanitized: config.workshop.unsanitized,
         ..NativeOptions::new(program, vec![CHILD.into()], cache.join("builds"), machine)
-    };
-    Ok(Native::new(options))
+    })
 }
 
 /// A processor that is emulated as a workshop.

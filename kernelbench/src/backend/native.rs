@@ -1,4 +1,5 @@
-//! The CPU backend: kernels in C and C++, each in a confined process that shares its arguments' memory with us.
+//! The CPU backend: kernels in C and C++, each in a confined process that shares its arguments' memory with us; and kernels in
+//! HLSL by way of a Vulkan driver that computes on this processor.
 
 pub(crate) mod child;
 mod contents;
@@ -6,6 +7,7 @@ mod pair;
 mod placement;
 mod segment;
 mod standalone;
+mod vulkan;
 
 use crate::{
     build::cc::{self, Compiler},
@@ -97,6 +99,8 @@ pub struct NativeOptions {
     pub build_deadline: Option<Duration>,
     /// Whether a candidate is certified that does not build with sanitizers, on a machine that has them.
     pub unsanitized: bool,
+    /// Whether kernels are in HLSL, and run by a Vulkan driver on this processor.
+    pub vulkan: bool,
 }
 
 impl NativeOptions {
@@ -104,7 +108,8 @@ impl NativeOptions {
     #[must_use]
     pub fn new(program: PathBuf, program_args: Vec<OsString>, cache: PathBuf, machine: Machine) -> Self {
         let deadline_floor = Duration::from_secs(2);
-        let (seed, memory_mib, case_mib, build_deadline, unsanitized) = (None, 512, 256, None, false);
+        let (seed, memory_mib, case_mib, build_deadline) = (None, 512, 256, None);
+        let (unsanitized, vulkan) = (false, false);
         Self {
             program,
             program_args,
@@ -116,6 +121,7 @@ impl NativeOptions {
             deadline_floor,
             build_deadline,
             unsanitized,
+            vulkan,
         }
     }
 }
@@ -164,7 +170,19 @@ impl Native {
     /// # Errors
     /// Where the child process cannot be started.
     pub fn confinement(&self) -> Result<Vec<Layer>, Fault> {
-        pair::probe(self.backend())
+        pair::probe(self.backend()).map(|(layers, _)| layers)
+    }
+
+    /// A workshop for kernels in HLSL, by way of a Vulkan driver on this processor, which the machine's name then names.
+    ///
+    /// # Errors
+    /// [`Fault::Absent`] where there is no such driver.
+    pub fn with_vulkan(mut options: NativeOptions) -> Result<Self, Fault> {
+        options.vulkan = true;
+        let probed = Self::new(options.clone());
+        let (_, driver) = pair::probe(probed.backend()).map_err(|fault| Fault::Absent(fault.to_string()))?;
+        options.machine.name = format!("{driver} on {}", options.machine.name);
+        Ok(Self::new(options))
     }
 }
 
@@ -183,6 +201,9 @@ impl Cpu {
 
     /// The build that a profiler runs.
     fn object_for(&self, target: Target, context: &KernelContext, object: &Object) -> Result<PathBuf, String> {
+        if self.options.vulkan {
+            return Err("a shader runs inside Vulkan's driver, where a processor's profiler sees no kernel".to_owned());
+        }
         if target == Target::AsTimed {
             return Ok(object.path.clone());
         }
@@ -332,6 +353,11 @@ impl Backend for Cpu {
         candidate: &Candidate,
         rng: &mut StdRng,
     ) -> Attempt<Vec<Check>> {
+        if self.options.vulkan {
+            let why =
+                "no sanitizer here looks into a Vulkan driver: what a shader reads beyond an array was not looked for";
+            return Ok(vec![Check::Sanitizer { tool: "sanitizer".to_owned(), outcome: Err(why.to_owned()) }]);
+        }
         let fits = |case: &&Case| self.fits(task, case).is_ok_and(|bytes| bytes <= sanitizer::LARGEST_CASE);
         let cases: Vec<&Case> = task.cases.iter().chain(&task.final_cases).filter(fits).collect();
         let tools = (&self.compiler, &*self.sandbox);
@@ -341,12 +367,16 @@ impl Backend for Cpu {
     }
 
     fn not_excluded(&self) -> Vec<(&'static str, &'static str)> {
-        vec![
+        let on_the_host =
+            ("a host region that computes what its shaders should", "both run on this processor, in one process");
+        let mut rows = vec![
             (
                 "a candidate that tells tests from use",
                 "it was seen on random contents of the task's shapes, and on nothing else",
             ),
             ("another machine's times", "one core of this one was measured, alone"),
-        ]
+        ];
+        rows.extend(self.options.vulkan.then_some(on_the_host));
+        rows
     }
 }

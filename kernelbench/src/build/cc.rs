@@ -3,7 +3,7 @@
 use super::{
     cache::Cache,
     compiler::{self, Allowed},
-    flags, unit,
+    flags, hlsl, unit,
 };
 use crate::{
     result::{
@@ -104,9 +104,16 @@ impl Compiler {
     }
 
     fn compile(&self, recipe: &Recipe, context: &KernelContext, source: &str, folder: &Path) -> Attempt<PathBuf> {
-        let ending = unit::ending(context.language);
-        let names = [format!("unit.{ending}"), format!("caller.{ending}")];
-        compiler::write(folder, &names[0], &unit::candidate(context, source))?;
+        let ending = if context.language == Language::C { "c" } else { "cpp" };
+        let mut names = vec![format!("unit.{ending}"), format!("caller.{ending}")];
+        let mut host = None;
+        if context.language == Language::Hlsl {
+            let texts = hlsl::Texts::of(source)?;
+            compiler::write(folder, hlsl::COMPILED, &self.shaders(&texts, folder)?)?;
+            names.push(hlsl::COMPILED.to_owned());
+            host = Some(texts.host);
+        }
+        compiler::write(folder, &names[0], &unit::candidate(context, host.as_deref().unwrap_or(source)))?;
         compiler::write(folder, &names[1], &unit::caller(context))?;
         let mut command = self.command_of(recipe, folder)?;
         command
@@ -120,9 +127,30 @@ impl Compiler {
         }
     }
 
+    /// The unit of a kernel's shaders, compiled in a folder.
+    fn shaders(&self, texts: &hlsl::Texts, folder: &Path) -> Attempt<String> {
+        let entries = texts.entries();
+        if entries.is_empty() {
+            let why = "the device region holds no shader: a function `[numthreads(x, y, z)] void NAME(...)`";
+            return Err(Failure::Interface { log: why.to_owned() }.into());
+        }
+        compiler::write(folder, hlsl::SHADERS, &texts.shaders)?;
+        for entry in &entries {
+            let mut command = compiler::command(&self.sandbox, hlsl::GLSLANG, folder, None, self.allowed)?;
+            command.args(hlsl::arguments(entry));
+            if let Some(log) = compiler::run(&mut command, folder, self.allowed.deadline)? {
+                return Err(Failure::Build { log }.into());
+            }
+        }
+        hlsl::compiled(folder, &entries)
+    }
+
     /// What compiles this context, and how.
     fn recipe(&self, context: &KernelContext) -> Result<Recipe, Fault> {
-        let toolchain = self.toolchain(context.language)?;
+        let mut toolchain = self.toolchain(context.language)?;
+        if context.language == Language::Hlsl {
+            toolchain.version.extend(["; ", &hlsl_version()?]);
+        }
         let standard = if context.language == Language::C { "-std=c11" } else { "-std=c++17" };
         // A task from a run's folder has not been through the reader of task files.
         if let Some(flag) = context.flags.iter().find(|flag| !flags::is_harmless(flag)) {
@@ -139,7 +167,7 @@ impl Compiler {
     fn toolchain(&self, language: Language) -> Result<Toolchain, Fault> {
         let (variable, default) = match language {
             Language::C => ("CC", "gcc"),
-            Language::Cpp => ("CXX", "g++"),
+            Language::Cpp | Language::Hlsl => ("CXX", "g++"),
             Language::Cuda | Language::Hip | Language::Python => {
                 let why =
                     "the CPU backend builds C and C++ alone: a kernel context in CUDA, HIP or Python cannot be built";
@@ -204,6 +232,19 @@ fn bare(program: &OsString) -> Command {
 fn version(program: &OsString) -> Option<String> {
     let text = compiler::ask(bare(program).arg("--version"))?;
     Some(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// What the compiler of shaders says of itself.
+///
+/// # Errors
+/// [`Fault::Absent`] where it is not there.
+pub fn hlsl_version() -> Result<String, Fault> {
+    let text = compiler::ask(bare(&hlsl::GLSLANG.into()).arg("--version"));
+    let line = text.as_ref().and_then(|text| text.lines().find(|line| line.contains("Glslang Version")));
+    line.map(str::to_owned).ok_or_else(|| {
+        let missing = "there is no working glslangValidator, which compiles HLSL: install one (Debian: apt install glslang-tools)";
+        Fault::Absent(missing.to_owned())
+    })
 }
 
 fn knows_native(program: &OsString) -> bool {

@@ -4,9 +4,10 @@
 //! task's binding, where it has one; and a unit of ours that calls the entry, so that a missing one does not link. Ours needs
 //! no header of CUDA's, so it compiles at once.
 
+use super::hlsl;
 use crate::{
     result::{candidate::Candidate, error::Attempt, failure::Failure},
-    task::{Argument, ArgumentKind, Dtype, KernelContext, Language, Returns, Transfer},
+    task::{Argument, ArgumentKind, Dtype, KernelContext, Language, Returns, Transfer, region::marked},
 };
 
 /// The candidate's file name without its ending, as its author sees it in messages.
@@ -21,6 +22,7 @@ pub(crate) fn ending(language: Language) -> &'static str {
         Language::Cpp => "cpp",
         Language::Cuda => "cu",
         Language::Hip => "hip",
+        Language::Hlsl => "hlsl",
         Language::Python => "py",
     }
 }
@@ -37,6 +39,9 @@ pub(crate) fn text(context: &KernelContext, candidate: &Candidate) -> Attempt<St
     if let [one] = &parts[..] {
         return Ok(one.text.clone());
     }
+    if context.language == Language::Hlsl {
+        return Ok(marked(&parts));
+    }
     let ending = ending(context.language);
     let parts = parts.iter().map(|part| format!("#line 1 \"{}.{ending}\"\n{}\n", part.region, part.text));
     Ok(parts.collect())
@@ -45,7 +50,7 @@ pub(crate) fn text(context: &KernelContext, candidate: &Candidate) -> Attempt<St
 /// The declaration of the entry point.
 pub(crate) fn prototype(context: &KernelContext) -> String {
     let mut parameters: Vec<String> = context.arguments.iter().map(|a| parameter(a, context.language)).collect();
-    parameters.extend(context.language.stream().map(|stream| format!("{stream} stream")));
+    parameters.extend(context.language.last_parameter());
     let linkage = if context.language.is_cpp() { "extern \"C\" " } else { "" };
     let parameters = if parameters.is_empty() { "void".to_owned() } else { parameters.join(", ") };
     format!("{linkage}{} {}({parameters});", context.returns.name(), context.entry)
@@ -54,6 +59,7 @@ pub(crate) fn prototype(context: &KernelContext) -> String {
 fn parameter(argument: &Argument, language: Language) -> String {
     let (c, name) = (language.name_of(argument.dtype), &argument.name);
     match &argument.kind {
+        ArgumentKind::Array { .. } if language == Language::Hlsl => format!("ws_buffer {name}"),
         ArgumentKind::Scalar => format!("{c} {name}"),
         ArgumentKind::Array { transfer: Transfer::In, .. } => format!("const {c} *{name}"),
         ArgumentKind::Array { .. } => format!("{c} *{name}"),
@@ -73,6 +79,9 @@ pub(crate) fn candidate(context: &KernelContext, source: &str) -> String {
     if context.language == Language::Hip {
         headers += "#include <hip/hip_runtime.h>\n";
     }
+    if context.language == Language::Hlsl {
+        headers += hlsl::HOST_HEADER;
+    }
     if context.returns == Returns::Status {
         headers.extend(["#define WS_INVALID ".to_owned(), INVALID.to_string(), "\n".to_owned()]);
     }
@@ -89,8 +98,10 @@ pub(crate) fn caller(context: &KernelContext) -> String {
     let declaration = if cuda { bare_declaration(context) } else { prototype(context) };
     let mut passed: Vec<String> =
         context.arguments.iter().enumerate().map(|(at, a)| passed(at, a, context.language)).collect();
-    if cuda {
-        passed.push("stream".to_owned());
+    match context.language {
+        Language::Cuda => passed.push("stream".to_owned()),
+        Language::Hlsl => passed.push("(ws_device *)stream".to_owned()),
+        _ => {}
     }
     let status = if cuda { "cudaGetLastError()" } else { "0" };
     let call = format!("{}({})", context.entry, passed.join(", "));
@@ -101,10 +112,14 @@ pub(crate) fn caller(context: &KernelContext) -> String {
             format!("int returned = {call};\n    if (returned != 0) return returned < 0 ? returned : -returned;")
         }
     };
-    let runtime = if cuda { "extern \"C\" int cudaGetLastError(void);\n" } else { "" };
+    let runtime = match context.language {
+        Language::Cuda => "extern \"C\" int cudaGetLastError(void);\n",
+        _ => "",
+    };
+    let header = if context.language == Language::Hlsl { hlsl::HOST_HEADER } else { "" };
     let declared = "int warpsmith_call(void *const *arguments, void *stream)";
     format!(
-        "#include <stdint.h>\n{declaration}\n{runtime}\
+        "#include <stdint.h>\n{header}{declaration}\n{runtime}\
          {linkage}__attribute__((visibility(\"default\"))) {declared}{noexcept};\n\
          {linkage}{declared}{noexcept} {{\n\
          \x20   (void)arguments;\n\x20   (void)stream;\n\
@@ -137,6 +152,7 @@ fn passed(at: usize, argument: &Argument, language: Language) -> String {
     match argument.kind {
         ArgumentKind::Scalar => format!("*({c} *)arguments[{at}]"),
         ArgumentKind::Array { .. } if language == Language::Cuda => format!("arguments[{at}]"),
+        ArgumentKind::Array { .. } if language == Language::Hlsl => format!("(ws_buffer)arguments[{at}]"),
         ArgumentKind::Array { .. } => format!("({c} *)arguments[{at}]"),
     }
 }

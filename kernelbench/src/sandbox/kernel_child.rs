@@ -133,7 +133,7 @@ pub(crate) trait Device {
     /// The address of this byte of the memory that the slots lie in.
     fn address(&self, offset: usize) -> u64;
 
-    /// The stream that kernels are launched on; null on a CPU.
+    /// The stream that kernels are launched on, or what shaders are dispatched by; null on a CPU.
     fn stream(&self) -> *mut c_void;
 
     /// What a status other than 0 means.

@@ -139,6 +139,8 @@ pub(crate) struct Peer {
     /// The address whose use ended it.
     touched: Option<u64>,
     pub(crate) layers: Vec<Layer>,
+    /// What it computes on, as it said.
+    pub(crate) device: String,
     /// Whether it, and all that it started, was ended.
     ended: bool,
 }
@@ -164,6 +166,7 @@ impl Peer {
             arguments: None,
             touched: None,
             layers: vec![],
+            device: String::new(),
             ended: false,
         }
     }
@@ -200,7 +203,7 @@ impl Peer {
     fn hear_ready(&mut self, start: Instant, deadline: Duration) -> Attempt<()> {
         let length = self.hear(start, deadline, spin(SPIN), &mut ())?;
         let ready: Ready = self.read(length)?;
-        (self.address_space, self.arguments) = (ready.address_space, ready.arguments);
+        (self.address_space, self.arguments, self.device) = (ready.address_space, ready.arguments, ready.ready);
         self.own_mib = tree::held_mib(self.id()).unwrap_or(0);
         self.greeted = true;
         self.stop()

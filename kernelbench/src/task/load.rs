@@ -22,7 +22,9 @@ pub use tuning::parameters;
 
 use crate::{
     build::flags,
-    task::{Case, KernelContext, Language, Precision, Size, Source, Task, Tolerance, gfx::Gfx, processor::Processor},
+    task::{
+        Case, Dtype, KernelContext, Language, Precision, Size, Source, Task, Tolerance, gfx::Gfx, processor::Processor,
+    },
 };
 use baselines::Wanted;
 use error::Document;
@@ -83,6 +85,7 @@ const HELP_FOLDER: &str =
 fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> {
     check_heading(document, &file)?;
     let arguments = arguments::check(document, &file.argument)?;
+    known_in(document, *file.language.get_ref(), &file.argument)?;
     let (cases, final_cases) = cases::check(document, &file, &arguments)?;
     let timed = cases::timed(document, file.timing.as_ref(), &cases)?;
     let tolerance = tolerance(document, &file.tolerance)?;
@@ -174,6 +177,21 @@ fn processor(
     }
 }
 
+/// Refuses what a language has no type for.
+fn known_in(document: &Document<'_>, language: Language, arguments: &[file::ArgumentFile]) -> Result<(), TaskError> {
+    let unknown = |argument: &&file::ArgumentFile| {
+        let known = [Dtype::F32, Dtype::F16, Dtype::I32].contains(&argument.dtype);
+        language == Language::Hlsl && argument.size.is_some() && !known
+    };
+    match arguments.iter().find(unknown) {
+        None => Ok(()),
+        Some(argument) => {
+            let help = "an array in \"hlsl\" is of f32, f16 or i32";
+            document.error(&argument.name, "this array's type is none of the language's", help)
+        }
+    }
+}
+
 /// The AMD GPU that a task in HIP is compiled for.
 fn arch(document: &Document<'_>, name: Option<&Spanned<String>>, language: Language) -> Result<Option<Gfx>, TaskError> {
     match name {
@@ -209,15 +227,16 @@ fn check_backend(document: &Document<'_>, file: &TaskFile) -> Result<(), TaskErr
     let runs_on = match file.language.get_ref() {
         Language::Cuda => Backend::Cuda,
         Language::Hip => Backend::Hip,
+        Language::Hlsl => Backend::Vulkan,
         Language::C | Language::Cpp => Backend::Cpu,
         Language::Python => {
-            let help = "a kernel context is written in \"c11\", \"c++17\", \"cuda\" or \"hip\"; a problem in Python is a file of its own";
+            let help = "a kernel context is written in \"c11\", \"c++17\", \"cuda\", \"hip\" or \"hlsl\"; a problem in Python is a file of its own";
             return document.error(&file.language, "a task folder cannot be in Python", help);
         }
     };
     match &file.backend {
         Some(backend) if *backend.get_ref() != runs_on => {
-            let help = "expected backend = \"cuda\" with language = \"cuda\", \"hip\" with \"hip\", and \"cpu\" with any other";
+            let help = "expected backend = \"cuda\" with language = \"cuda\", \"hip\" with \"hip\", \"vulkan\" with \"hlsl\", and \"cpu\" with any other";
             document.error(backend, "this backend does not run this language", help)
         }
         _ => Ok(()),
@@ -254,7 +273,7 @@ fn flags(
     let (usual, harmless): (&[&str], fn(&str) -> bool) = match language {
         Language::Cuda => (&flags::CUDA_DEFAULT, flags::is_harmless_in_cuda),
         Language::Hip => (&flags::HIP_DEFAULT, flags::is_harmless_in_hip),
-        Language::C | Language::Cpp | Language::Python => (&flags::DEFAULT, flags::is_harmless),
+        Language::C | Language::Cpp | Language::Hlsl | Language::Python => (&flags::DEFAULT, flags::is_harmless),
     };
     let Some(flags) = flags else { return Ok(usual.iter().map(ToString::to_string).collect()) };
     for flag in flags {

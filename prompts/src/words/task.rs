@@ -60,6 +60,7 @@ fn kind(task: &Task, kernel: &KernelContext) -> &'static str {
         Some(_) => "bound",
         None if task.is_cuda() => "cuda",
         None if kernel.language == Language::Hip => "hip",
+        None if kernel.language == Language::Hlsl => "hlsl",
         None => "context",
     }
 }
@@ -145,6 +146,7 @@ fn language_name(language: Language) -> &'static str {
         Language::Cpp => "C++17",
         Language::Cuda => "CUDA C++17",
         Language::Hip => "HIP C++17",
+        Language::Hlsl => "HLSL, with a host region in C++17",
         Language::Python => "Python",
     }
 }
@@ -155,6 +157,7 @@ fn fence(language: Language) -> &'static str {
         Language::Cpp => "cpp",
         Language::Cuda => "cuda",
         Language::Hip => "hip",
+        Language::Hlsl => "hlsl",
         Language::Python => "python",
     }
 }
@@ -162,7 +165,7 @@ fn fence(language: Language) -> &'static str {
 fn prototype(kernel: &KernelContext) -> String {
     let linkage = if kernel.language.is_cpp() { "extern \"C\" " } else { "" };
     let mut arguments: Vec<String> = kernel.arguments.iter().map(|a| parameter(a, kernel.language)).collect();
-    arguments.extend(kernel.language.stream().map(|stream| format!("{stream} stream")));
+    arguments.extend(kernel.language.last_parameter());
     format!("{linkage}{} {}({});", kernel.returns.name(), kernel.entry, arguments.join(", "))
 }
 
@@ -170,6 +173,7 @@ fn parameter(argument: &Argument, language: Language) -> String {
     let (c_type, name) = (language.name_of(argument.dtype), &argument.name);
     match &argument.kind {
         ArgumentKind::Scalar => format!("{c_type} {name}"),
+        ArgumentKind::Array { .. } if language == Language::Hlsl => format!("ws_buffer {name}"),
         ArgumentKind::Array { transfer: Transfer::In, .. } => format!("const {c_type}* {name}"),
         ArgumentKind::Array { .. } => format!("{c_type}* {name}"),
     }
@@ -217,6 +221,9 @@ fn dtype_notes(kernel: &KernelContext) -> Vec<&'static str> {
     let mut notes = Vec::new();
     if matches!(kernel.language, Language::Cuda | Language::Hip) {
         notes.push("Arrays are pointers to the GPU's memory; scalars are passed by value on the host.");
+        return notes;
+    }
+    if kernel.language == Language::Hlsl {
         return notes;
     }
     if has(Dtype::F16) {

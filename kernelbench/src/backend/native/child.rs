@@ -1,7 +1,7 @@
 //! The child's side on a CPU: a process whose kernel computes in memory that it shares with its parent.
 #![expect(unsafe_code, reason = "takes over descriptors")]
 
-use super::{placement::Guards, segment};
+use super::{placement::Guards, segment, vulkan::Vulkan};
 use crate::{
     machine::cores::Cores,
     sandbox::{
@@ -40,6 +40,8 @@ pub(crate) struct Setup {
     pub(crate) guards: Guards,
     /// Its share of the host.
     pub(crate) host: Host,
+    /// Whether it computes by way of a Vulkan driver.
+    pub(crate) vulkan: bool,
 }
 
 /// What a child gets of the host.
@@ -70,12 +72,14 @@ pub(crate) struct Once {
     pub(crate) calls: u32,
 }
 
+/// The address space of a Vulkan driver that compiles for this processor, in bytes.
+const DRIVER_BYTES: u64 = 2 << 30;
 /// Where its reports go that nobody asks: standard error.
 const STDERR: RawFd = 2;
 
 /// Serves requests until the parent is gone.
 pub(crate) fn serve(setup: Setup) -> Result<(), String> {
-    let Setup { mut confinement, control, memory, object, guards, host } = setup;
+    let Setup { mut confinement, control, memory, object, guards, host, vulkan } = setup;
     process::close_all_but([control, memory, object]);
     // SAFETY: the parent left these two open for us, and nothing else in this process owns them.
     let (memory, object) = unsafe { (OwnedFd::from_raw_fd(memory), OwnedFd::from_raw_fd(object)) };
@@ -88,14 +92,17 @@ pub(crate) fn serve(setup: Setup) -> Result<(), String> {
     }
     let mut line = Line::on(control);
     signals::report_on(control);
-    let address_space = process::own_address_space();
-    confinement.limits.address_space = Some(address_space.saturating_add(host.memory_bytes));
+    let own = process::own_address_space() + if vulkan { DRIVER_BYTES } else { 0 };
+    confinement.limits.address_space = Some(own.saturating_add(host.memory_bytes));
     line.say(&confinement.apply(Some(object.as_fd())))?;
     line.hear::<serde_json::Value>()?.ok_or("the parent is gone")?;
+    // Confined already: what a driver starts of its own is confined with it.
+    let mut vulkan = if vulkan { Some(Vulkan::open(base, host.segment_bytes)?) } else { None };
     let start = base.as_ptr() as u64;
-    line.say(&Ready { ready: "a CPU".to_owned(), address_space: Some(address_space), arguments: Some(start) })?;
+    let ready = vulkan.as_mut().map_or("a CPU".to_owned(), Vulkan::name);
+    line.say(&Ready { ready, address_space: Some(own), arguments: Some(start) })?;
     let closed = start - host.memory_bytes..start + host.segment_bytes as u64 + PAGE as u64;
-    let cpu = Cpu { base, control, memory_bytes: host.memory_bytes, closed, object: Some(object) };
+    let cpu = Cpu { base, control, memory_bytes: host.memory_bytes, closed, object: Some(object), vulkan };
     KernelChild::new(cpu).serve(line)
 }
 
@@ -116,7 +123,7 @@ pub(crate) fn run_once(once: Once) -> Result<(), String> {
     }
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
     let memory_bytes = if confined { host.memory_bytes } else { 0 };
-    let cpu = Cpu { base, control: STDERR, memory_bytes, closed: 0..0, object: Some(file.into()) };
+    let cpu = Cpu { base, control: STDERR, memory_bytes, closed: 0..0, object: Some(file.into()), vulkan: None };
     let mut child = KernelChild::new(cpu);
     child.load(Some(path.as_ref()))?;
     child.run_alone(&layout, calls).map_err(|e| e.to_string())
@@ -132,6 +139,8 @@ struct Cpu {
     closed: Range<u64>,
     /// Closed once it is loaded.
     object: Option<OwnedFd>,
+    /// What runs shaders in its memory.
+    vulkan: Option<Vulkan>,
 }
 
 impl Cpu {
@@ -158,12 +167,16 @@ impl Device for Cpu {
         Some(Layer::of("system call filter after loading", "it cannot even read a file", locked))
     }
 
+    /// A host region gets a place in the device's memory, which is no address.
     fn address(&self, offset: usize) -> u64 {
+        if self.vulkan.is_some() {
+            return offset as u64;
+        }
         self.base.as_ptr().wrapping_add(offset) as u64
     }
 
     fn stream(&self) -> *mut c_void {
-        std::ptr::null_mut()
+        self.vulkan.as_ref().map_or(std::ptr::null_mut(), Vulkan::handle)
     }
 
     fn error(status: i32) -> DeviceError {
@@ -175,6 +188,9 @@ impl Device for Cpu {
     }
 
     fn run(&mut self, calls: &Calls<'_>) -> Result<u64, DeviceError> {
+        if let Some(vulkan) = &mut self.vulkan {
+            return vulkan.run(calls);
+        }
         let start = Instant::now();
         calls()?;
         Ok(start.elapsed().as_nanos() as u64)

@@ -45,6 +45,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// What a Vulkan driver on this processor is told: to compute in the thread that the work comes to, to write no file, and to
+/// load nothing that is not its own.
+const DRIVER: [(&str, &str); 4] = [
+    ("LP_NUM_THREADS", "0"),
+    ("MESA_SHADER_CACHE_DISABLE", "true"),
+    ("VK_LOADER_LAYERS_DISABLE", "~implicit~"),
+    ("NODEVICE_SELECT", "1"),
+];
+/// Where its loader looks for it.
+const DRIVER_FILES: [&str; 3] = ["/usr/share/vulkan", "/usr/local/share/vulkan", "/etc/vulkan"];
+/// What arrays begin at a multiple of in a Vulkan driver's memory, in bytes: the most that one may ask for.
+const DRIVER_ALIGN: usize = 256;
 /// What a child may print, in KiB.
 const PRINT_KIB: u64 = 64;
 /// How long loading may take, constructors included.
@@ -101,7 +113,11 @@ fn started(
         core: cpu.cores.of_kernels(),
     };
     let (memory, object) = (segment.memory().as_raw_fd(), object.as_raw_fd());
-    let child = |control| Child::CpuKernel(Setup { confinement: confinement(), control, memory, object, guards, host });
+    let vulkan = cpu.options.vulkan;
+    let confinement = if vulkan { confinement_with_driver() } else { confinement() };
+    let child = |control| Child::CpuKernel(Setup { confinement, control, memory, object, guards, host, vulkan });
+    let driver = DRIVER.iter().filter(|_| vulkan).map(|(name, value)| variable(name, value));
+    let environment = environment.into_iter().chain(driver).collect();
     let dress = Dress { files: vec![memory, object], environment, ..Dress::default() };
     let allowed = Allowed { memory_mib: cpu.options.memory_mib, print_kib: PRINT_KIB, processes: false };
     let mut peer = Peer::new(cpu.sandbox.start(child, &dress)?, Trust::Candidate, allowed);
@@ -117,13 +133,20 @@ pub(super) fn confinement() -> Confinement {
     Confinement { parent: std::process::id().cast_signed(), user: User::Nobody, limits, files, shares_ipc: false }
 }
 
-/// How a child of this program is confined here.
-pub(super) fn probe(cpu: &Cpu) -> Result<Vec<Layer>, Fault> {
+/// The same where a Vulkan driver is loaded, which has threads of its own.
+fn confinement_with_driver() -> Confinement {
+    let usual = confinement();
+    let files = Some(Files { read: DRIVER_FILES.map(PathBuf::from).into(), write: vec![], devices: false });
+    Confinement { limits: Limits { processes: None, files: 256, ..usual.limits }, files, ..usual }
+}
+
+/// How a child of this program is confined here, and what it computes on.
+pub(super) fn probe(cpu: &Cpu) -> Result<(Vec<Layer>, String), Fault> {
     let nothing = File::open("/dev/null").map_err(fault("cannot read /dev/null"))?;
     let segment = Segment::new(0, 1, 0).map_err(fault("cannot share memory"))?;
     let mut process = started(cpu, &segment, Guards::default(), &nothing, vec![])?;
     process.load(None).map_err(not_started)?;
-    Ok(std::mem::take(&mut process.peer.layers))
+    Ok((std::mem::take(&mut process.peer.layers), std::mem::take(&mut process.peer.device)))
 }
 
 /// Both sides of one task on a CPU.
@@ -319,12 +342,13 @@ impl Pair for CpuPair<'_> {
     }
 
     fn placements(&self) -> usize {
-        PLACEMENTS.len()
+        if self.cpu.options.vulkan { PLACEMENTS.len() - 1 } else { PLACEMENTS.len() }
     }
 
     fn place(&mut self, at: usize) -> Attempt<()> {
         self.extreme = true;
-        self.lay(placed(&self.layout, PLACEMENTS[at]))
+        let align = if self.cpu.options.vulkan { DRIVER_ALIGN } else { 1 };
+        self.lay(placed(&self.layout, PLACEMENTS[at], align))
     }
 
     /// The smallest come first, as many as fit together. Where there is an oracle, it answers for all of them.

@@ -46,14 +46,14 @@ pub(super) fn with_rooms(mut layout: Layout, from: usize) -> Layout {
     layout
 }
 
-/// The same arrays elsewhere in their rooms.
-pub(super) fn placed(layout: &Layout, placement: Placement) -> Layout {
+/// The same arrays elsewhere in their rooms, each at a multiple of `align` bytes.
+pub(super) fn placed(layout: &Layout, placement: Placement, align: usize) -> Layout {
     let mut layout = layout.clone();
     for array in &mut layout.arrays {
         array.offset = match placement {
             Placement::Start => array.room.start,
-            Placement::End => array.room.end - array.bytes,
-            Placement::Odd => array.room.start + array.dtype.bytes(),
+            Placement::End => (array.room.end - array.bytes) / align * align,
+            Placement::Odd => array.room.start + array.dtype.bytes().next_multiple_of(align),
         };
     }
     pass(&mut layout);

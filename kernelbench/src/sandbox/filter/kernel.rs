@@ -88,7 +88,7 @@ pub(crate) fn apply(phase: Phase, control: i32, memory_bytes: u64, closed: &Rang
     }
     programs.into_iter().try_for_each(|program| {
         let program = program.map_err(|e| e.to_string())?;
-        seccompiler::apply_filter(&program).map_err(|e| e.to_string())
+        seccompiler::apply_filter_all_threads(&program).map_err(|e| e.to_string())
     })
 }
 

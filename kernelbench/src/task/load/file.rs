@@ -70,6 +70,7 @@ pub(super) enum Backend {
     Cpu,
     Cuda,
     Hip,
+    Vulkan,
 }
 
 /// An argument; without a size it is a scalar.

@@ -110,7 +110,7 @@ impl Emulator {
         let program = match language {
             Language::C => "gcc",
             Language::Cpp => "g++",
-            Language::Cuda | Language::Hip | Language::Python => {
+            Language::Cuda | Language::Hip | Language::Hlsl | Language::Python => {
                 let why = "an emulated processor runs kernels in C and C++ alone";
                 return Err(Fault::Machine(why.to_owned()));
             }
