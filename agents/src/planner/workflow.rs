@@ -408,7 +408,7 @@ fn outcome(evaluation: &Evaluation) -> String {
 fn seen_by(region: &str, failure: &Failure, candidate: &Candidate) -> Option<(Failure, Option<String>)> {
     if let Failure::Build { log } = failure {
         let names = |region: &str| {
-            ["cpp", "cu", "hip", "c"].iter().any(|ending| {
+            ["cpp", "cu", "hip", "hlsl", "c"].iter().any(|ending| {
                 log.contains(&format!("{region}.{ending}:")) || log.contains(&format!("{region}.{ending}("))
             })
         };

@@ -27,7 +27,7 @@ use crate::{
         gpu_clock::{GpuClock, broken},
         numbers::{Clock, Numbers},
     },
-    profile::{cuobjdump, tool::Tools},
+    profile::{compute_sanitizer::Tool, cuobjdump, tool::Tools},
     result::{
         candidate::Candidate,
         certificate::Check,
@@ -271,6 +271,29 @@ impl CudaDriver {
     }
 }
 
+impl CudaDriver {
+    /// One call on each of these shapes under a tool of compute-sanitizer's, and the row that says so.
+    fn sanitize_by(
+        &self,
+        tool: Tool,
+        task: &Task,
+        (cases, what): (&[&Case], String),
+        loaded: &Kernel,
+        rng: &mut StdRng,
+    ) -> Attempt<Check> {
+        let mut outcome = Ok(what);
+        for case in cases {
+            let layout = layout(task, case)?;
+            let slot = self.slot(&layout, rng)?;
+            if let Err(why) = self.profiler.sanitize(tool, &layout, &loaded.object, &slot)? {
+                outcome = Err(why);
+                break;
+            }
+        }
+        Ok(Check::Sanitizer { tool: format!("compute-sanitizer's {}", tool.name()), outcome })
+    }
+}
+
 impl Backend for CudaDriver {
     type Session = Reference;
     type Loaded = Kernel;
@@ -420,7 +443,8 @@ impl Backend for CudaDriver {
         Ok(self.profiler.survey(&layout, &loaded.object, &slot)?)
     }
 
-    /// One call on each of the shapes that are new to the candidate, or where there are none, on the smallest.
+    /// One call on each of the shapes that are new to the candidate, or where there are none, on the smallest; on that also by
+    /// the tools that are slow.
     fn sanitize(
         &self,
         task: &Task,
@@ -433,21 +457,22 @@ impl Backend for CudaDriver {
         let smallest = || task.cases.iter().min_by_key(bytes).into_iter().collect();
         let cases: Vec<&Case> =
             if task.final_cases.is_empty() { smallest() } else { task.final_cases.iter().collect() };
-        let mut outcome = Ok(format!("one call on each of {} shapes, each array in memory of its own", cases.len()));
-        for case in &cases {
-            let layout = layout(task, case)?;
-            let slot = self.slot(&layout, rng)?;
-            if let Err(why) = self.profiler.memcheck(&layout, &loaded.object, &slot)? {
-                outcome = Err(why);
-                break;
-            }
+        let all = format!("one call on each of {} shapes, each array in memory of its own", cases.len());
+        let mut rows = vec![self.sanitize_by(Tool::Memcheck, task, (&cases, all), loaded, rng)?];
+        let every = || task.cases.iter().chain(&task.final_cases);
+        for (tool, case) in Tool::SLOW.into_iter().filter_map(|tool| Some((tool, every().min_by_key(bytes)?))) {
+            let one = format!("one call on case {}, each array in memory of its own", case.name);
+            rows.push(self.sanitize_by(tool, task, (&[case], one), loaded, rng)?);
         }
-        Ok(vec![Check::Sanitizer { tool: "compute-sanitizer's memcheck".to_owned(), outcome }])
+        Ok(rows)
     }
 
     fn not_excluded(&self) -> Vec<(&'static str, &'static str)> {
         vec![
-            ("races on the GPU", "racecheck is not run; a race that shows is a wrong output"),
+            (
+                "races in global memory",
+                "racecheck looks at shared memory, in one call on a small shape; a race that shows is a wrong output",
+            ),
             ("work of several calls done in one", "a timed request holds many calls, each on arguments of its own"),
             (
                 "work on the CPU, and copies from and to it, before the clock starts",

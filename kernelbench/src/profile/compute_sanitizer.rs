@@ -1,4 +1,5 @@
-//! compute-sanitizer's memcheck: does a candidate touch memory on the GPU that is not its own?
+//! compute-sanitizer: does a candidate touch memory on the GPU that is not its own, race, read what nobody wrote, or misuse a
+//! barrier (PEAK §3.3)?
 //!
 //! Over one call in a process that does nothing else, where each array or tensor has an allocation of its own: what a
 //! framework's cache lets pass is found there.
@@ -6,7 +7,9 @@
 /// What begins a line of the tool's.
 const MARK: &str = "=========";
 /// What its lines begin with that tell a finding.
-const FINDINGS: [&str; 8] = [
+const FINDINGS: [&str; 10] = [
+    "Error: Race reported ",
+    "Barrier error detected",
     "Invalid ",
     "Misaligned ",
     "Out-of-range ",
@@ -17,9 +20,47 @@ const FINDINGS: [&str; 8] = [
     "Uninitialized ",
 ];
 
-/// Its command line, before that of the program.
-pub(crate) fn memcheck() -> Vec<String> {
-    ["compute-sanitizer", "--tool", "memcheck", "--print-limit", "3"].map(str::to_owned).to_vec()
+/// One of its tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tool {
+    /// Accesses outside allocations.
+    Memcheck,
+    /// Accesses of shared memory that no barrier keeps apart.
+    Racecheck,
+    /// Reads of memory that was never written.
+    Initcheck,
+    /// Barriers that not all threads come to.
+    Synccheck,
+}
+
+impl Tool {
+    /// All but memcheck: they follow every access of one kind, and are for small shapes.
+    pub(crate) const SLOW: [Self; 3] = [Self::Racecheck, Self::Initcheck, Self::Synccheck];
+
+    /// As its command line names it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Memcheck => "memcheck",
+            Self::Racecheck => "racecheck",
+            Self::Initcheck => "initcheck",
+            Self::Synccheck => "synccheck",
+        }
+    }
+
+    /// What it looks at, for failures.
+    pub(crate) fn watches(self) -> &'static str {
+        match self {
+            Self::Memcheck => "GPU memory",
+            Self::Racecheck => "races in shared memory",
+            Self::Initcheck => "GPU memory that was never written",
+            Self::Synccheck => "barriers",
+        }
+    }
+
+    /// Its command line, before that of the program.
+    pub(crate) fn command(self) -> Vec<String> {
+        ["compute-sanitizer", "--tool", self.name(), "--print-limit", "3"].map(str::to_owned).to_vec()
+    }
 }
 
 /// The first finding in what it printed, if there is any; in words where it did not look through to the end.
@@ -30,6 +71,9 @@ pub(crate) fn finding(printed: &str) -> Result<Option<String>, String> {
         return Ok(Some(std::iter::once(&lines[at]).chain(more).copied().collect::<Vec<_>>().join("; ")));
     }
     let summary = lines.iter().find_map(|line| line.strip_prefix("ERROR SUMMARY: "));
+    // Warnings of racecheck are of writes of the same value.
+    let hazards = lines.iter().find_map(|line| line.strip_prefix("RACECHECK SUMMARY: "));
+    let summary = summary.or(hazards.map(|hazards| if hazards.contains("(0 errors") { "0 errors" } else { hazards }));
     match summary {
         Some(summary) if summary.starts_with("0 ") => Ok(None),
         Some(summary) => Ok(Some(summary.to_owned())),
@@ -61,6 +105,25 @@ mod tests {
         assert!(finding_there.starts_with("Invalid __global__ read of size 4 bytes; at softplus_k"), "{finding_there}");
         assert_eq!(finding("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"), Ok(None));
         assert!(finding("compute-sanitizer: not found").unwrap_err().contains("not found"));
+    }
+
+    /// As compute-sanitizer 2025.3 prints them.
+    #[test]
+    fn a_race_is_a_finding_and_a_warning_is_none() {
+        let race = "========= COMPUTE-SANITIZER\n========= Error: Race reported between Write access at k+0x130 in k.cu:9\n\
+                    =========     and Read access at k+0x1d0 in k.cu:11 [32 hazards]\n=========\n\
+                    ========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n";
+        let found = finding(race).unwrap().unwrap();
+        assert!(
+            found.starts_with("Error: Race reported between Write access at k+0x130 in k.cu:9; and Read"),
+            "{found}"
+        );
+        let warned = "========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)\n";
+        assert_eq!(finding(warned), Ok(None));
+        let clean = "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n";
+        assert_eq!(finding(clean), Ok(None));
+        let untold = "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)\n";
+        assert!(finding(untold).unwrap().unwrap().contains("2 errors"));
     }
 
     #[test]

@@ -451,7 +451,7 @@ impl ProfilerChain {
     ) -> Result<Result<Option<String>, String>, Fault> {
         // Without torch's cache of memory, each tensor has an allocation of its own.
         let uncached = ["env", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"].map(str::to_owned);
-        let wrapper = uncached.into_iter().chain(compute_sanitizer::memcheck()).collect();
+        let wrapper = uncached.into_iter().chain(compute_sanitizer::Tool::Memcheck.command()).collect();
         let wanted = Wanted { wrapper, primed: false, beside: candidate.folder(), landlock };
         let mut waiting = self.start(wanted)?;
         if let Err(why) = waiting.settle(START) {

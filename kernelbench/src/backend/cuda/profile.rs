@@ -8,7 +8,7 @@ use crate::{
     build::compiler,
     engine::sessions::lock,
     profile::{
-        compute_sanitizer,
+        compute_sanitizer::{self, Tool},
         ncu::{self, Capture, Permit},
         tool::Tools,
         waiting::{Plan, Waiting},
@@ -208,13 +208,19 @@ impl Profiler {
         }))
     }
 
-    /// Runs one call under compute-sanitizer's memcheck. A finding is a failure; in words why there is none to be had here.
-    pub(super) fn memcheck(&self, layout: &Layout, object: &Path, slot: &[u8]) -> Attempt<Result<(), String>> {
+    /// Runs one call under a tool of compute-sanitizer's. A finding is a failure; in words why there is none to be had here.
+    pub(super) fn sanitize(
+        &self,
+        tool: Tool,
+        layout: &Layout,
+        object: &Path,
+        slot: &[u8],
+    ) -> Attempt<Result<(), String>> {
         let called = Called { layout, object, slot, deadline: DEADLINE };
-        match self.under(None, &compute_sanitizer::memcheck(), &called, compute_sanitizer::finding)? {
+        match self.under(None, &tool.command(), &called, compute_sanitizer::finding)? {
             Err(why) => Ok(Err(why)),
             Ok((None, _)) => Ok(Ok(())),
-            Ok((Some(finding), _)) => Err(Failure::Sanitizer { tool: "GPU memory".to_owned(), finding }.into()),
+            Ok((Some(finding), _)) => Err(Failure::Sanitizer { tool: tool.watches().to_owned(), finding }.into()),
         }
     }
 }
