@@ -180,7 +180,12 @@ impl Native {
     pub fn with_vulkan(mut options: NativeOptions) -> Result<Self, Fault> {
         options.vulkan = true;
         let probed = Self::new(options.clone());
-        let (_, driver) = pair::probe(probed.backend()).map_err(|fault| Fault::Absent(fault.to_string()))?;
+        let (_, driver) = pair::probe(probed.backend()).map_err(|fault| {
+            // The child says it last; what stands before is how it came here.
+            let text = fault.to_string();
+            let missing = text.find(vulkan::MISSING).map_or(&text[..], |at| &text[at..]);
+            Fault::Absent(missing.to_owned())
+        })?;
         options.machine.name = format!("{driver} on {}", options.machine.name);
         Ok(Self::new(options))
     }

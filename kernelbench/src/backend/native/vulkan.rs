@@ -20,7 +20,7 @@ const MOST_CONSTANTS: usize = 32;
 /// Dispatches of one request.
 const MOST_DISPATCHES: u32 = 16_384;
 /// What is said of a driver that is not there.
-const MISSING: &str = "there is no Vulkan driver for this processor: install llvmpipe (Debian: apt install mesa-vulkan-drivers libvulkan1)";
+pub(super) const MISSING: &str = "there is no Vulkan driver for this processor: install llvmpipe (Debian: apt install mesa-vulkan-drivers libvulkan1)";
 
 /// What the host region sees of a device, and what it leads to.
 #[repr(C)]
