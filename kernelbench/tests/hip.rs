@@ -104,6 +104,16 @@ fn a_kernel_is_compiled_for_each_architecture_and_its_matrix_instructions_are_co
 
 #[test]
 #[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
+fn a_candidate_with_odd_bytes_or_without_a_kernel_is_no_fault_of_the_machine() {
+    let odd = kernel("asm volatile(\"; \\xff\"); if (i < n) y[i] += x[i];");
+    assert_eq!(compiled(Gfx::Gfx90a, &odd).unwrap().unwrap().kernels.len(), 1);
+    let none = "extern \"C\" void add(__half *, const __half *, int32_t, hipStream_t) {}";
+    let failure = compiled(Gfx::Gfx90a, none).unwrap().unwrap_err();
+    assert!(matches!(&failure, Failure::Interface { log } if log.contains("no kernel")), "{failure:?}");
+}
+
+#[test]
+#[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
 fn lds_scratch_and_spills_are_those_that_a_kernel_was_made_to_have() {
     let lines = "__shared__ float tile[300]; tile[threadIdx.x] = x[i]; __syncthreads(); y[i] = tile[n];";
     let code = compiled(Gfx::Gfx90a, &kernel(lines)).unwrap().unwrap();

@@ -171,7 +171,9 @@ impl Hip {
             let both = ["-nogpuinc", "-nogpulib", "-fuse-cuid=none", "-Iinclude", "-S"];
             let host = format!("--target={}-unknown-linux-gnu", std::env::consts::ARCH);
             let target = format!("--offload-arch={}", self.arch);
-            let halves = [("--cuda-device-only", "kernels.s", &flags[..]), ("--cuda-host-only", "host.s", &flags[..1])];
+            let seen_by_host = |flag: &&String| ["-std", "-D", "-U"].iter().any(|start| flag.starts_with(start));
+            let of_host: Vec<String> = flags.iter().filter(seen_by_host).cloned().collect();
+            let halves = [("--cuda-device-only", "kernels.s", &flags), ("--cuda-host-only", "host.s", &of_host)];
             for (half, output, flags) in halves {
                 let mut command = self.command(&self.clang.program, first(&self.clang.program), folder)?;
                 command.args(["-x", "hip", &host, &target, half]).args(both).args(flags).args(["-o", output, FILE]);
@@ -198,7 +200,9 @@ impl Hip {
     }
 
     fn command(&self, program: &Path, arguments: Vec<OsString>, folder: &Path) -> Result<Command, Fault> {
-        let home = program.parent().and_then(Path::parent);
+        // zig lies in its own folder, a clang in one below it.
+        let beside = program.parent();
+        let home = if is_zig(program) { beside } else { beside.and_then(Path::parent) };
         let mut command = compiler::command(&self.sandbox, &program.to_string_lossy(), folder, home, self.allowed)?;
         command.args(arguments);
         Ok(command)
@@ -229,7 +233,8 @@ fn blame(log: String) -> Failure {
 
 /// Whether the host's half defines the entry: nothing links it with a caller.
 fn defined(entry: &str, folder: &Path) -> Attempt<()> {
-    let host = fs::read_to_string(folder.join("host.s")).map_err(fault("cannot read a build"))?;
+    let host = fs::read(folder.join("host.s")).map_err(fault("cannot read a build"))?;
+    let host = String::from_utf8_lossy(&host);
     let label = format!("{entry}:");
     if host.lines().any(|line| line.starts_with(&label)) {
         return Ok(());

@@ -11,7 +11,7 @@ use crate::{
         code_object::CodeObject,
         error::{Attempt, fault, outcome, trusted},
         evaluation::{Evaluation, Timed},
-        failure::{Fault, Outcome},
+        failure::{Failure, Fault, Outcome},
     },
     sandbox::start::Sandbox,
     stage::{self, Stage},
@@ -147,8 +147,10 @@ impl Workshop for Compiled {
     ) -> Step<'a, Result<Evaluation, Fault>> {
         let artifact = verified.built.artifact.clone();
         self.blocking(move |inner| {
-            let text = fs::read_to_string(&artifact).map_err(fault("cannot read a build"))?;
-            Ok(Evaluation::Compiled(CodeObject::of_assembly(inner.arch, &text)))
+            let text = fs::read(&artifact).map_err(fault("cannot read a build"))?;
+            let code = CodeObject::of_assembly(inner.arch, &String::from_utf8_lossy(&text));
+            let none = || Failure::Interface { log: "the candidate has no kernel for the GPU".to_owned() };
+            Ok(if code.kernels.is_empty() { Evaluation::Failed(none()) } else { Evaluation::Compiled(code) })
         })
     }
 
