@@ -33,6 +33,8 @@ pub struct Standing {
     pub trouble: Option<String>,
     /// Whether any reply could be read as a candidate.
     pub has_candidate: bool,
+    /// Whether the round is the reference's own.
+    of_reference: bool,
     /// The instructions of the candidate that is right, where its processor is emulated.
     pub counted: Option<Counts>,
     /// What the compiler says of the last candidate that compiles, where its GPU is not here.
@@ -92,6 +94,7 @@ impl Standing {
             Event::SuiteFrozen { .. } => self.doing = "examining the reference",
             Event::Began { round, step } => {
                 let profiles = matches!(step, Step::Optimize { .. });
+                self.of_reference = matches!(step, Step::Baseline);
                 (self.open, self.doing) = (Some(*round), if profiles { "profiling" } else { "deciding" });
             }
             Event::Asked { call } => self.doing = waiting_for(call.role),
@@ -104,10 +107,14 @@ impl Standing {
                 if let Evaluation::Failed(failure) = evaluation {
                     self.trouble = Some(failure.to_string());
                 }
-                if let Evaluation::Counted(counts) = evaluation {
+                if let Evaluation::Counted(counts) = evaluation
+                    && !self.of_reference
+                {
                     self.counted = Some(counts.clone());
                 }
-                if let Evaluation::Compiled(code) = evaluation {
+                if let Evaluation::Compiled(code) = evaluation
+                    && !self.of_reference
+                {
                     self.compiled = Some(code.clone());
                 }
             }
