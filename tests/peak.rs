@@ -63,6 +63,13 @@ fn entry(round: u32, part: &str, text: &str) -> String {
     json!({"role": "coder", "round": round, "purpose": "transform", "part": part, "reply": reply}).to_string()
 }
 
+/// The region `device` of the initial context.
+fn initial_device() -> String {
+    let initial = fs::read_to_string("examples/matmul/reference.cpp").unwrap();
+    let (_, rest) = initial.split_once("// region: device\n").unwrap();
+    rest.split_once("// region: host\n").unwrap().0.to_owned()
+}
+
 /// Every reply: Refactor, TB-Tiling, and Unroll, which fails to compile, then touches the host region, then passes.
 fn script() -> Vec<String> {
     let initial = fs::read_to_string("examples/matmul/reference.cpp").unwrap();
@@ -291,13 +298,42 @@ fn a_checkpoint_stands_wherever_a_candidate_may(bench: &Bench, out: &str) {
 }
 
 #[test]
+fn a_step_whose_outputs_are_right_fails_for_what_a_sanitizer_finds_and_its_next_try_sees_it() {
+    let bench = Bench::new();
+    let policy =
+        POLICY.replace("\"Refactor\", \"TB-Tiling\", \"Unroll\"", "\"Refactor\"").replace("keep", "sanitize = 2\nkeep");
+    fs::write(bench.at("policy.toml"), policy).unwrap();
+    let overflows = "    volatile int32_t large = 2147483647;\n    large = large + 1;\n    float sum";
+    let wrong = REFACTORED.replacen("    float sum", overflows, 1);
+    let step = |round, kernel: &str| {
+        [("1.macros", ACCESSES), ("1.device", &initial_device()), ("2.device", kernel)]
+            .map(|(part, text)| entry(round, part, text))
+    };
+    bench.script(&[step(1, &wrong), step(2, REFACTORED)].concat());
+    let told = bench.run(&[]).ended(0);
+    assert!(told.out.contains("signed integer overflow"), "{told:?}");
+    let all = events(&bench.at("W"));
+    let sanitized: Vec<bool> = of(&all, "checked")
+        .into_iter()
+        .filter(|event| event["sanitized"] == json!(true))
+        .map(|event| event["failure"].is_null())
+        .collect();
+    assert_eq!(sanitized, [false, true, true], "the first try ends with its first, the second passes both");
+    assert_eq!(tree(&bench.at("W"))["checkpoints"].as_array().unwrap().len(), 2);
+    let blobs =
+        fs::read_dir(bench.at("W/blobs")).unwrap().flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
+    let mut texts = blobs.map(|blob| fs::read_to_string(blob.unwrap().path()).unwrap_or_default());
+    assert!(texts.any(|text| text.contains("# The last try") && text.contains("signed integer overflow")));
+}
+
+#[test]
 fn the_list_has_sixteen_and_a_dropped_in_file_and_what_is_wrong_is_told_in_a_sentence() {
     let list = |folder: &Path, more: &[&str]| {
         let mut command = warpsmith(&[&["transform", "--list"], more].concat());
         Told::of(command.current_dir(folder).output().unwrap())
     };
     let folder = tempfile::tempdir().unwrap();
-    assert!(list(folder.path(), &[]).ended(0).out.contains("16 transformations, 37 calls"));
+    assert!(list(folder.path(), &[]).ended(0).out.contains("16 transformations, 37 calls; 5 of ours, 17 calls"));
     let cpu = list(folder.path(), &["--backend", "cpu"]).ended(0).out;
     assert!(cpu.contains("Transpose") && !cpu.contains("Split-K"), "{cpu}");
     assert!(list(folder.path(), &["--backend", "gpu"]).ended(2).err.contains("there are cuda, hip, hlsl, cpu"));
@@ -311,7 +347,7 @@ fn the_list_has_sixteen_and_a_dropped_in_file_and_what_is_wrong_is_told_in_a_sen
         list(folder.path(), &["--json"])
     };
     let listed: Value = serde_json::from_str(&file("", &call("host")).ended(0).out).unwrap();
-    assert_eq!((listed.as_array().unwrap().len(), listed[16]["name"].as_str()), (17, Some("Mine")));
+    assert_eq!((listed.as_array().unwrap().len(), listed[21]["name"].as_str()), (22, Some("Mine")));
     let four = ["macros", "device", "host", "host"].map(call).concat();
     for (head, calls, why) in [
         ("", four.as_str(), "mine.toml: pass 1 has 4 calls; a pass has one to three, one a region"),

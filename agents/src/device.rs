@@ -42,6 +42,8 @@ pub struct CheckAlone {
     pub built: Built,
     /// On which shapes.
     pub suite: Suite,
+    /// Whether it runs under sanitizers too.
+    pub sanitize: bool,
 }
 
 /// Profile a built candidate; one that was not verified in this process is verified first.
@@ -150,8 +152,17 @@ impl Device {
     }
 
     async fn check(&self, job: CheckAlone) -> Result<Leased<Option<Failure>>, Fault> {
-        let CheckAlone { task, built, suite } = job;
-        self.leased(async { Ok(self.workshop.check(&task, built, &suite).await?.err()) }).await
+        let CheckAlone { task, built, suite, sanitize } = job;
+        if let Some(there) = self.workshop.elsewhere() {
+            return self.leased(there.checked(&task, built.candidate(), &suite, sanitize)).await;
+        }
+        self.leased(async {
+            Ok(match self.workshop.check(&task, built, &suite).await? {
+                Ok(verified) if sanitize => self.workshop.sanitize(&task, &verified).await?.err(),
+                checked => checked.err(),
+            })
+        })
+        .await
     }
 
     async fn profile(&self, job: RunProfiler) -> Result<Leased<Result<Profile, String>>, Fault> {

@@ -318,6 +318,9 @@ pub enum Event {
         /// How it failed; none where it was right.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failure: Option<Failure>,
+        /// Whether it ran under the sanitizers that were there, too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        sanitized: bool,
     },
     /// One configuration was built, checked and timed in a search that is under way.
     Tried {

@@ -83,6 +83,10 @@ pub struct Policy {
     /// when left out (PEAK §4.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<usize>,
+    /// How many of the drawn configurations of a transformed context that are right run under the sanitizers that are here
+    /// too, before any is timed; none when left out. PEAK runs all of them (§4.3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sanitize: Option<usize>,
     /// How many of the fastest configurations are kept for the next transformation; 128 when left out (PEAK §4.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<usize>,
@@ -251,6 +255,8 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("peak-a6000-fp16", include_str!("../policies/peak-a6000-fp16.toml")),
     ("peak-mi200-fp32", include_str!("../policies/peak-mi200-fp32.toml")),
     ("peak-mi200-fp16", include_str!("../policies/peak-mi200-fp16.toml")),
+    ("peak-h200-fp16", include_str!("../policies/peak-h200-fp16.toml")),
+    ("peak-h200-fp32", include_str!("../policies/peak-h200-fp32.toml")),
     ("peak-x1-85", include_str!("../policies/peak-x1-85.toml")),
     ("peak-planner", include_str!("../policies/peak-planner.toml")),
     ("qimeng", include_str!("../policies/qimeng.toml")),

@@ -78,6 +78,8 @@ pub struct Check {
     pub candidate: Candidate,
     /// On which shapes.
     pub suite: Suite,
+    /// Whether it runs under sanitizers too.
+    pub sanitize: bool,
 }
 
 /// Build some candidates side by side, for what examines them one by one to find them built.
@@ -296,13 +298,13 @@ impl Place {
 
     /// Builds a configuration beside the device, then has it checked there.
     async fn check(&self, ask: Check) -> Result<Worked<Option<Failure>>, Fault> {
-        let Check { task, candidate, suite } = ask;
+        let Check { task, candidate, suite, sanitize } = ask;
         let (built, took) = Build::timed(self.clock, self.workshop.build(&task, &candidate)).await;
         let built = match built? {
             Ok(built) => built,
             Err(failure) => return Ok(took.ended(Some(failure))),
         };
-        let leased = self.device.ask(CheckAlone { task, built, suite }).await.map_err(fault)?;
+        let leased = self.device.ask(CheckAlone { task, built, suite, sanitize }).await.map_err(fault)?;
         Ok(Worked::from(leased).after(took))
     }
 

@@ -36,6 +36,8 @@ pub struct Round {
     pub candidate: Option<CandidateId>,
     /// The drawn configurations of it that were compared with the reference, and how those failed that did.
     pub checked: Vec<(Bindings, Option<Failure>)>,
+    /// Those of them that ran under sanitizers too, and how those failed that did.
+    pub sanitized: Vec<(Bindings, Option<Failure>)>,
     /// The configurations of it that were tried, where it left tuning parameters open; then `candidate` is the bound one.
     pub tried: Vec<Tried>,
     /// The best of these by brief timings, timed again in full.
@@ -294,6 +296,9 @@ impl Trajectory {
                 }
                 self.workflow.ordered(order, self.rounds.len());
             }
+            Event::Checked { bindings, failure, sanitized: true, .. } => {
+                self.in_round(|round| round.sanitized.push((bindings, failure)));
+            }
             Event::Checked { bindings, failure, .. } => self.in_round(|round| round.checked.push((bindings, failure))),
             Event::Tried { tried } => self.in_round(|round| round.tried.push(tried)),
             Event::Retimed { tried } => self.in_round(|round| round.retimed.push(tried)),
@@ -356,6 +361,7 @@ impl Trajectory {
             misread: vec![],
             candidate: None,
             checked: vec![],
+            sanitized: vec![],
             tried: vec![],
             retimed: vec![],
             operator: None,

@@ -74,6 +74,7 @@ fn rewriting() -> prompts::Rewriting {
         region: "device".into(),
         text: "Do it.".into(),
         tuning: kernelbench::Space::default(),
+        retired: vec!["N".into()],
         say: Some("gently".into()),
         last: Some((Failure::Build { log: "device.cpp:1: error".into() }, None)),
     }
@@ -174,8 +175,13 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
         }),
         there_and_back(&Print { script: "print('nop')".into(), bindings: [("N".into(), "4".into())].into() }),
         there_and_back(&BuildAhead { task: task.clone(), candidates: vec![candidate.clone()] }),
-        there_and_back(&Check { task: task.clone(), candidate: candidate.clone(), suite: suite.clone() }),
-        there_and_back(&CheckAlone { task: task.clone(), built: built.clone(), suite: suite.clone() }),
+        there_and_back(&Check {
+            task: task.clone(),
+            candidate: candidate.clone(),
+            suite: suite.clone(),
+            sanitize: true,
+        }),
+        there_and_back(&CheckAlone { task: task.clone(), built: built.clone(), suite: suite.clone(), sanitize: true }),
         there_and_back(&TakeProfile { task: task.clone(), candidate: candidate.clone(), suite: suite.clone() }),
         there_and_back(&ProposeShapes { call: call(), task: task.clone(), earlier: None }),
         there_and_back(&FreezeSuite {

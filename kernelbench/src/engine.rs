@@ -69,6 +69,7 @@ enum Purpose {
     Time,
     Profile,
     Certify,
+    Sanitize,
 }
 
 #[expect(private_bounds, reason = "as above")]
@@ -365,6 +366,24 @@ impl<B: Backend> Inner<B> {
         checked.and_then(|labels| tidied.map(|()| labels))
     }
 
+    /// Runs a candidate under a sanitizer, as a certificate does.
+    fn sanitize(&self, task: &Task, candidate: &Candidate) -> Attempt<()> {
+        let (rng, mut parked) = (&mut self.rng(Purpose::Sanitize), Some(self.unpark(task, candidate)?));
+        let sanitized = self.in_session((task, Some(&candidate.id())), is_full, |session, _| {
+            let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
+            let found =
+                stage::during(Stage::Sanitize, || self.backend.sanitize(task, session, &mut loaded, candidate, rng));
+            let tidied = self.backend.tidy(session);
+            found?;
+            tidied?;
+            self.kept.park(&self.backend, &candidate.id(), loaded)
+        });
+        if sanitized.is_err() {
+            self.backend.get_ready();
+        }
+        sanitized
+    }
+
     fn time(
         &self,
         task: &Task,
@@ -489,6 +508,11 @@ impl<B: Backend> Workshop for Engine<B> {
     fn check<'a>(&'a self, task: &'a Task, built: Built, suite: &'a Suite) -> Step<'a, Outcome<Verified>> {
         let (task, suite) = (task.clone(), suite.clone());
         self.blocking(move |inner| outcome(inner.check(&task, built, &suite)))
+    }
+
+    fn sanitize<'a>(&'a self, task: &'a Task, verified: &'a Verified) -> Step<'a, Outcome<()>> {
+        let (task, candidate) = (task.clone(), verified.candidate().clone());
+        self.blocking(move |inner| outcome(inner.sanitize(&task, &candidate)))
     }
 
     fn time<'a>(

@@ -56,6 +56,9 @@ impl Loop {
         if let Some((wrong, failure)) = self.check_drawn(&context, &all).await? {
             return self.failed(&wrong, failure);
         }
+        if let Some((wrong, failure)) = self.sanitize(&context, &all).await? {
+            return self.failed(&wrong, failure);
+        }
         if self.task.gfx().is_some() {
             return self.first_that_compiles(&context, all).await;
         }
@@ -80,7 +83,7 @@ impl Loop {
             let known = self.opened(|round| round.checked.iter().find(|(at, _)| *at == bindings).cloned());
             let failure = match known {
                 Some((_, failure)) => failure,
-                None => self.check_one(&bound, bindings).await?,
+                None => self.check_one(&bound, bindings, false).await?,
             };
             if let Some(failure) = failure.filter(|failure| !matches!(failure, Failure::Invalid { .. })) {
                 return Ok(Some((bound, failure)));
@@ -95,7 +98,7 @@ impl Loop {
             let known = self.opened(|round| round.checked.iter().find(|(at, _)| *at == bindings).cloned());
             let failure = match known {
                 Some((_, failure)) => failure,
-                None => self.check_one(&context.bound(bindings.clone()), bindings.clone()).await?,
+                None => self.check_one(&context.bound(bindings.clone()), bindings.clone(), false).await?,
             };
             if failure.is_none() {
                 return self.examine_bound(context, bindings, vec![]).await;
@@ -104,11 +107,45 @@ impl Loop {
         self.failed(context, Failure::Invalid { case: "every case".to_owned() })
     }
 
-    async fn check_one(&mut self, bound: &Candidate, bindings: Bindings) -> Result<Option<Failure>, BrokeOff> {
+    /// Runs drawn configurations that are right under sanitizers, as many as the policy wishes, where a transformation made
+    /// them; the first that failed, and how.
+    async fn sanitize(
+        &mut self,
+        context: &Candidate,
+        all: &[Bindings],
+    ) -> Result<Option<(Candidate, Failure)>, BrokeOff> {
+        let transformed = self.opened(|round| matches!(round.step, Step::Transform { .. }));
+        let count = self.policy.sanitize.filter(|_| transformed && self.task.gfx().is_none()).unwrap_or(0);
+        let right = |bindings: &Bindings| {
+            self.opened(|round| round.checked.iter().any(|(at, failure)| at == bindings && failure.is_none()))
+        };
+        let mut drawn = spread(all.to_vec(), self.policy.samples(), SEED, "validation");
+        drawn.retain(right);
+        for bindings in drawn.into_iter().take(count) {
+            let bound = context.bound(bindings.clone());
+            let known = self.opened(|round| round.sanitized.iter().find(|(at, _)| *at == bindings).cloned());
+            let failure = match known {
+                Some((_, failure)) => failure,
+                None => self.check_one(&bound, bindings, true).await?,
+            };
+            if let Some(failure) = failure {
+                return Ok(Some((bound, failure)));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn check_one(
+        &mut self,
+        bound: &Candidate,
+        bindings: Bindings,
+        sanitize: bool,
+    ) -> Result<Option<Failure>, BrokeOff> {
         let (task, suite, candidate) = (self.task.clone(), self.suite(), bound.clone());
-        let worked = asked(&self.crew.tester.check, Check { task, candidate, suite }).await?;
+        let worked = asked(&self.crew.tester.check, Check { task, candidate, suite, sanitize }).await?;
         let failure = self.note_spent(Work::Check, worked)?;
-        self.note(Event::Checked { candidate: bound.id(), bindings, failure: failure.clone() })?;
+        let noted = failure.clone();
+        self.note(Event::Checked { candidate: bound.id(), bindings, failure: noted, sanitized: sanitize })?;
         Ok(failure)
     }
 

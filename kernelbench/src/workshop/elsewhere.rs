@@ -91,8 +91,19 @@ impl Elsewhere {
         found
     }
 
-    async fn checked(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Option<Failure>, Fault> {
-        match self.ask(task, Asked::Check { candidate: candidate.clone(), suite: suite.clone() }).await? {
+    /// Builds and checks there, under sanitizers too where that is wished; how it failed, or none where it is right.
+    ///
+    /// # Errors
+    ///
+    /// What broke there or on the way.
+    pub async fn checked(
+        &self,
+        task: &Task,
+        candidate: &Candidate,
+        suite: &Suite,
+        sanitize: bool,
+    ) -> Result<Option<Failure>, Fault> {
+        match self.ask(task, Asked::Check { candidate: candidate.clone(), suite: suite.clone(), sanitize }).await? {
             Found::Checked(failure) => Ok(failure),
             other => Err(astray(&other)),
         }
@@ -152,7 +163,7 @@ impl Workshop for Elsewhere {
 
     fn check<'a>(&'a self, task: &'a Task, built: Built, suite: &'a Suite) -> Step<'a, Outcome<Verified>> {
         Box::pin(async move {
-            let failure = self.checked(task, &built.candidate, suite).await?;
+            let failure = self.checked(task, &built.candidate, suite, false).await?;
             Ok(failure.map_or(Ok(Verified { built }), Err))
         })
     }

@@ -60,6 +60,9 @@ pub enum Asked {
         candidate: Candidate,
         /// On which shapes.
         suite: Suite,
+        /// Whether it runs under sanitizers too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        sanitize: bool,
     },
     /// Build, check and profile a candidate.
     Profile {
@@ -164,11 +167,15 @@ impl Job {
             Asked::Evaluate { candidate, suite, plan, self_difference } => {
                 Found::Evaluated(evaluated(workshop, task, candidate, suite, plan, *self_difference).await?)
             }
-            Asked::Check { candidate, suite } => {
+            Asked::Check { candidate, suite, sanitize } => {
                 let built = workshop.build(task, candidate).await?;
-                Found::Checked(match built {
-                    Ok(built) => workshop.check(task, built, suite).await?.err(),
-                    Err(failure) => Some(failure),
+                let verified = match built {
+                    Ok(built) => workshop.check(task, built, suite).await?,
+                    Err(failure) => Err(failure),
+                };
+                Found::Checked(match verified {
+                    Ok(verified) if *sanitize => workshop.sanitize(task, &verified).await?.err(),
+                    verified => verified.err(),
                 })
             }
             Asked::Profile { candidate, suite } => Found::Profiled(profiled(workshop, task, candidate, suite).await?),
