@@ -505,8 +505,26 @@ fn the_sequences_are_those_of_table_4_and_each_step_is_for_its_backend_and_finds
         for step in &steps {
             let transformation = &catalogue.named(step).unwrap().transformation;
             transformation.fits(backend, &tuning).unwrap();
-            tuning = tuning.widened(&transformation.parameters).unwrap();
+            tuning = transformation.space(&tuning).unwrap();
         }
         assert_eq!((policy.samples, policy.keep), (Some(16), Some(128)), "{name}");
+    }
+}
+
+#[test]
+fn the_sequences_for_a_hopper_fit_from_step_to_step_and_the_tile_takes_the_place_of_the_block() {
+    let catalogue = Catalogue::embedded();
+    for (name, has_blocks) in [("peak-h200-fp16", false), ("peak-h200-fp32", true)] {
+        let policy = Policy::parse(Policy::embedded(name).unwrap()).unwrap();
+        let blocks = "BLOCK_X = [16, 32]\nBLOCK_Y = { values = [16, 32], constraint = \"BLOCK_X * BLOCK_Y <= 512\" }";
+        let mut tuning = kernelbench::load::parameters(&blocks.parse().unwrap()).unwrap();
+        for step in policy.sequence.as_ref().unwrap() {
+            let transformation = &catalogue.named(step).unwrap().transformation;
+            transformation.fits("cuda", &tuning).unwrap();
+            tuning = transformation.space(&tuning).unwrap();
+            assert!(tuning.configurations().is_ok_and(|all| !all.is_empty()), "{name}: {step}");
+        }
+        assert_eq!(tuning.grid.contains_key("BLOCK_X"), has_blocks, "{name}");
+        assert_eq!(tuning.constraints.iter().any(|text| text.contains("BLOCK")), has_blocks, "{name}");
     }
 }

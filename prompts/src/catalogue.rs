@@ -4,7 +4,7 @@ use crate::transformation::{Transformation, TransformationError};
 use std::collections::BTreeMap;
 
 /// The transformations that come with the program, by the names of their files, in the order of lists.
-const EMBEDDED: [(&str, &str); 16] = [
+const EMBEDDED: [(&str, &str); 21] = [
     ("refactor.toml", include_str!("../transformations/refactor.toml")),
     ("tb-tiling.toml", include_str!("../transformations/tb-tiling.toml")),
     ("warp-tiling.toml", include_str!("../transformations/warp-tiling.toml")),
@@ -21,10 +21,18 @@ const EMBEDDED: [(&str, &str); 16] = [
     ("tensor-tiling.toml", include_str!("../transformations/tensor-tiling.toml")),
     ("tensor-core-hip.toml", include_str!("../transformations/tensor-core-hip.toml")),
     ("unroll.toml", include_str!("../transformations/unroll.toml")),
+    ("warpgroup-mma.toml", include_str!("../transformations/warpgroup-mma.toml")),
+    ("bulk-copy.toml", include_str!("../transformations/bulk-copy.toml")),
+    ("warp-specialization.toml", include_str!("../transformations/warp-specialization.toml")),
+    ("persistent-blocks.toml", include_str!("../transformations/persistent-blocks.toml")),
+    ("bulk-store.toml", include_str!("../transformations/bulk-store.toml")),
 ];
 
 /// The hand-written texts that transformations import, by the names of their files.
-const SNIPPETS: [(&str, &str); 7] = [
+const SNIPPETS: [(&str, &str); 12] = [
+    ("barrier.cu", include_str!("../transformations/snippets/barrier.cu")),
+    ("bulk-copy.cu", include_str!("../transformations/snippets/bulk-copy.cu")),
+    ("bulk-store.cu", include_str!("../transformations/snippets/bulk-store.cu")),
     ("copy-async.cu", include_str!("../transformations/snippets/copy-async.cu")),
     ("copy-tile.cpp", include_str!("../transformations/snippets/copy-tile.cpp")),
     ("copy-tile.cu", include_str!("../transformations/snippets/copy-tile.cu")),
@@ -32,6 +40,8 @@ const SNIPPETS: [(&str, &str); 7] = [
     ("copy-tile.hlsl", include_str!("../transformations/snippets/copy-tile.hlsl")),
     ("mfma.hip", include_str!("../transformations/snippets/mfma.hip")),
     ("tensor-core.cu", include_str!("../transformations/snippets/tensor-core.cu")),
+    ("warp-roles.cu", include_str!("../transformations/snippets/warp-roles.cu")),
+    ("warpgroup-mma.cu", include_str!("../transformations/snippets/warpgroup-mma.cu")),
 ];
 
 /// What each backend calls the same thing.
@@ -190,14 +200,22 @@ mod tests {
     #[test]
     fn there_are_sixteen_with_thirty_seven_calls_and_nine_are_those_of_table_2() {
         let catalogue = Catalogue::embedded();
-        let calls: usize = catalogue.all().iter().map(|listed| listed.transformation.calls()).sum();
-        assert_eq!((catalogue.all().len(), calls), (16, 37));
+        let counts = |ours: bool| {
+            let of = catalogue.all().iter().map(|listed| &listed.transformation);
+            of.filter(|t| (t.origin == Origin::Ours) == ours)
+                .fold((0, 0), |(all, calls), t| (all + 1, calls + t.calls()))
+        };
+        assert_eq!((counts(false), counts(true)), ((16, 37), (5, 17)));
         for (name, passes, calls, parameters) in TABLE_2 {
             let found = &catalogue.named(name).unwrap().transformation;
             assert_eq!((found.passes.len(), found.calls(), found.origin), (passes, calls, Origin::Table2), "{name}");
             assert!(found.parameters.grid.keys().eq(parameters), "{name}: {:?}", found.parameters);
         }
-        let others = catalogue.all().iter().map(|listed| &listed.transformation).filter(|t| t.origin != Origin::Table2);
+        let others = catalogue
+            .all()
+            .iter()
+            .map(|listed| &listed.transformation)
+            .filter(|t| ![Origin::Table2, Origin::Ours].contains(&t.origin));
         let named: Vec<(&str, usize)> = others.map(|other| (other.name.as_str(), other.calls())).collect();
         let two =
             ["Thread-Cache", "Thread-Chunk", "Register-Staging", "Block-Swizzle", "Tensor-Tiling"].map(|n| (n, 2));
@@ -227,13 +245,12 @@ mod tests {
         };
         let snippet = ("fast.cpp".to_owned(), "int fast();\n".to_owned());
         let with = Catalogue::embedded().with([own("Mine", "fast"), snippet]).unwrap();
-        assert_eq!(with.all().len(), 17);
+        assert_eq!(with.all().len(), 22);
         let mine = &with.named("mine").unwrap().transformation;
         assert_eq!((with.imported(mine, "cpu"), with.imported(mine, "cuda").len()), (vec!["int fast();\n"], 0));
-        assert_eq!(Catalogue::embedded().with([own("Unroll", "copy-tile")]).unwrap().all().len(), 16);
+        assert_eq!(Catalogue::embedded().with([own("Unroll", "copy-tile")]).unwrap().all().len(), 21);
         let why = Catalogue::embedded().with([own("Mine", "copy-tyle")]).unwrap_err().to_string();
-        let expected =
-            "mine.toml: it imports \"copy-tyle\", and there is no such snippet; there are copy-async, copy-tile,";
+        let expected = "mine.toml: it imports \"copy-tyle\", and there is no such snippet; there are barrier, bulk-copy, bulk-store, copy-async, copy-tile,";
         assert!(why.starts_with(expected), "{why}");
     }
 

@@ -99,7 +99,14 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
                 &Rewriting { last: Some((build, Some(String::new()))), ..rewriting() },
             ),
         ),
-        ("transform", transform::values(task, machine, &Rewriting { say: Some("gently".into()), ..rewriting() })),
+        (
+            "transform",
+            transform::values(
+                task,
+                machine,
+                &Rewriting { say: Some("gently".into()), retired: vec!["WIDTH".into()], ..rewriting() },
+            ),
+        ),
         ("propose", propose::values(task, machine, &proposing())),
         ("propose", propose::values(&bound(), machine, &Proposing { history: vec![], may_stop: false, ..proposing() })),
         ("optimize", features::guided(guides(), &optimize::values(task, machine, candidate, None))),
@@ -168,6 +175,7 @@ pub(crate) fn rewriting() -> Rewriting {
         region: "macros".into(),
         text: "Define a macro for the step, as {{STEP}}.".into(),
         tuning: kernelbench::load::parameters(&table).unwrap_or_default(),
+        retired: vec![],
         say: None,
         last: None,
     }

@@ -25,6 +25,9 @@ pub struct Rewriting {
     pub text: String,
     /// The tuning parameters of the context, those of the transformation among them.
     pub tuning: Space,
+    /// Those that the transformation retires.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retired: Vec<String>,
     /// What a person says beside the transformation.
     pub say: Option<String>,
     /// How the last try of the same transformation failed, and what this region was then, where it is to be seen.
@@ -71,6 +74,7 @@ pub(crate) fn values(task: &Task, machine: &Machine, rewriting: &Rewriting) -> V
         text => rewriting.text.trim(),
         parameters => tuning.grid.iter().map(parameter).collect::<Vec<_>>(),
         constraints => tuning.constraints.clone(),
+        retired => rewriting.retired.clone(),
         say => rewriting.say.as_deref().map(words::clean),
         failure => last.as_ref().map(|(failure, _)| words::failure(failure)),
         failed => last.as_ref().and_then(|(_, text)| text.clone()),

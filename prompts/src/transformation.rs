@@ -31,6 +31,8 @@ pub struct Transformation {
     pub parameters: Space,
     /// The tuning parameters that the context must have.
     pub needs: Vec<String>,
+    /// The tuning parameters that the context has no longer afterwards.
+    pub retires: Vec<String>,
     /// The hand-written texts that it brings along, by name.
     pub imports: Vec<String>,
     /// How often it is tried before the context stays what it was.
@@ -49,6 +51,8 @@ pub enum Origin {
     /// Named in PEAK's Table 4 or §4.2; passes and calls are this project's split of the twelve that are left.
     #[serde(rename = "table-4")]
     Table4,
+    /// One that PEAK counts among its sixteen and names nowhere (§1.1): its name and calls are this project's.
+    Unnamed,
     /// This project's own, or a user's.
     Ours,
 }
@@ -60,6 +64,7 @@ impl Origin {
         match self {
             Self::Table2 => "Table 2",
             Self::Table4 => "Table 4, our split",
+            Self::Unnamed => "unnamed, our split",
             Self::Ours => "ours",
         }
     }
@@ -104,6 +109,8 @@ struct Written {
     #[serde(default)]
     needs: Vec<String>,
     #[serde(default)]
+    retires: Vec<String>,
+    #[serde(default)]
     imports: Vec<String>,
     #[serde(default = "three")]
     tries: u32,
@@ -139,9 +146,11 @@ impl Transformation {
         let wrong = |why: String| TransformationError { file: file.to_owned(), why };
         let written: Written = toml::from_str(text).map_err(|e| wrong(e.to_string().trim_end().to_owned()))?;
         let parameters = load::parameters(&written.parameter).map_err(&wrong)?;
-        let Written { name, summary, backends, arch, kernels, origin, needs, imports, tries, pass: passes, .. } =
+        let Written { name, summary, backends, arch, kernels, origin, needs, retires, imports, tries, pass, .. } =
             written;
-        let whole = Self { name, summary, backends, arch, kernels, origin, parameters, needs, imports, tries, passes };
+        let passes = pass;
+        let whole =
+            Self { name, summary, backends, arch, kernels, origin, parameters, needs, retires, imports, tries, passes };
         whole.check().map(|()| whole).map_err(wrong)
     }
 
@@ -166,7 +175,7 @@ impl Transformation {
         if !self.backends.iter().any(|known| known == backend) {
             return Err(format!("{name} is for {}; this context is for {backend}", self.backends.join(", ")));
         }
-        if let Some(missing) = self.needs.iter().find(|needed| !tuning.grid.contains_key(*needed)) {
+        if let Some(missing) = self.needs.iter().chain(&self.retires).find(|name| !tuning.grid.contains_key(*name)) {
             let known: Vec<&str> = tuning.grid.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(format!(
@@ -174,7 +183,15 @@ impl Transformation {
                  apply the transformation that adds it first"
             ));
         }
-        tuning.widened(&self.parameters).map(drop).map_err(|why| format!("{name}: {why}"))
+        self.space(tuning).map(drop).map_err(|why| format!("{name}: {why}"))
+    }
+
+    /// The space of a context after it: with the parameters that it adds, without those that it retires.
+    ///
+    /// # Errors
+    /// In words: a parameter that is there already, or a constraint that names one that is not.
+    pub fn space(&self, tuning: &Space) -> Result<Space, String> {
+        tuning.without(&self.retires).widened(&self.parameters)
     }
 
     fn check(&self) -> Result<(), String> {
@@ -288,6 +305,10 @@ text = "Unroll it {{TIMES}} times, {{TILE}} at most."
             missing.contains("builds on the tuning parameter TILE") && missing.contains("it has BLOCK"),
             "{missing}"
         );
+        let retiring = Transformation { retires: vec!["BLOCK".to_owned()], ..unroll.clone() };
+        assert!(retiring.fits("cpu", &space("TILE")).unwrap_err().contains("builds on the tuning parameter BLOCK"));
+        let after = retiring.space(&space("TILE").widened(&space("BLOCK")).unwrap()).unwrap();
+        assert_eq!(after.grid.keys().collect::<Vec<_>>(), ["TILE", "TIMES"]);
         let twice = unroll.fits("cpu", &space("TILE").widened(&space("TIMES")).unwrap()).unwrap_err();
         assert_eq!(twice, "Unroll: the context has the tuning parameter `TIMES` already");
     }

@@ -13,7 +13,7 @@ use crate::{
 };
 use agents::{planner::Request, policy::Policy};
 use kernelbench::Task;
-use prompts::{BACKENDS, Catalogue, Listed, Prompts, backend};
+use prompts::{BACKENDS, Catalogue, Listed, Origin, Prompts, backend};
 use serde_json::json;
 use std::{fs, path::Path};
 
@@ -115,10 +115,14 @@ fn list(arguments: &TransformArgs, config: &Config) -> Result<Exit, Trouble> {
         say(format!("{:<16}  {passes} / {calls}  {backends:<17}  {:<19}  {parameters}", t.name, t.origin.name())
             .trim_end());
     }
-    let calls: usize = listed.iter().map(|listed| listed.transformation.calls()).sum();
+    let counts = |ours: bool| {
+        let of = listed.iter().map(|listed| &listed.transformation).filter(|t| (t.origin == Origin::Ours) == ours);
+        of.fold((0, 0), |(transformations, calls), t| (transformations + 1, calls + t.calls()))
+    };
+    let ((papers, calls), (ours, own_calls)) = (counts(false), counts(true));
+    let beside = if ours > 0 { format!("; {ours} of ours, {own_calls} calls") } else { String::new() };
     say(&format!(
-        "{} transformations, {calls} calls (passes / calls, backends, origin, tuning parameters)",
-        listed.len()
+        "{papers} transformations, {calls} calls{beside} (passes / calls, backends, origin, tuning parameters)"
     ));
     Ok(Exit::Done)
 }
@@ -127,7 +131,7 @@ fn as_json(Listed { transformation: t, .. }: &Listed) -> serde_json::Value {
     json!({
         "name": t.name, "summary": t.summary, "backends": t.backends, "arch": t.arch, "kernels": t.kernels,
         "origin": t.origin.name(), "passes": t.passes.len(), "calls": t.calls(), "parameters": t.parameters.grid,
-        "constraints": t.parameters.constraints, "needs": t.needs, "imports": t.imports, "tries": t.tries,
+        "constraints": t.parameters.constraints, "needs": t.needs, "retires": t.retires, "imports": t.imports, "tries": t.tries,
     })
 }
 
@@ -179,7 +183,7 @@ pub(super) fn suits(policy: &Policy, task: &Task, prompts: &Prompts) -> Result<(
     for name in sequence {
         let transformation = &prompts.transformations().named(name).map_err(wrong)?.transformation;
         transformation.fits(backend(task), &tuning).map_err(wrong)?;
-        tuning = tuning.widened(&transformation.parameters).map_err(wrong)?;
+        tuning = transformation.space(&tuning).map_err(wrong)?;
     }
     Ok(())
 }

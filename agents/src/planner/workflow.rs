@@ -75,7 +75,11 @@ impl Loop {
         let (transformation, backend) = (&listed.transformation, backend(&self.task));
         let checkpoint = self.checkpoint(&from)?;
         transformation.fits(backend, &checkpoint.tuning).map_err(BrokeOff::Refused)?;
-        let wider = checkpoint.tuning.widened(&transformation.parameters).map_err(BrokeOff::Refused)?;
+        if let Some(here) = self.other_gpu(transformation) {
+            let (name, known) = (&transformation.name, transformation.arch.join(", "));
+            return Err(BrokeOff::Refused(format!("{name} is for {known}; this GPU is {here}")));
+        }
+        let wider = transformation.space(&checkpoint.tuning).map_err(BrokeOff::Refused)?;
         wider.extending(&checkpoint.kept).map_err(|why| BrokeOff::Refused(format!("{name}: {why}")))?;
         let texts: Vec<String> = self
             .crew
@@ -183,11 +187,9 @@ impl Loop {
             let mut tried = workflow.orders.iter().filter(on_it).filter(|ordered| !ordered.left_out).peekable();
             tried.peek().is_some() && !tried.any(|ordered| ordered.done)
         };
-        let here = self.crew.machine.arch.to_string();
         let fits = |one: &&Transformation| {
-            let wider = || head.tuning.widened(&one.parameters).and_then(|wider| wider.extending(&head.kept).map(drop));
-            let arch = one.arch.is_empty() || one.arch.contains(&here);
-            arch && one.fits(backend, &head.tuning).is_ok() && wider().is_ok()
+            let wider = || one.space(&head.tuning).and_then(|wider| wider.extending(&head.kept).map(drop));
+            self.other_gpu(one).is_none() && one.fits(backend, &head.tuning).is_ok() && wider().is_ok()
         };
         let all = self.crew.prompts.transformations().all().iter().map(|listed| &listed.transformation);
         let left = all.filter(|one| !behind.contains(&one.name.as_str()) && !failed(&one.name)).filter(fits);
@@ -198,6 +200,12 @@ impl Loop {
             kernels: one.kernels.clone(),
         };
         left.map(told).collect()
+    }
+
+    /// The GPU that is here, where a transformation is for others.
+    fn other_gpu(&self, transformation: &Transformation) -> Option<String> {
+        let here = self.task.gfx().map_or_else(|| self.crew.machine.arch.to_string(), |gfx| gfx.name().to_owned());
+        (!transformation.arch.is_empty() && !transformation.arch.contains(&here)).then_some(here)
     }
 
     /// What was applied on the way to a checkpoint, in order, and what came of it, for a model that plans. Other branches are
@@ -236,7 +244,7 @@ impl Loop {
             return self.prove(Attempt { context, tuning: from.tuning, kept: vec![] }).await;
         }
         let transformation = self.definition(&order)?;
-        let tuning = from.tuning.widened(&transformation.parameters).map_err(BrokeOff::Refused)?;
+        let tuning = transformation.space(&from.tuning).map_err(BrokeOff::Refused)?;
         let kept = from.kept.clone();
         let context = match self.opened(|round| round.candidate.clone()) {
             Some(known) => self.book.candidate(&known)?,
@@ -290,6 +298,7 @@ impl Loop {
                 region: call.region.clone(),
                 text: call.text.clone(),
                 tuning: tuning.clone(),
+                retired: transformation.retires.clone(),
                 say: order.say.clone(),
                 last: last.as_ref().and_then(|(failure, candidate)| seen_by(&call.region, failure, candidate)),
             };
@@ -351,10 +360,13 @@ impl Loop {
         let (tuning, parent, transformation) = match order {
             None => (self.task.context().map(|context| context.tuning.clone()).unwrap_or_default(), None, None),
             Some(order) => {
-                let tunes = order.transformation == TUNE;
-                let added = if tunes { Space::default() } else { self.definition(&order)?.parameters };
-                let wider = self.checkpoint(&order.from)?.tuning.widened(&added).map_err(BrokeOff::Refused)?;
-                (wider, Some(order.from), Some(order.transformation))
+                let from = self.checkpoint(&order.from)?.tuning;
+                let tuning = if order.transformation == TUNE {
+                    from
+                } else {
+                    self.definition(&order)?.space(&from).map_err(BrokeOff::Refused)?
+                };
+                (tuning, Some(order.from), Some(order.transformation))
             }
         };
         let so_far = self.book.so_far();

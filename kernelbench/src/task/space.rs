@@ -158,15 +158,39 @@ impl Space {
         wider.check().map(|()| wider)
     }
 
-    /// The configurations that extend one of these; all where there is none to extend.
+    /// The same without these parameters, and without the constraints that name one of them.
+    #[must_use]
+    pub fn without(&self, names: &[String]) -> Self {
+        let environment = environment();
+        let names_one = |text: &String| {
+            let of = environment.compile_expression(text).map(|expression| expression.undeclared_variables(false));
+            of.is_ok_and(|parameters| parameters.iter().any(|name| names.contains(name)))
+        };
+        let mut left = self.clone();
+        left.grid.retain(|name, _| !names.contains(name));
+        left.constraints.retain(|text| !names_one(text));
+        left
+    }
+
+    /// The configurations that extend one of these, as far as they are of its parameters; all where there is none to extend.
     ///
     /// # Errors
     /// In words: too many points, no configuration, or a constraint that cannot be evaluated.
     pub fn extending(&self, kept: &[Bindings]) -> Result<Vec<Bindings>, String> {
-        let none = [Bindings::new()];
-        let kept = if kept.is_empty() { &none } else { kept };
+        let own = |bindings: &Bindings| -> Bindings {
+            bindings
+                .iter()
+                .filter(|(name, _)| self.grid.contains_key(*name))
+                .map(|(n, v)| (n.clone(), v.clone()))
+                .collect()
+        };
+        let mut seen = BTreeSet::new();
+        let mut kept: Vec<Bindings> = kept.iter().map(own).filter(|bindings| seen.insert(bindings.clone())).collect();
+        if kept.is_empty() {
+            kept.push(Bindings::new());
+        }
         let mut all: Vec<Bindings> = vec![];
-        for bindings in kept {
+        for bindings in &kept {
             let part = self.bound(bindings);
             if part.points().saturating_mul(kept.len()) > MOST_POINTS {
                 return Err(format!("there are more than {MOST_POINTS} points: give a parameter fewer values"));
@@ -324,6 +348,16 @@ mod tests {
         assert_eq!(space(&[]).widened(&by("TILE", "TILE > 0")).unwrap_err(), why);
         let far = space(&[]).widened(&by("STAGES", "STAGES > 2")).unwrap();
         assert_eq!(far.extending(&[]).unwrap_err(), "no values satisfy every constraint");
+    }
+
+    #[test]
+    fn without_a_parameter_its_constraints_go_and_what_was_kept_counts_once() {
+        let before = space(&["TILE * UNROLL <= 64", "TILE >= 32"]);
+        let after = before.without(&["UNROLL".to_owned()]);
+        assert_eq!((after.grid.len(), &after.constraints[..]), (1, &["TILE >= 32".to_owned()][..]));
+        let kept = before.configurations().unwrap();
+        let tiles: Vec<String> = after.extending(&kept).unwrap().iter().map(in_words).collect();
+        assert!(kept.len() > tiles.len() && tiles.len() == tiles.iter().collect::<BTreeSet<_>>().len(), "{tiles:?}");
     }
 
     #[test]
