@@ -1,9 +1,6 @@
 //! Kernels in HLSL as a user meets them: PEAK's sequence for the X1-85 from a record, by a Vulkan driver on the processor.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod program;
-
-use program::run;
+use super::program::run;
 use serde_json::Value;
 use std::fs;
 
