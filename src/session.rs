@@ -43,8 +43,25 @@ pub struct Session {
     pub voice: Voice,
     /// When to end.
     pub limits: Limits,
-    /// The one transformation that is to be applied, where it is that and not the whole work.
-    pub request: Option<Request>,
+    /// What is to be done, where it is not the whole work.
+    pub steps: Option<Steps>,
+}
+
+/// Transformations that are to be applied, one behind the other, and nothing else.
+#[derive(Clone, Debug)]
+pub struct Steps {
+    /// Which.
+    pub requests: Vec<Request>,
+    /// The command with which the study goes on whose steps they are: it has the last word itself.
+    pub study: Option<String>,
+}
+
+impl Steps {
+    /// One that a person asked for.
+    #[must_use]
+    pub fn one(request: Request) -> Self {
+        Self { requests: vec![request], study: None }
+    }
 }
 
 impl Session {
@@ -58,10 +75,11 @@ impl Session {
         let log = Telling::new(self.log, self.voice, self.screen.clone(), self.so_far.clone(), self.policy.rounds);
         let limit = Arc::new(Meter::new(self.limits, &[])).for_task();
         let job = Job { task: self.task, policy: self.policy, so_far: self.so_far, log: Box::new(log), limit };
-        let transforms = self.request.is_some();
+        let transforms = self.steps.is_some();
+        let (requests, study) = self.steps.map_or((None, None), |steps| (Some(steps.requests), steps.study));
         let done = async {
-            match self.request {
-                Some(request) => transform(job, request, &crew).await,
+            match requests {
+                Some(requests) => transform(job, requests, &crew).await,
                 None => work(job, &crew).await,
             }
         };
@@ -70,11 +88,15 @@ impl Session {
             () = interrupted() => None,
         };
         self.screen.close();
-        let ending = Ending { folder: &self.folder, screen: &self.screen, voice: self.voice };
+        let ending = Ending { folder: &self.folder, screen: &self.screen, voice: self.voice, study: study.as_deref() };
         match ended {
             Some(Ok(story)) => {
                 crew.stop().await;
-                if transforms { Ok(ending.tell_transformed(&story)) } else { ending.tell(&story) }
+                match study {
+                    Some(_) => Ok(Exit::Done),
+                    None if transforms => Ok(ending.tell_transformed(&story)),
+                    None => ending.tell(&story),
+                }
             }
             Some(Err(why)) => Err(ending.explain(&why)),
             None => Err(ending.interrupted()),
@@ -119,6 +141,8 @@ pub(crate) struct Ending<'a> {
     pub(crate) folder: &'a RunFolder,
     pub(crate) screen: &'a Screen,
     pub(crate) voice: Voice,
+    /// The command with which the study goes on that it is a part of.
+    pub(crate) study: Option<&'a str>,
 }
 
 impl Ending<'_> {
@@ -170,11 +194,15 @@ impl Ending<'_> {
             BrokeOff::Refused(_) => return Trouble::usage(why.to_string()),
             BrokeOff::Gone(_) => Exit::Ours,
         };
-        Trouble { exit, message: format!("{why}\nto go on: warpsmith resume {}", self.folder.path().display()) }
+        Trouble { exit, message: format!("{why}\nto go on: {}", self.to_go_on()) }
     }
 
     fn interrupted(&self) -> Trouble {
-        let message = format!("interrupted; to go on: warpsmith resume {}", self.folder.path().display());
-        Trouble { exit: Exit::Interrupted, message }
+        Trouble { exit: Exit::Interrupted, message: format!("interrupted; to go on: {}", self.to_go_on()) }
+    }
+
+    fn to_go_on(&self) -> String {
+        let resume = || format!("warpsmith resume {}", self.folder.path().display());
+        self.study.map_or_else(resume, ToOwned::to_owned)
     }
 }

@@ -104,17 +104,18 @@ pub async fn work(job: Job, crew: &Crew) -> Result<Trajectory, BrokeOff> {
     drive(job, None, crew).await
 }
 
-/// Applies one transformation to a workflow, and leaves it open: nothing is certified, and the record does not end.
+/// Finishes what was ordered of a workflow, applies these transformations to it one behind the other, and leaves it open:
+/// nothing is certified, and the record does not end.
 ///
 /// # Errors
 ///
-/// Why it broke off, or why the transformation is refused.
-pub async fn transform(job: Job, request: Request, crew: &Crew) -> Result<Trajectory, BrokeOff> {
-    drive(job, Some(request), crew).await
+/// Why it broke off, or why a transformation is refused.
+pub async fn transform(job: Job, requests: Vec<Request>, crew: &Crew) -> Result<Trajectory, BrokeOff> {
+    drive(job, Some(requests), crew).await
 }
 
-async fn drive(job: Job, request: Option<Request>, crew: &Crew) -> Result<Trajectory, BrokeOff> {
-    let (planner, done) = Planner::new(job, request, crew.clone());
+async fn drive(job: Job, requests: Option<Vec<Request>>, crew: &Crew) -> Result<Trajectory, BrokeOff> {
+    let (planner, done) = Planner::new(job, requests, crew.clone());
     let planner = Planner::spawn(planner);
     let gone = |_| BrokeOff::Gone("the planner stopped in the middle of its work".to_owned());
     planner.tell(Begin).await.map_err(|_| BrokeOff::Gone("the planner could not begin".to_owned()))?;
@@ -128,14 +129,14 @@ struct Loop {
     crew: Crew,
     book: Notebook,
     limit: Limit,
-    request: Option<Request>,
+    requests: Option<Vec<Request>>,
 }
 
 impl Loop {
     /// The loop.
     async fn run(&mut self) -> Result<(), BrokeOff> {
-        if let Some(request) = self.request.take() {
-            return self.apply(request).await;
+        if let Some(requests) = self.requests.take() {
+            return self.apply_all(requests).await;
         }
         let end = match self.open_and_go_round().await {
             Err(BrokeOff::RecordEnds(_)) => End::RecordEnds,
@@ -293,7 +294,11 @@ struct Begin;
 struct Done;
 
 impl Planner {
-    fn new(job: Job, request: Option<Request>, crew: Crew) -> (Self, oneshot::Receiver<Result<Trajectory, BrokeOff>>) {
+    fn new(
+        job: Job,
+        requests: Option<Vec<Request>>,
+        crew: Crew,
+    ) -> (Self, oneshot::Receiver<Result<Trajectory, BrokeOff>>) {
         let (done, result) = oneshot::channel();
         let mut crew = crew;
         // What is said of the machine stays as it was first said, so that a question is the same when it is asked again.
@@ -301,7 +306,7 @@ impl Planner {
             crew.machine = known.clone();
         }
         let book = Notebook::new(job.log, job.so_far);
-        let work = Loop { task: Arc::new(job.task), policy: job.policy, crew, book, limit: job.limit, request };
+        let work = Loop { task: Arc::new(job.task), policy: job.policy, crew, book, limit: job.limit, requests };
         (Self { work: Some((work, done)) }, result)
     }
 }

@@ -26,6 +26,10 @@ pub struct TuningPlan {
     /// How many of the fastest are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<usize>,
+    /// What configurations are drawn by, so that a search can be repeated with others, on samples of its own; always the same
+    /// where none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
 }
 
 impl TuningPlan {
@@ -103,6 +107,10 @@ pub struct Order {
     /// How its configurations are searched.
     #[serde(default, skip_serializing_if = "TuningPlan::is_empty")]
     pub tuning: TuningPlan,
+    /// Whether it only tries what a model can do (PEAK §5.2): each call is asked once, and what comes of it is checked, not
+    /// timed, and no checkpoint.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trial: bool,
 }
 
 /// An order, and which rounds came of it.
@@ -152,13 +160,27 @@ impl Workflow {
         self.checkpoints.iter().rev().find(|checkpoint| checkpoint.id == *id)
     }
 
+    /// The checkpoints on the way to one, from the initial context to itself.
+    #[must_use]
+    pub fn way(&self, to: &Checkpoint) -> Vec<&Checkpoint> {
+        let back = std::iter::successors(self.checkpoint(&to.id), |at| self.checkpoint(at.parent.as_ref()?));
+        let mut way: Vec<&Checkpoint> = back.collect();
+        way.reverse();
+        way
+    }
+
     /// The transformations that led to a checkpoint, first to last.
     #[must_use]
     pub fn path(&self, to: &Checkpoint) -> Vec<&str> {
-        let back = std::iter::successors(self.checkpoint(&to.id), |at| self.checkpoint(at.parent.as_ref()?));
-        let mut names: Vec<&str> = back.filter_map(|at| at.transformation.as_deref()).collect();
-        names.reverse();
-        names
+        self.way(to).into_iter().filter_map(|at| at.transformation.as_deref()).collect()
+    }
+
+    /// The rounds that came of an order, by its place among all.
+    #[must_use]
+    pub fn rounds_of<'a>(&self, nth: usize, rounds: &'a [Round]) -> &'a [Round] {
+        let Some(ordered) = self.orders.get(nth) else { return &[] };
+        let until = self.orders.get(nth + 1).map_or(rounds.len(), |next| next.rounds_before);
+        rounds.get(ordered.rounds_before..until).unwrap_or_default()
     }
 
     /// The transformations of a sequence that are behind a checkpoint: those that led to it, and those that a person left out

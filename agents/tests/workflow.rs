@@ -83,7 +83,7 @@ async fn go_on(llm: Arc<dyn Llm>, log: &MemoryLog, request: Option<Request>) -> 
     let sequence: &[&str] = if request.is_some() { &[] } else { &SEQUENCE };
     let job = Job { task: task(), policy: policy(sequence), so_far, log: Box::new(log.clone()), limit: no_limit() };
     let result = match request {
-        Some(request) => transform(job, request, &crew).await,
+        Some(request) => transform(job, vec![request], &crew).await,
         None => work(job, &crew).await,
     };
     crew.stop().await;
@@ -97,7 +97,14 @@ async fn unbroken() -> (Trajectory, MemoryLog) {
 }
 
 fn request(name: &str) -> Request {
-    Request { transformation: name.into(), from: None, say: None, tries: None, tuning: TuningPlan::default() }
+    Request {
+        transformation: name.into(),
+        from: None,
+        say: None,
+        tries: None,
+        tuning: TuningPlan::default(),
+        trial: false,
+    }
 }
 
 #[tokio::test]
@@ -210,7 +217,7 @@ async fn a_wrong_configuration_that_only_tuning_finds_fails_the_step() {
         log: Box::new(log.clone()),
         limit: no_limit(),
     };
-    let story = transform(job, request("Words"), &crew).await.unwrap();
+    let story = transform(job, vec![request("Words")], &crew).await.unwrap();
     crew.stop().await;
     assert_eq!(story.workflow.checkpoints.len(), 1, "c0 alone");
     let last = story.rounds.last().unwrap();
@@ -228,7 +235,7 @@ async fn an_invalid_configuration_is_pruned_and_one_that_has_no_other_fails() {
         let crew = Crew::spawn(Arc::new(Simulated::new()), model, Arc::new(prompts)).await;
         let log = Box::new(MemoryLog::default());
         let job = Job { task: task(), policy: policy(&[]), so_far: Trajectory::default(), log, limit: no_limit() };
-        let story = transform(job, request("Words"), &crew).await.unwrap();
+        let story = transform(job, vec![request("Words")], &crew).await.unwrap();
         crew.stop().await;
         let head = story.workflow.head().unwrap();
         assert_eq!((head.name == "c1", head.kept.len() == kept), (kept > 0, kept > 0), "{words}: {story:#?}");
@@ -291,13 +298,13 @@ async fn killed_after_any_event_a_workflow_goes_on_to_the_same_end_and_repeats_n
 #[tokio::test]
 async fn a_checkpoint_is_tuned_again_over_its_whole_space_as_the_person_says_and_the_best_are_timed_again() {
     let (_, log) = unbroken().await;
-    let tuning = TuningPlan { tuner: Some(Tuner::Tpe), tests: Some(5), keep: Some(3) };
+    let tuning = TuningPlan { tuner: Some(Tuner::Tpe), tests: Some(5), keep: Some(3), seed: None };
     let crew = Crew::spawn(Arc::new(Simulated::new()), Arc::new(Scripted::new([])), Arc::new(prompts())).await;
     let so_far: Trajectory = log.events().into_iter().collect();
     let from = Some(so_far.workflow.named("c4").unwrap().id.clone());
     let policy = Policy { retime: Some(2), ..policy(&[]) };
     let job = Job { task: task(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() };
-    let story = transform(job, Request::tune(from, tuning), &crew).await.unwrap();
+    let story = transform(job, vec![Request::tune(from, tuning)], &crew).await.unwrap();
     crew.stop().await;
     let (head, last) = (story.workflow.head().unwrap(), story.rounds.last().unwrap());
     assert_eq!((head.name.as_str(), head.transformation.as_deref(), head.kept.len()), ("c5", Some("tune"), 3));

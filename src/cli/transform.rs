@@ -78,7 +78,7 @@ pub struct TuningArgs {
 impl From<TuningArgs> for TuningPlan {
     fn from(given: TuningArgs) -> Self {
         let count = |number: Option<u32>| number.map(|number| number as usize);
-        Self { tuner: given.tuner, tests: count(given.tests), keep: count(given.keep) }
+        Self { tuner: given.tuner, tests: count(given.tests), keep: count(given.keep), seed: None }
     }
 }
 

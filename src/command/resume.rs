@@ -22,6 +22,7 @@ use agents::{
     event::{Event, Step},
     llm::{Llm, remembering::Remembering, scripted::Scripted},
     log::Log,
+    planner::Request,
     policy::{Guidance, Policy, Profiling},
     trajectory::{Round, Trajectory},
     workflow::TUNE,
@@ -60,7 +61,7 @@ pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Envi
     go_on(arguments, &folder, &header, &config, environment, None)
 }
 
-/// Applies one more transformation to a run.
+/// Applies further transformations to a run.
 pub(super) fn transform(
     arguments: &ResumeArgs,
     layers: &Layers,
@@ -139,7 +140,7 @@ fn go_on(
     begun: Option<Begun>,
 ) -> Result<Exit, Trouble> {
     let hand = begun.as_ref().map_or_else(Hand::default, |begun| begun.hand);
-    let request = begun.map(|begun| begun.request);
+    let steps = begun.map(|begun| begun.steps);
     let voice = if arguments.json { Voice::Json } else { Voice::Words };
     let screen = Screen::new(voice == Voice::Words && !hand.is_lent());
     let (lock, taken_over) = folder.lock()?;
@@ -151,10 +152,10 @@ fn go_on(
     let limits = config.limits.of_one();
     let limit = Arc::new(Meter::new(limits, &[])).for_task();
     // A transformation makes it go on by itself.
-    let given = if request.is_some() { More::default() } else { more(arguments) };
+    let given = if steps.is_some() { More::default() } else { more(arguments) };
     let extended = given.for_task(&start.so_far, start.policy.rounds, &limit);
     let extended = extended.map_err(|why| Trouble::usage(format!("{}: {why}", folder.path().display())))?;
-    if request.is_some() && start.policy.sequence.is_none() {
+    if steps.is_some() && start.policy.sequence.is_none() {
         return Err(Trouble::usage(format!(
             "{}: this run's policy is {}, which has no checkpoints: begin a workflow with `warpsmith transform TASK NAME`",
             folder.path().display(),
@@ -163,10 +164,10 @@ fn go_on(
     }
     let (mut log, torn) = folder.append(&start.task.name, &lock)?;
     taken_over.iter().chain(&torn).chain(&mended.words).for_each(|word| screen.warn(word));
-    if start.so_far.end.is_some() && extended.is_none() && request.is_none() {
-        return Ending { folder, screen: &screen, voice }.tell(&start.so_far);
+    if start.so_far.end.is_some() && extended.is_none() && steps.is_none() {
+        return Ending { folder, screen: &screen, voice, study: None }.tell(&start.so_far);
     }
-    let tunes = request.as_ref().is_some_and(|request| request.transformation == TUNE);
+    let tunes = steps.as_ref().is_some_and(|steps| start.only_tunes(&steps.requests));
     let spec = plan::spec(&config.model.spec)?;
     if !tunes {
         batch::priced(config, &spec)?;
@@ -208,7 +209,7 @@ fn go_on(
     let prompts = Arc::new(super::prompts::library(config)?);
     let Start { task, policy, so_far, .. } = start;
     let session =
-        Session { folder: folder.clone(), log, task, policy, so_far, llm, prompts, screen, voice, limits, request };
+        Session { folder: folder.clone(), log, task, policy, so_far, llm, prompts, screen, voice, limits, steps };
     let exit = on_threads(session.drive(workshop));
     drop(lock);
     exit
@@ -241,6 +242,13 @@ impl Start {
         let so_far: Trajectory = record.events().collect();
         policy.rounds = so_far.extended_to.unwrap_or(policy.rounds);
         Ok(Self { task, policy, so_far, known })
+    }
+
+    /// Whether nothing is rewritten: neither what is asked for nor what was ordered and is not done yet.
+    fn only_tunes(&self, requests: &[Request]) -> bool {
+        let open = self.so_far.workflow.open_order(&self.so_far.rounds);
+        let open = open.iter().map(|(order, _)| &order.transformation);
+        requests.iter().map(|request| &request.transformation).chain(open).all(|name| name == TUNE)
     }
 
     /// What models are told of features: what was written down; where nothing was, what is decided now.

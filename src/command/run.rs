@@ -11,13 +11,12 @@ use crate::{
     logging,
     plan::{self, Plan},
     progress::{Screen, Voice, plain},
-    session::Session,
+    session::{Session, Steps},
     store::{RunFolder, RunHeader},
     version::VERSION,
     wiring::{self, Answering, Hand, Kind},
 };
 use agents::{
-    planner::Request,
     policy::{Decider, Profiling, Shapes},
     trajectory::Trajectory,
 };
@@ -62,7 +61,7 @@ fn start(
         plan.task = plan::seeded(plan.task, seed)?;
     }
     let hand = begun.as_ref().map_or_else(Hand::default, |begun| begun.hand);
-    let request = begun.map(|begun| begun.request);
+    let steps = begun.map(|begun| begun.steps);
     if plan.task.problem().is_some() {
         plan.policy.shapes = Shapes::Task;
     }
@@ -79,7 +78,7 @@ fn start(
     let path = arguments.out.clone().unwrap_or_else(free);
     let asked = Asked { profiles: plan.policy.profile != Profiling::Never, told: told.as_ref() };
     let workshop = workshop(kind, &layers.config, asked, &path, environment)?;
-    let beginning = Beginning { path: &path, features, request, hand };
+    let beginning = Beginning { path: &path, features, steps, hand };
     begin(workshop, beginning, &plan, arguments, &layers.config, environment)
 }
 
@@ -113,7 +112,7 @@ struct Beginning<'a> {
     /// What is said of features.
     features: Option<String>,
     /// The transformation that was asked for.
-    request: Option<Request>,
+    steps: Option<Steps>,
     /// Where a person takes part.
     hand: Hand,
 }
@@ -126,7 +125,7 @@ fn begin(
     config: &Config,
     environment: &Environment,
 ) -> Result<Exit, Trouble> {
-    let Beginning { path, features, request, hand } = beginning;
+    let Beginning { path, features, steps, hand } = beginning;
     let prompts = Arc::new(super::prompts::library(config)?);
     super::transform::suits(&plan.policy, &plan.task, &prompts)?;
     let exit_when_waiting = arguments.model.exit_when_waiting;
@@ -149,7 +148,7 @@ fn begin(
     let (task, policy) = (plan.task.clone(), plan.policy.clone());
     let limits = config.limits.of_one();
     let so_far = Trajectory::default();
-    let session = Session { folder, log, task, policy, so_far, llm, prompts, screen, voice, limits, request };
+    let session = Session { folder, log, task, policy, so_far, llm, prompts, screen, voice, limits, steps };
     let exit = on_threads(session.drive(workshop));
     drop(lock);
     exit

@@ -9,6 +9,7 @@ use crate::{
     exit::{Exit, Trouble},
     hosts::HostsArgs,
     key::Environment,
+    session::Steps,
     wiring::Hand,
 };
 use agents::{planner::Request, policy::Policy};
@@ -26,8 +27,8 @@ const BY_HAND: &str = "peak";
 
 /// What a workflow begins with, or goes on with.
 pub(super) struct Begun {
-    /// The transformation.
-    pub(super) request: Request,
+    /// The transformation, or several.
+    pub(super) steps: Steps,
     /// The candidate in the place of the task's reference, where one was named.
     pub(super) seed: Option<At>,
     /// Where a person takes part.
@@ -50,6 +51,7 @@ pub(super) fn transform(
         say: arguments.say.clone(),
         tries: arguments.tries,
         tuning: arguments.tuning.into(),
+        trial: false,
     };
     if let Some(at) = At::find(what, &layers.config.run.folder)? {
         if arguments.from.is_some() {
@@ -63,7 +65,7 @@ pub(super) fn transform(
             &resumed,
             &layers,
             environment,
-            Begun { request: Request { from, ..request }, seed: None, hand },
+            Begun { steps: Steps::one(Request { from, ..request }), seed: None, hand },
         );
     }
     if !Path::new(what).exists() {
@@ -76,7 +78,7 @@ pub(super) fn transform(
     let problem = crate::cli::ProblemArgs::default();
     let way = WayArgs::default();
     let run = RunArgs { task, model, problem, limits, out, way, timing, hosts: HostsArgs::default(), simulate, json };
-    super::run::transform(&run, layers, environment, Begun { request, seed, hand })
+    super::run::transform(&run, layers, environment, Begun { steps: Steps::one(request), seed, hand })
 }
 
 /// Searches the configurations of a checkpoint again.
@@ -85,9 +87,9 @@ pub(super) fn tune(arguments: TuneArgs, layers: &Layers, environment: &Environme
     let expected = || Trouble::usage(format!("{at}: expected the folder of a run, or RUN@NAME"));
     let at = At::find(&at, &layers.config.run.folder)?.ok_or_else(expected)?;
     let from = workflow::named(&at)?.map(|checkpoint| checkpoint.id);
-    let request = Request::tune(from, tuning.into());
+    let steps = Steps::one(Request::tune(from, tuning.into()));
     let resumed = ResumeArgs { run: at.folder.path().to_owned(), limits, json, ..ResumeArgs::default() };
-    super::resume::transform(&resumed, layers, environment, Begun { request, seed: None, hand: Hand::default() })
+    super::resume::transform(&resumed, layers, environment, Begun { steps, seed: None, hand: Hand::default() })
 }
 
 /// The candidate that a workflow begins with.

@@ -13,7 +13,7 @@ use agents::{
     event::{Event, Step},
     log::Log,
     trajectory::{Round, Trajectory},
-    workflow::Checkpoint,
+    workflow::{Checkpoint, Ordered},
 };
 use kernelbench::{Evaluation, in_words};
 use serde_json::json;
@@ -152,12 +152,12 @@ fn line(story: &Trajectory, at: &Checkpoint) -> String {
     format!("{:<4} {} {what:<17} {ratio:>8}  {best}{names}", at.name, at.id.short()).trim_end().to_owned()
 }
 
-/// The tries on a checkpoint of which nothing came: the transformation, which try it was, and why.
+/// The tries on a checkpoint of which nothing came, but those of a study: the transformation, which try it was, and why.
 fn failed_tries(story: &Trajectory, at: &Checkpoint) -> Vec<(String, usize, String)> {
     let mut failed = vec![];
-    for (nth, ordered) in story.workflow.orders.iter().enumerate().filter(|(_, ordered)| ordered.order.from == at.id) {
-        let until = story.workflow.orders.get(nth + 1).map_or(story.rounds.len(), |next| next.rounds_before);
-        let rounds = story.rounds.get(ordered.rounds_before..until).unwrap_or_default();
+    let from_it = |ordered: &Ordered| ordered.order.from == at.id && !ordered.order.trial;
+    for (nth, ordered) in story.workflow.orders.iter().enumerate().filter(|(_, ordered)| from_it(ordered)) {
+        let rounds = story.workflow.rounds_of(nth, &story.rounds);
         let tries = rounds.iter().filter(|round| matches!(round.step, Step::Transform { .. })).enumerate();
         failed.extend(
             tries.filter_map(|(try_, round)| Some((ordered.order.transformation.clone(), try_ + 1, why(round)?))),

@@ -255,7 +255,10 @@ impl Loop {
         }
         match undisturbed(|| asked(&self.crew.tester.examine, examine.clone())).await? {
             Ok(worked) => {
-                let evaluation = same_code::joined(self.note_spent(Work::Examine, worked)?, &id, self.book.so_far());
+                let evaluation = self.note_spent(Work::Examine, worked)?;
+                let alone = self.is_repeated_search();
+                let joined = |evaluation| same_code::joined(evaluation, &id, self.book.so_far());
+                let evaluation = if alone { evaluation } else { joined(evaluation) };
                 self.note(Event::Evaluated { candidate: id, evaluation })
             }
             Err(why) => self.note(Event::NotTimed { candidate: id, why }),

@@ -97,7 +97,7 @@ impl Loop {
         self.ask_part_twice((round, ""), role, purpose, ask).await
     }
 
-    /// The same for one of several calls of a purpose in a round, by its name.
+    /// The same for one of several calls of a purpose in a round, by its name; in a trial, only once.
     pub(super) async fn ask_part_twice<T, F>(
         &mut self,
         (round, part): (u32, &str),
@@ -110,7 +110,8 @@ impl Loop {
         F: Future<Output = Result<Answer<T>, BrokeOff>> + Send,
     {
         let mut earlier: Option<Earlier> = None;
-        for attempt in 1..=2 {
+        let attempts = if self.on_trial() { 1 } else { 2 };
+        for attempt in 1..=attempts {
             let call = CallId { task: self.task.name.clone(), round, role, purpose, part: part.to_owned(), attempt };
             let known = answered(self.book.so_far(), &call);
             if !known {

@@ -7,15 +7,17 @@ use super::{BrokeOff, Loop};
 use crate::event::{Event, Step};
 use crate::lease::{Work, Worked};
 use crate::tester::{BuildAhead, Check, Examine};
-use crate::workflow::TuningPlan;
+use crate::workflow::{Order, TuningPlan};
 use kernelbench::{
     Baseline, Bindings, Candidate, Evaluation, Failure, Found, Space, TimingPlan, Tried, Tuner, Tuning, spread,
 };
 use metrics::MachineKind;
 use std::ops::ControlFlow;
 
-/// What configurations are drawn by; always the same, so that a record can be made again.
+/// What configurations are drawn by where an order names nothing; always the same, so that a record can be made again.
 const SEED: u64 = 0;
+/// What the round of a trial ends with that is right.
+const TRIAL: &str = "a trial is checked and not timed";
 /// As many are built side by side before they are timed one by one; always the same, for the same reason.
 const SIDE_BY_SIDE: usize = 32;
 
@@ -40,10 +42,24 @@ impl Loop {
 
     /// What the order of the last round says of its search; nothing for the initial context.
     fn own_plan(&self) -> TuningPlan {
+        self.own_order().map(|order| order.tuning).unwrap_or_default()
+    }
+
+    /// The order of the last round; none for the initial context.
+    fn own_order(&self) -> Option<&Order> {
         let so_far = self.book.so_far();
         let transforms = so_far.rounds.last().is_some_and(|round| matches!(round.step, Step::Transform { .. }));
-        let order = so_far.workflow.orders.last().filter(|_| transforms);
-        order.map(|ordered| ordered.order.tuning).unwrap_or_default()
+        so_far.workflow.orders.last().filter(|_| transforms).map(|ordered| &ordered.order)
+    }
+
+    /// Whether the last round is a search that is repeated with other draws: what it finds is to rest on its own samples.
+    pub(super) fn is_repeated_search(&self) -> bool {
+        self.own_plan().seed.is_some()
+    }
+
+    /// Whether the last round is a trial of a model.
+    pub(super) fn on_trial(&self) -> bool {
+        self.own_order().is_some_and(|order| order.trial)
     }
 
     /// Checks drawn configurations, times all of them, and examines the fastest. A wrong one fails the whole.
@@ -59,6 +75,9 @@ impl Loop {
         if let Some((wrong, failure)) = self.sanitize(&context, &all).await? {
             return self.failed(&wrong, failure);
         }
+        if self.on_trial() {
+            return self.settle_trial(&context);
+        }
         if self.task.gfx().is_some() {
             return self.first_that_compiles(&context, all).await;
         }
@@ -66,6 +85,14 @@ impl Loop {
             [only] => self.examine_bound(&context, only.clone(), vec![]).await,
             _ => self.time_all(&context, all).await,
         }
+    }
+
+    /// Ends the round of a trial of which no drawn configuration is wrong: one of them must have been right.
+    fn settle_trial(&mut self, context: &Candidate) -> Result<(), BrokeOff> {
+        if self.opened(|round| round.checked.iter().any(|(_, failure)| failure.is_none())) {
+            return self.note(Event::NotTimed { candidate: context.id(), why: TRIAL.to_owned() });
+        }
+        self.failed(context, Failure::Invalid { case: "every case".to_owned() })
     }
 
     /// Checks some configurations, drawn from all; the first that is wrong, and how. One that is invalid is pruned.
@@ -153,7 +180,7 @@ impl Loop {
     /// are timed next are built side by side first; nothing is built while a processor times.
     async fn time_all(&mut self, context: &Candidate, all: Vec<Bindings>) -> Result<(), BrokeOff> {
         let (tuner, tests) = self.searches();
-        let mut tuning = Tuning::new(tuner, all, tests);
+        let mut tuning = Tuning::new(tuner, all, tests, self.own_plan().seed.unwrap_or(SEED));
         let mut next = tuning.ask(SIDE_BY_SIDE);
         self.build_ahead(context, &next).await?;
         while !next.is_empty() {

@@ -30,13 +30,22 @@ pub struct Request {
     pub tries: Option<u32>,
     /// How its configurations are searched, where the person says.
     pub tuning: TuningPlan,
+    /// Whether it only tries what a model can do; see [`Order::trial`].
+    pub trial: bool,
 }
 
 impl Loop {
-    /// Applies one transformation that was asked for, and ends no run: the workflow may go on.
-    pub(super) async fn apply(&mut self, request: Request) -> Result<(), BrokeOff> {
+    /// Applies the transformations that were asked for, each behind the other, and ends no run: the workflow may go on.
+    pub(super) async fn apply_all(&mut self, requests: Vec<Request>) -> Result<(), BrokeOff> {
         self.open().await?;
         self.until_settled().await?;
+        for request in requests {
+            self.apply(request).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply(&mut self, request: Request) -> Result<(), BrokeOff> {
         if self.book.so_far().workflow.head().is_none() {
             self.round(Step::Baseline).await?;
             self.checkpoint_if_due()?;
@@ -94,8 +103,8 @@ impl Loop {
         let (by_hand, request) = (request.is_some(), request.unwrap_or_else(|| Request::of(name)));
         let tries = request.tries.unwrap_or(transformation.tries);
         let transformation = transformation.name.clone();
-        let Request { say, tuning, .. } = request;
-        let order = Order { transformation, definition, imports, from, tries, say, by_hand, tuning };
+        let Request { say, tuning, trial, .. } = request;
+        let order = Order { transformation, definition, imports, from, tries, say, by_hand, tuning, trial };
         self.note(Event::Ordered(order))
     }
 
@@ -109,7 +118,8 @@ impl Loop {
         checkpoint.tuning.extending(&[]).map_err(|why| BrokeOff::Refused(format!("{}: {why}", checkpoint.name)))?;
         let definition = self.book.keep(TUNE)?;
         let Request { transformation, say, tuning, .. } = request;
-        let order = Order { transformation, definition, imports: vec![], from, tries: 1, say, by_hand: true, tuning };
+        let (imports, tries, by_hand, trial) = (vec![], 1, true, false);
+        let order = Order { transformation, definition, imports, from, tries, say, by_hand, tuning, trial };
         self.note(Event::Ordered(order))
     }
 
@@ -213,12 +223,10 @@ impl Loop {
     fn applied(&self, head: &Checkpoint) -> Vec<PlanLine> {
         let so_far = self.book.so_far();
         let workflow = &so_far.workflow;
-        let back = std::iter::successors(Some(head), |at| workflow.checkpoint(at.parent.as_ref()?));
-        let way: Vec<&Checkpoint> = back.collect();
-        let line = |(at, Ordered { order, rounds_before, left_out, .. }): (usize, &Ordered)| {
+        let way = workflow.way(head);
+        let line = |(at, Ordered { order, left_out, .. }): (usize, &Ordered)| {
             let from = way.iter().find(|checkpoint| checkpoint.id == order.from)?;
-            let until = workflow.orders.get(at + 1).map_or(so_far.rounds.len(), |next| next.rounds_before);
-            let rounds = so_far.rounds.get(*rounds_before..until).unwrap_or_default();
+            let rounds = workflow.rounds_of(at, &so_far.rounds);
             let evaluated = rounds.iter().rev().find_map(|round| round.evaluation.as_ref());
             let not_timed = || rounds.iter().rev().find_map(|round| round.not_timed.clone());
             let outcome = match evaluated {
@@ -395,7 +403,14 @@ impl Loop {
 
 impl Request {
     pub(super) fn of(name: &str) -> Self {
-        Self { transformation: name.to_owned(), from: None, say: None, tries: None, tuning: TuningPlan::default() }
+        let (from, say, tries, tuning) = (None, None, None, TuningPlan::default());
+        Self { transformation: name.to_owned(), from, say, tries, tuning, trial: false }
+    }
+
+    /// That a transformation of a checkpoint be tried once, to see what a model can do (PEAK §5.2).
+    #[must_use]
+    pub fn trial(name: &str, from: Hash) -> Self {
+        Self { from: Some(from), tries: Some(1), trial: true, ..Self::of(name) }
     }
 
     /// That a checkpoint's whole space be searched again, the head's where none is named.

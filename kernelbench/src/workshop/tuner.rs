@@ -12,9 +12,6 @@ use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, fmt, str::FromStr, sync::Arc};
 use tpe::Tpe;
 
-/// What configurations are drawn by; always the same, so that a record can be made again.
-const SEED: u64 = 0;
-
 /// How configurations are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -68,15 +65,15 @@ enum Way {
 
 impl Tuning {
     /// A search among these configurations, of which at most `tests` are tried unless all are to be. Without a tuner all are
-    /// tried in their order, where they are not more than that, and else drawn ones.
+    /// tried in their order, where they are not more than that, and else drawn ones. What is drawn is drawn by `seed`.
     #[must_use]
-    pub fn new(tuner: Option<Tuner>, points: Vec<Bindings>, tests: usize) -> Self {
+    pub fn new(tuner: Option<Tuner>, points: Vec<Bindings>, tests: usize, seed: u64) -> Self {
         let few = points.len() <= tests;
         Self(match tuner {
-            Some(Tuner::Tpe) if !few => Way::Modelled(Box::new(Tpe::new(Arc::new(Grid::new(points)), tests, SEED))),
+            Some(Tuner::Tpe) if !few => Way::Modelled(Box::new(Tpe::new(Arc::new(Grid::new(points)), tests, seed))),
             Some(Tuner::Exhaustive) => Way::Listed(points.into()),
             None | Some(Tuner::Tpe) if few => Way::Listed(points.into()),
-            _ => Way::Listed(spread(points, tests, SEED, "tuning").into()),
+            _ => Way::Listed(spread(points, tests, seed, "tuning").into()),
         })
     }
 
@@ -115,8 +112,8 @@ mod tests {
     #[test]
     fn each_tuner_tries_what_it_is_for_and_the_same_findings_lead_to_the_same_questions() {
         let points = space(&[3, 4]).configurations().unwrap();
-        let asked = |tuner, tests| {
-            let mut tuning = Tuning::new(tuner, points.clone(), tests);
+        let by = |seed, tuner, tests| {
+            let mut tuning = Tuning::new(tuner, points.clone(), tests, seed);
             let mut all = vec![];
             loop {
                 let batch = tuning.ask(2);
@@ -129,12 +126,16 @@ mod tests {
                 all.extend(batch);
             }
         };
+        let asked = |tuner, tests| by(0, tuner, tests);
         assert_eq!(asked(Some(Tuner::Exhaustive), 5), points, "however many are allowed");
         assert_eq!(asked(None, 12), points);
         assert_eq!(asked(Some(Tuner::Sampled), 5), spread(points.clone(), 5, 0, "tuning"));
         assert_eq!(asked(None, 5), asked(Some(Tuner::Sampled), 5), "as records have it that name no tuner");
         assert_eq!(asked(Some(Tuner::Tpe), 9), asked(Some(Tuner::Tpe), 9));
         assert_eq!(asked(Some(Tuner::Tpe), 9).len(), 9);
+        for tuner in [Tuner::Sampled, Tuner::Tpe] {
+            assert_ne!(by(1, Some(tuner), 5), by(0, Some(tuner), 5), "{tuner}: another seed draws others");
+        }
         assert_eq!("tp".parse::<Tuner>().unwrap_err(), "there is no tuner \"tp\"; there are exhaustive, sampled, tpe");
     }
 }
