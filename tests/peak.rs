@@ -4,154 +4,12 @@
 #[path = "peak/hlsl.rs"]
 mod hlsl;
 mod program;
+mod workflow;
 
 use program::{Told, run, warpsmith};
 use serde_json::{Value, json};
 use std::{fs, path::Path, process::Command};
-
-const POLICY: &str = r#"name = "three"
-summary = "Refactor, TB-Tiling, Unroll."
-start = "baseline"
-rounds = 10
-advance = "if-correct"
-on-failure = "retry"
-on-pass = "retry"
-profile = "never"
-memory = "none"
-planner = "rule"
-shapes = "task"
-keep = 2
-sequence = ["Refactor", "TB-Tiling", "Unroll"]
-timing = { warmup = 1, repetitions = 3, statistic = "median" }
-"#;
-
-const ACCESSES: &str = "#define A_AT(a, row, k, n) ((a)[(row) * (n) + (k)])\n#define B_AT(b, k, column, n) ((b)[(k) * (n) + (column)])\n\
-                        #define C_AT(c, row, column, n) ((c)[(row) * (n) + (column)])\n";
-const SIZES: &str = "#define TILE_K {{TILE_K_SIZE}}\n#define TILE_M {{BLOCK_Y}}\n#define TILE_N {{BLOCK_X}}\n";
-const TILES: &str = "#define A_TILE(t, row, k) ((t)[(row) * TILE_K + (k)])\n#define B_TILE(t, k, column) ((t)[(k) * TILE_N + (column)])\n";
-const REFACTORED: &str =
-    "static void element(float *c, const float *a, const float *b, int64_t n, int64_t row, int64_t column) {
-    float sum = 0.0f;
-    for (int64_t k = 0; k < n; ++k) sum += A_AT(a, row, k, n) * B_AT(b, k, column, n);
-    C_AT(c, row, column, n) = sum;
-}
-";
-/// The kernel of the last pass of TB-Tiling; its innermost loop stands on a line of its own.
-const TILED: &str = "static void tile(float *c, const float *a, const float *b, int64_t n, int64_t y, int64_t x) {
-    float sums[TILE_M * TILE_N] = {}, a_tile[TILE_M * TILE_K], b_tile[TILE_K * TILE_N];
-    for (int64_t at = 0; at < n; at += TILE_K) {
-        copy_tile<TILE_M, TILE_K>(a_tile, &A_AT(a, y, at, n), n);
-        copy_tile<TILE_K, TILE_N>(b_tile, &B_AT(b, at, x, n), n);
-        for (int row = 0; row < TILE_M; ++row)
-            for (int k = 0; k < TILE_K; ++k)
-                for (int column = 0; column < TILE_N; ++column)
-                    sums[row * TILE_N + column] += A_TILE(a_tile, row, k) * B_TILE(b_tile, k, column);
-    }
-    for (int row = 0; row < TILE_M; ++row)
-        for (int column = 0; column < TILE_N; ++column) C_AT(c, y + row, x + column, n) = sums[row * TILE_N + column];
-}
-";
-const LAUNCH: &str = "extern \"C\" int matmul(float *c, const float *a, const float *b, int64_t n) {
-    if (n % TILE_N != 0 || n % TILE_M != 0 || n % TILE_K != 0) return WS_INVALID;
-    for (int64_t y = 0; y < n; y += TILE_M)
-        for (int64_t x = 0; x < n; x += TILE_N) tile(c, a, b, n, y, x);
-    return 0;
-}
-";
-
-fn entry(round: u32, part: &str, text: &str) -> String {
-    let region = part.split_once('.').unwrap().1;
-    let reply = format!("```cpp\n// region: {region}\n{text}```\n");
-    json!({"role": "coder", "round": round, "purpose": "transform", "part": part, "reply": reply}).to_string()
-}
-
-/// The region `device` of the initial context.
-fn initial_device() -> String {
-    let initial = fs::read_to_string("examples/matmul/reference.cpp").unwrap();
-    let (_, rest) = initial.split_once("// region: device\n").unwrap();
-    rest.split_once("// region: host\n").unwrap().0.to_owned()
-}
-
-/// Every reply: Refactor, TB-Tiling, and Unroll, which fails to compile, then touches the host region, then passes.
-fn script() -> Vec<String> {
-    let initial = fs::read_to_string("examples/matmul/reference.cpp").unwrap();
-    let (_, rest) = initial.split_once("// region: device\n").unwrap();
-    let (device, host) = rest.split_once("// region: host\n").unwrap();
-    let (sized, tiles) = (format!("{ACCESSES}{SIZES}"), format!("{ACCESSES}{SIZES}{TILES}"));
-    let unrolled =
-        |pragma: &str| TILED.replace("            for (int k = 0", &format!("{pragma}\n            for (int k = 0"));
-    let refused = format!("{TILED}// region: host\n{}", LAUNCH.replace("return 0", "return 1"));
-    vec![
-        entry(1, "1.macros", ACCESSES),
-        entry(1, "1.device", device),
-        entry(1, "2.device", REFACTORED),
-        entry(2, "1.macros", &sized),
-        entry(2, "2.device", "static void tile();\n"),
-        entry(2, "2.host", host),
-        entry(2, "3.macros", &tiles),
-        entry(2, "3.device", "static void tile() { half a kernel }\n"),
-        entry(2, "4.device", TILED),
-        entry(2, "5.device", TILED),
-        entry(2, "6.macros", &tiles),
-        entry(2, "6.host", LAUNCH),
-        entry(3, "1.device", &unrolled("// {{UNROLL_FACTOR}}\nstage();")),
-        entry(4, "1.device", &refused),
-        entry(4, "1.device", &refused),
-        entry(5, "1.device", &unrolled("#pragma GCC unroll {{UNROLL_FACTOR}}")),
-    ]
-}
-
-/// A copy of the example with few configurations, the policy, and the script.
-struct Bench(tempfile::TempDir);
-
-impl Bench {
-    fn new() -> Self {
-        let bench = Self(tempfile::tempdir().unwrap());
-        let task = fs::read_to_string("examples/matmul/task.toml").unwrap();
-        let few = task.replace("BLOCK_X = [16, 8, 32, 64]", "BLOCK_X = [16]");
-        let few = few.replace("values = [16, 8, 32, 64]", "values = [16, 8]");
-        fs::create_dir(bench.0.path().join("task")).unwrap();
-        fs::write(bench.at("task/task.toml"), few).unwrap();
-        fs::copy("examples/matmul/reference.cpp", bench.at("task/reference.cpp")).unwrap();
-        fs::write(bench.at("policy.toml"), POLICY).unwrap();
-        bench.script(&script());
-        bench
-    }
-
-    fn at(&self, name: &str) -> String {
-        self.0.path().join(name).display().to_string()
-    }
-
-    fn script(&self, entries: &[String]) {
-        fs::write(self.at("script.jsonl"), entries.join("\n")).unwrap();
-    }
-
-    fn model(&self) -> String {
-        format!("scripted:{}", self.at("script.jsonl"))
-    }
-
-    fn run(&self, more: &[&str]) -> Told {
-        let (task, model, policy, out) = (self.at("task"), self.model(), self.at("policy.toml"), self.at("W"));
-        run(&[&["run", &task, "--model", &model, "--policy", &policy, "--out", &out], more].concat())
-    }
-
-    fn transform(&self, what: &str, name: &str, more: &[&str]) -> Told {
-        run(&[&["transform", what, name, "--model", &self.model()], more].concat())
-    }
-}
-
-fn events(run: &str) -> Vec<Value> {
-    let text = fs::read_to_string(Path::new(run).join("tasks/matmul/events.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn of<'a>(events: &'a [Value], name: &str) -> Vec<&'a Value> {
-    events.iter().filter(|event| event["event"] == name).collect()
-}
-
-fn tree(run: &str) -> Value {
-    serde_json::from_str(&self::run(&["tree", run, "--json"]).ended(0).out).unwrap()
-}
+use workflow::{Bench, events, of, refactor, script, tree};
 
 #[test]
 fn a_sequence_of_three_steps_makes_three_checkpoints_and_a_killed_run_resumes_to_the_same() {
@@ -302,16 +160,12 @@ fn a_checkpoint_stands_wherever_a_candidate_may(bench: &Bench, out: &str) {
 #[test]
 fn a_step_whose_outputs_are_right_fails_for_what_a_sanitizer_finds_and_its_next_try_sees_it() {
     let bench = Bench::new();
-    let policy =
-        POLICY.replace("\"Refactor\", \"TB-Tiling\", \"Unroll\"", "\"Refactor\"").replace("keep", "sanitize = 2\nkeep");
-    fs::write(bench.at("policy.toml"), policy).unwrap();
-    let overflows = "    volatile int32_t large = 2147483647;\n    large = large + 1;\n    float sum";
-    let wrong = REFACTORED.replacen("    float sum", overflows, 1);
-    let step = |round, kernel: &str| {
-        [("1.macros", ACCESSES), ("1.device", &initial_device()), ("2.device", kernel)]
-            .map(|(part, text)| entry(round, part, text))
-    };
-    bench.script(&[step(1, &wrong), step(2, REFACTORED)].concat());
+    let policy = fs::read_to_string(bench.at("policy.toml")).unwrap().replace(", \"TB-Tiling\", \"Unroll\"]", "]");
+    fs::write(bench.at("policy.toml"), policy.replace("keep", "sanitize = 2\nkeep")).unwrap();
+    let overflows = "    volatile int32_t large = 2147483647;\\n    large = large + 1;\\n    float sum";
+    let mut replies = refactor(1);
+    replies[2] = replies[2].replacen("    float sum", overflows, 1);
+    bench.script(&[replies, refactor(2)].concat());
     let told = bench.run(&[]).ended(0);
     assert!(told.out.contains("signed integer overflow"), "{told:?}");
     let all = events(&bench.at("W"));
