@@ -7,6 +7,7 @@ mod metrics;
 mod pool;
 mod prompts;
 mod report;
+mod study;
 mod tensor;
 mod transform;
 
@@ -21,6 +22,7 @@ pub use self::metrics::{HandedOver, Metrics, MetricsArgs, MetricsSampleArgs, Met
 pub use self::pool::{PoolAddArgs, PoolCommand, PoolListArgs};
 pub use self::prompts::{PromptsArgs, PromptsCommand, RenderArgs, RenderRole};
 pub use self::report::ReportArgs;
+pub use self::study::{StudyCommand, StudyErrorsArgs, SuccessRateArgs, TrajectoryArgs, TuningDepthArgs};
 
 pub use self::tensor::{AskArgs, HardwareArgs};
 pub use self::transform::{NewNameArgs, RestoreArgs, TransformArgs, TreeArgs, TuneArgs};
@@ -169,6 +171,9 @@ pub enum Command {
     /// Work on the same tasks in several ways, and compare them: policies, models, metrics, rounds.
     #[command(after_help = ablate::EXAMPLES)]
     Ablate(AblateArgs),
+    /// Ask PEAK's research questions of a workflow: how speed evolves, how often models succeed, how deep tuning must go.
+    #[command(subcommand, after_help = study::EXAMPLES)]
+    Study(StudyCommand),
     /// Lay a run out as another project's scripts expect it.
     #[command(after_help = export::EXAMPLES)]
     Export(ExportArgs),

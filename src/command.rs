@@ -26,6 +26,7 @@ pub(crate) mod scores;
 pub(crate) mod sglang;
 mod show;
 mod status;
+mod study;
 pub(crate) mod transform;
 mod verify;
 pub(crate) mod worker;
@@ -84,6 +85,7 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
         Command::Scores(arguments) => scores::scores(&arguments),
         Command::Ablate(arguments) => ablate::ablate(&arguments, &layers, environment),
         Command::Compare(arguments) => compare::compare(&arguments, &layers),
+        Command::Study(what) => study::study(&what, &layers, environment),
         Command::Export(arguments) => export::export(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Evaluate(arguments) => evaluate::evaluate(&arguments, layers),

@@ -33,6 +33,7 @@ pub mod show;
 pub mod stacking;
 pub mod start;
 pub mod store;
+pub mod study;
 pub mod verify;
 pub mod version;
 pub mod wiring;

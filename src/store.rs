@@ -8,6 +8,7 @@ mod batch;
 mod blobs;
 mod folder;
 mod follow;
+mod fork;
 mod header;
 mod lock;
 mod log;

@@ -26,5 +26,5 @@ pub use gpu::Gpu;
 pub use machine::{Bandwidth, Fact, Machine, MachineKind};
 pub use profile::{Kernel, Profile, Reading, Rung};
 pub use set::{Metric, MetricSet};
-pub use speedup::{Claim, Interval, Speedup};
+pub use speedup::{Claim, Interval, Speedup, geometric_mean};
 pub use timing::{Statistic, Timing};

@@ -165,7 +165,8 @@ fn resampled(processes: &Processes, rng: &mut StdRng) -> Vec<(f64, f64)> {
     drawn
 }
 
-pub(crate) fn geometric_mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
+/// The mean of ratios, or of times: the root of their product. NaN where there is none.
+pub fn geometric_mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = ratios.len() as f64;
     (ratios.map(f64::ln).sum::<f64>() / count).exp()
 }

@@ -30,7 +30,7 @@ impl RunFolder {
     ///
     /// If it holds something, or cannot be made.
     pub fn create(path: &Path, header: &RunHeader) -> Result<Self, StoreError> {
-        Self::create_filled(path, header, |_| Ok(None))
+        Self::create_filled(path, header, |_| Ok(()))
     }
 
     /// The same for a run of several tasks: `list` keeps their texts and gives the list of them.
@@ -43,13 +43,14 @@ impl RunFolder {
         header: &RunHeader,
         list: impl FnOnce(&Blobs) -> Result<BatchList, StoreError>,
     ) -> Result<Self, StoreError> {
-        Self::create_filled(path, header, |blobs| list(blobs).map(Some))
+        Self::create_filled(path, header, |made| list(&Blobs::at(made.join("blobs")))?.write(&made.join(batch::FILE)))
     }
 
-    fn create_filled(
+    /// The same with more in it, which is put into the folder that is given.
+    pub(super) fn create_filled(
         path: &Path,
         header: &RunHeader,
-        list: impl FnOnce(&Blobs) -> Result<Option<BatchList>, StoreError>,
+        more: impl FnOnce(&Path) -> Result<(), StoreError>,
     ) -> Result<Self, StoreError> {
         if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
             let why = "there is something in this folder already; name an empty or a new one, or continue a run with `warpsmith resume`";
@@ -59,8 +60,7 @@ impl RunFolder {
         let name = whole.file_name().unwrap_or_default().to_string_lossy();
         let beside = whole.with_file_name(format!(".{name}.{}.part", std::process::id()));
         let made = Self::fill(&beside, header)
-            .and_then(|()| list(&Blobs::at(beside.join("blobs"))))
-            .and_then(|list| list.map_or(Ok(()), |list| list.write(&beside.join(batch::FILE))))
+            .and_then(|()| more(&beside))
             .and_then(|()| fs::rename(&beside, path).map_err(|e| StoreError::system("make the run's folder", path, e)));
         if made.is_err() {
             let _ = fs::remove_dir_all(&beside);
@@ -264,7 +264,7 @@ impl RunFolder {
         mend::mend(&self.events(task)?, &self.blobs())
     }
 
-    fn events(&self, task: &str) -> Result<PathBuf, StoreError> {
+    pub(super) fn events(&self, task: &str) -> Result<PathBuf, StoreError> {
         if !is_a_plain_name(task) {
             let why =
                 format!("{task:?} cannot be the name of a task: letters, digits, '.', '_' and '-', not more than 100");
