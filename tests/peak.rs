@@ -4,6 +4,9 @@
 #[path = "peak/hlsl.rs"]
 mod hlsl;
 mod program;
+#[path = "peak/study.rs"]
+mod study;
+#[path = "peak/workflow.rs"]
 mod workflow;
 
 use program::{Told, run, warpsmith};

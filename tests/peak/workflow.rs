@@ -1,5 +1,4 @@
 //! A small workflow on the processor, with every reply scripted: a matrix product under Refactor, TB-Tiling and Unroll.
-#![allow(dead_code, clippy::allow_attributes, clippy::unwrap_used, reason = "each test uses the part that it needs")]
 
 use crate::program::{Told, run};
 use serde_json::{Value, json};

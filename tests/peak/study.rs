@@ -1,13 +1,9 @@
 //! PEAK's research questions as a user asks them: of a saved workflow, of models on scripted replies, of a search's depth.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod program;
-mod workflow;
-
-use program::{Told, run};
+use super::program::{self, Told, run};
+use super::workflow::{Bench, TILED, events, of, refactor, refused, tiling, tree, unroll};
 use serde_json::{Value, json};
 use std::{fs, path::Path};
-use workflow::{Bench, TILED, events, of, refactor, refused, tiling, tree, unroll};
 
 const UNROLLED: &str = "#pragma GCC unroll {{UNROLL_FACTOR}}";
 
