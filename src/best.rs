@@ -2,7 +2,7 @@
 
 use crate::store::{RunFolder, StoreError};
 use agents::trajectory::Trajectory;
-use kernelbench::{Candidate, CandidateId, Hash, Language, Source, Task};
+use kernelbench::{Candidate, CandidateId, Hash, Task};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -43,7 +43,8 @@ pub fn write(folder: &RunFolder, name: &str, story: &Trajectory) -> Result<Optio
     let blobs = folder.blobs();
     let text = source(&blobs.fetch(candidate)?);
     let task = story.task.as_ref().and_then(|task: &Hash| blobs.fetch(task).ok());
-    let ending = task.and_then(|task| serde_json::from_str(&task).ok()).map_or("txt", |task| ending(&task));
+    let ending =
+        task.and_then(|task| serde_json::from_str(&task).ok()).map_or("txt", |task: Task| task.language().ending());
     let place = if folder.batch()?.is_some() { folder.path().join("tasks").join(name) } else { folder.path().into() };
     let path = place.join(format!("best.{ending}"));
     put(&path, &text)?;
@@ -55,18 +56,4 @@ fn put(path: &Path, text: &str) -> Result<(), StoreError> {
     let beside = path.with_extension("part");
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
     written.map_err(|source| StoreError::System { what: "write the best kernel", path: path.into(), source, hint: "" })
-}
-
-fn ending(task: &Task) -> &'static str {
-    match &task.source {
-        Source::Problem(_) => "py",
-        Source::Context(context) => match context.language {
-            Language::C => "c",
-            Language::Cpp => "cpp",
-            Language::Cuda => "cu",
-            Language::Hip => "hip",
-            Language::Hlsl => "hlsl",
-            Language::Python => "py",
-        },
-    }
 }

@@ -16,13 +16,14 @@ pub use words::{Baselines, Word, device, ordinals};
 use agents::{
     llm::Role,
     policy::{Decider, Guidance, Shapes},
+    validator::{By, Validator},
 };
 use kernelbench::{
     ReferenceMode,
     torch::{Headers, ProfilerKind},
 };
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The commented defaults, as the user reads them.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -47,6 +48,37 @@ pub struct Config {
     pub hosts: crate::hosts::Settings,
     /// What is said to models.
     pub prompts: Prompts,
+    /// Programs of the user's that look at transformed contexts, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub validators: BTreeMap<String, Validating>,
+}
+
+/// `[validators.NAME]`: a program that looks at a transformed context's source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Validating {
+    /// The program and its arguments; `{file}` stands for the source's file.
+    pub command: Vec<String>,
+    /// How many of the drawn configurations that are right it looks at.
+    #[serde(default = "one")]
+    pub samples: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+impl Config {
+    /// The validators, by their names in order.
+    #[must_use]
+    pub fn validators(&self) -> Arc<[Validator]> {
+        let one = |(name, Validating { command, samples }): (&String, &Validating)| Validator {
+            name: name.clone(),
+            by: By::Command(command.clone()),
+            samples: *samples,
+        };
+        self.validators.iter().map(one).collect()
+    }
 }
 
 /// `[batch]`: how many tasks are worked on at once.

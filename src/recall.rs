@@ -4,10 +4,14 @@ use crate::store::{Blobs, Record, RunFolder, StoreError};
 use agents::{
     event::{End, Event},
     llm::{CallId, Purpose, Reply, replay::RecordedAnswer, seeded::Seeds},
+    validator::{By, Validator},
 };
 use kernelbench::{Bindings, Failure, Findings, Hash, Tried};
 use metrics::Machine;
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 /// Every answered question of a record, with the texts.
 ///
@@ -121,6 +125,31 @@ pub fn printed(record: &Record) -> Result<Vec<Printed>, StoreError> {
         Err(failure) => Ok(Err(failure)),
     };
     printed.map(|(key, text)| Ok((key, told(text)?))).collect()
+}
+
+/// The validators that looked at its candidates, who say again what they said: as many samples as each took.
+#[must_use]
+pub fn validators(events: impl IntoIterator<Item = Event>) -> Arc<[Validator]> {
+    let (mut all, mut looks): (Vec<Validator>, BTreeMap<String, usize>) = (vec![], BTreeMap::new());
+    for event in events {
+        match event {
+            Event::Began { .. } => looks.clear(),
+            Event::Validated { candidate, validator: name, found, .. } => {
+                let at = all.iter().position(|known| known.name == name).unwrap_or_else(|| {
+                    all.push(Validator { name: name.clone(), by: By::Record(vec![]), samples: 0 });
+                    all.len() - 1
+                });
+                let looks = looks.entry(name).or_default();
+                *looks += 1;
+                all[at].samples = all[at].samples.max(*looks);
+                if let By::Record(known) = &mut all[at].by {
+                    known.push((candidate, found));
+                }
+            }
+            _ => {}
+        }
+    }
+    all.into()
 }
 
 /// What the workshop found, by the events of one task, and the machine that it ran on; `None` without an opening.

@@ -15,6 +15,7 @@ use agents::{
     planner::{BrokeOff, Job, Request, transform, work},
     policy::Policy,
     trajectory::Trajectory,
+    validator::Validator,
 };
 use kernelbench::{Absent, Certificate, CertificateVerdict, Task, Workshop};
 use prompts::Prompts;
@@ -43,6 +44,8 @@ pub struct Session {
     pub voice: Voice,
     /// When to end.
     pub limits: Limits,
+    /// The user's own validators.
+    pub validators: Arc<[Validator]>,
     /// What is to be done, where it is not the whole work.
     pub steps: Option<Steps>,
 }
@@ -71,7 +74,7 @@ impl Session {
     ///
     /// Why it broke off.
     pub async fn drive(self, workshop: Arc<dyn Workshop>) -> Result<Exit, Trouble> {
-        let crew = Crew::spawn(workshop, self.llm, self.prompts).await;
+        let crew = Crew::spawn(workshop, self.llm, self.prompts).await.with_validators(self.validators);
         let log = Telling::new(self.log, self.voice, self.screen.clone(), self.so_far.clone(), self.policy.rounds);
         let limit = Arc::new(Meter::new(self.limits, &[])).for_task();
         let job = Job { task: self.task, policy: self.policy, so_far: self.so_far, log: Box::new(log), limit };

@@ -12,8 +12,9 @@ use agents::{
     head,
     policy::{self, Decider, Policy},
     trajectory::Trajectory,
+    validator::Validated,
 };
-use kernelbench::{CandidateId, CertificateVerdict, Timed};
+use kernelbench::{Bindings, CandidateId, CertificateVerdict, Failure, Timed};
 use serde::Serialize;
 use std::{collections::BTreeSet, ops::ControlFlow};
 
@@ -105,7 +106,13 @@ impl Verification {
 /// Whether this is what failed of the configurations of an open candidate.
 fn is_configuration(candidate: &CandidateId, so_far: &Trajectory) -> bool {
     so_far.open().is_some_and(|round| {
-        round.checked.last().is_some_and(|(_, failure)| failure.is_some())
+        let failed = |last: Option<&(Bindings, Option<Failure>)>| last.is_some_and(|(_, failure)| failure.is_some());
+        let found = |last: Option<&(String, Bindings, Validated)>| {
+            last.is_some_and(|(.., v)| matches!(v, Validated::Failed(_)))
+        };
+        failed(round.checked.last())
+            || failed(round.sanitized.last())
+            || found(round.validated.last())
             || round.tried.iter().any(|tried| tried.candidate == *candidate)
     })
 }

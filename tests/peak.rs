@@ -183,6 +183,38 @@ fn a_step_whose_outputs_are_right_fails_for_what_a_sanitizer_finds_and_its_next_
         fs::read_dir(bench.at("W/blobs")).unwrap().flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
     let mut texts = blobs.map(|blob| fs::read_to_string(blob.unwrap().path()).unwrap_or_default());
     assert!(texts.any(|text| text.contains("# The last try") && text.contains("signed integer overflow")));
+    let verified = run(&["verify", &bench.at("W")]);
+    assert!(verified.out.contains("agrees: "), "{verified:?}");
+}
+
+#[test]
+fn a_user_s_validator_fails_a_step_by_its_word_and_one_that_does_not_apply_or_is_missing_is_noted() {
+    let bench = Bench::new();
+    let policy = fs::read_to_string(bench.at("policy.toml")).unwrap().replace(", \"TB-Tiling\", \"Unroll\"]", "]");
+    fs::write(bench.at("policy.toml"), policy).unwrap();
+    let mut replies = refactor(1);
+    replies[2] = replies[2].replacen("    float sum", "    // racy\\n    float sum", 1);
+    bench.script(&[replies, refactor(2)].concat());
+    let validators = "[validators.mine]\ncommand = [\"sh\", \"-c\", \"grep -q extern $0 || exit 9; if grep -q racy $0; then \
+                      echo a race in element; exit 1; fi\", \"{file}\"]\nsamples = 2\n\
+                      [validators.none]\ncommand = [\"no-such-program\"]\n\
+                      [validators.picky]\ncommand = [\"sh\", \"-c\", \"echo only tensor cores; exit 77\"]\n";
+    fs::write(bench.at("warpsmith.toml"), validators).unwrap();
+    let told = bench.run(&["--config", &bench.at("warpsmith.toml")]).ended(0);
+    for line in [
+        "mine found: a race in element",
+        "picky does not apply: only tensor cores",
+        "none does not apply: not run: there",
+    ] {
+        assert!(told.out.contains(line), "{line}: {told:?}");
+    }
+    let all = events(&bench.at("W"));
+    let by: Vec<&str> = of(&all, "validated").iter().map(|event| event["validator"].as_str().unwrap()).collect();
+    assert_eq!(by, ["mine", "mine", "mine", "none", "picky"], "the first try ends with the first, the second has all");
+    assert_eq!(of(&all, "evaluated")[1]["evaluation"]["failed"]["tool"], json!("mine"));
+    assert_eq!(tree(&bench.at("W"))["checkpoints"].as_array().unwrap().len(), 2);
+    let verified = run(&["verify", &bench.at("W")]);
+    assert!(verified.out.contains("agrees: "), "by what they said, and not by what they are: {verified:?}");
 }
 
 #[test]

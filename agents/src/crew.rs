@@ -8,8 +8,9 @@ use crate::lease::{Clock, Worked};
 use crate::llm::{AskError, Llm};
 use crate::profiler::{Profiler, TakeProfile};
 use crate::tester::{
-    BuildAhead, Certify, Check, Examine, FreezeSuite, Prepare, Print, ProposeShapes, Searched, Tester, Tune,
+    BuildAhead, Certify, Check, Examine, FreezeSuite, Prepare, Print, ProposeShapes, Searched, Tester, Tune, Validate,
 };
+use crate::validator::{Validated, Validator};
 use kameo::{actor::ReplyRecipient, prelude::*, supervision::RestartPolicy};
 use kernelbench::{Baseline, Candidate, Case, Certificate, Evaluation, Failure, Fault, Suite, Workshop};
 use metrics::{Machine, MachineKind, Profile};
@@ -41,6 +42,8 @@ pub struct Crew {
     pub prompts: Arc<Prompts>,
     /// The machine that candidates run on.
     pub machine: Machine,
+    /// The user's own validators.
+    pub validators: Arc<[Validator]>,
     supervisor: ActorRef<Supervisor>,
 }
 
@@ -59,6 +62,8 @@ pub struct Testing {
     pub build_ahead: ReplyRecipient<BuildAhead, Worked<usize>, Fault>,
     /// Check one configuration.
     pub check: ReplyRecipient<Check, Worked<Option<Failure>>, Fault>,
+    /// Have a validator look at one configuration.
+    pub validate: ReplyRecipient<Validate, Validated, Fault>,
     /// Run a script that prints primitives.
     pub print: ReplyRecipient<Print, Result<String, Failure>, Fault>,
     /// Find the best bindings of an open candidate.
@@ -140,15 +145,23 @@ impl Crew {
                 examine: tester.clone().reply_recipient(),
                 build_ahead: tester.clone().reply_recipient(),
                 check: tester.clone().reply_recipient(),
+                validate: tester.clone().reply_recipient(),
                 print: tester.clone().reply_recipient(),
                 tune: tester.clone().reply_recipient(),
                 certify: tester.reply_recipient(),
             },
             machine: workshop.machine().clone(),
+            validators: Arc::default(),
             llm,
             prompts,
             supervisor: boss,
         }
+    }
+
+    /// The same with validators of the user's.
+    #[must_use]
+    pub fn with_validators(self, validators: Arc<[Validator]>) -> Self {
+        Self { validators, ..self }
     }
 
     /// Sends everyone home.

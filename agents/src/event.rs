@@ -6,6 +6,7 @@ use crate::head::Weighed;
 use crate::lease::{Lease, Work};
 use crate::llm::{CallId, Role, Usage};
 use crate::search::{Action, Point};
+use crate::validator::Validated;
 use crate::workflow::{Checkpoint, Order};
 use kernelbench::{
     Baseline, Bindings, CandidateId, Certificate, Evaluation, Failure, Found, Hash, Hashing, Suite, Tried,
@@ -321,6 +322,17 @@ pub enum Event {
         /// Whether it ran under the sanitizers that were there, too.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         sanitized: bool,
+    },
+    /// A validator of the user's looked at one drawn configuration that is right.
+    Validated {
+        /// The candidate with these bindings.
+        candidate: CandidateId,
+        /// Which they are.
+        bindings: Bindings,
+        /// What the validator is called.
+        validator: String,
+        /// What it has to say.
+        found: Validated,
     },
     /// One configuration was built, checked and timed in a search that is under way.
     Tried {

@@ -19,4 +19,5 @@ pub mod profiler;
 pub mod search;
 pub mod tester;
 pub mod trajectory;
+pub mod validator;
 pub mod workflow;

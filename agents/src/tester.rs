@@ -4,6 +4,7 @@ use crate::answer::{self, Answer, Earlier};
 use crate::device::{CertifyCandidate, CheckAlone, CheckAndTime, Device, PrepareReference};
 use crate::lease::{Build, Clock, Work, Worked};
 use crate::llm::{AskError, CallId, Llm};
+use crate::validator::{Validated, Validator};
 use kameo::{error::SendError, prelude::*};
 use kernelbench::{
     Baseline, Bindings, Candidate, Case, Certificate, Evaluation, Failure, Fault, Hash, Provenance, Suite, Task,
@@ -80,6 +81,17 @@ pub struct Check {
     pub suite: Suite,
     /// Whether it runs under sanitizers too.
     pub sanitize: bool,
+}
+
+/// Have a validator of the user's look at one configuration of a candidate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Validate {
+    /// For which task.
+    pub task: Arc<Task>,
+    /// Which, with nothing left open.
+    pub candidate: Candidate,
+    /// By whom.
+    pub validator: Validator,
 }
 
 /// Build some candidates side by side, for what examines them one by one to find them built.
@@ -205,6 +217,15 @@ impl Message<Check> for Tester {
             let _turn = builds.acquire().await;
             place.check(ask).await
         })
+    }
+}
+
+impl Message<Validate> for Tester {
+    type Reply = DelegatedReply<Result<Validated, Fault>>;
+
+    async fn handle(&mut self, ask: Validate, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
+        let Validate { task, candidate, validator } = ask;
+        ctx.spawn(async move { Ok(validator.look_at(&candidate, task.language()).await) })
     }
 }
 

@@ -4,6 +4,7 @@ use crate::event::{End, Event, Step};
 use crate::head::Weighed;
 use crate::llm::{CallId, Role, Usage};
 use crate::search::{Reached, Tree};
+use crate::validator::Validated;
 use crate::workflow::Workflow;
 use kernelbench::{
     Baseline, Bindings, CandidateId, Certificate, CertificateVerdict, CodeObject, Counts, Evaluation, Failure, Hash,
@@ -38,6 +39,8 @@ pub struct Round {
     pub checked: Vec<(Bindings, Option<Failure>)>,
     /// Those of them that ran under sanitizers too, and how those failed that did.
     pub sanitized: Vec<(Bindings, Option<Failure>)>,
+    /// What validators of the user's had to say, by name, of which configuration.
+    pub validated: Vec<(String, Bindings, Validated)>,
     /// The configurations of it that were tried, where it left tuning parameters open; then `candidate` is the bound one.
     pub tried: Vec<Tried>,
     /// The best of these by brief timings, timed again in full.
@@ -296,6 +299,9 @@ impl Trajectory {
                 }
                 self.workflow.ordered(order, self.rounds.len());
             }
+            Event::Validated { bindings, validator, found, .. } => {
+                self.in_round(|round| round.validated.push((validator, bindings, found)));
+            }
             Event::Checked { bindings, failure, sanitized: true, .. } => {
                 self.in_round(|round| round.sanitized.push((bindings, failure)));
             }
@@ -362,6 +368,7 @@ impl Trajectory {
             candidate: None,
             checked: vec![],
             sanitized: vec![],
+            validated: vec![],
             tried: vec![],
             retimed: vec![],
             operator: None,

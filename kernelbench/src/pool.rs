@@ -213,7 +213,7 @@ impl Pool {
             )));
         }
         let within = folder.join(new.arch.to_string());
-        let kernel = within.join(format!("{name}.{}", ending(new.language)));
+        let kernel = within.join(format!("{name}.{}", new.language.ending()));
         let about = toml::to_string(&new.about).map_err(|e| wrong(&kernel, e.to_string()))?;
         fs::create_dir_all(&within).map_err(|e| unusable(&within, &e))?;
         // The description last: without one, a kernel is not there.
@@ -229,17 +229,6 @@ fn put(path: &Path, text: &str) -> Result<(), PoolError> {
     part.push(".part");
     let part = PathBuf::from(part);
     fs::write(&part, text).and_then(|()| fs::rename(&part, path)).map_err(|e| unusable(path, &e))
-}
-
-fn ending(language: Language) -> &'static str {
-    match language {
-        Language::C => "c",
-        Language::Cpp => "cpp",
-        Language::Cuda => "cu",
-        Language::Hip => "hip",
-        Language::Hlsl => "hlsl",
-        Language::Python => "py",
-    }
 }
 
 fn wrong(path: &Path, why: impl Into<String>) -> PoolError {
@@ -275,7 +264,7 @@ fn pooled(path: &Path, arch: &Arch) -> Result<Pooled, PoolError> {
         return Err(wrong(path, format!("it is about {}, and lies under another name", about.name())));
     }
     let languages = [Language::Cuda, Language::Hip, Language::Hlsl, Language::Cpp, Language::C, Language::Python];
-    let kernel = |language: &Language| path.with_extension(ending(*language));
+    let kernel = |language: &Language| path.with_extension(language.ending());
     let Some(language) = languages.into_iter().find(|language| kernel(language).is_file()) else {
         return Err(wrong(path, "there is no kernel of this name beside it"));
     };

@@ -431,6 +431,19 @@ pub enum Language {
 }
 
 impl Language {
+    /// How the name of a file in it ends, without the dot.
+    #[must_use]
+    pub const fn ending(self) -> &'static str {
+        match self {
+            Self::C => "c",
+            Self::Cpp => "cpp",
+            Self::Cuda => "cu",
+            Self::Hip => "hip",
+            Self::Hlsl => "hlsl",
+            Self::Python => "py",
+        }
+    }
+
     /// Whether it is C++, whose entries need C linkage.
     #[must_use]
     pub fn is_cpp(self) -> bool {

@@ -18,6 +18,7 @@ use agents::{
     planner::{BrokeOff, Job, work},
     policy::Policy,
     trajectory::Trajectory,
+    validator::Validator,
 };
 use kernelbench::{Fault, Task};
 use prompts::Prompts;
@@ -44,6 +45,8 @@ pub struct Batch {
     pub llm: Arc<dyn Llm>,
     /// What is said to it.
     pub prompts: Arc<Prompts>,
+    /// The user's own validators.
+    pub validators: Arc<[Validator]>,
     /// What is used up, and the limits.
     pub meter: Arc<Meter>,
     /// Where it is shown.
@@ -105,6 +108,7 @@ impl Batch {
         for place in places {
             let device = place.device.clone();
             let crew = Crew::at(place, remembering.clone(), self.prompts.clone()).await;
+            let crew = crew.with_validators(self.validators.clone());
             benches.push(Bench { device, crew, running: 0, faults: 0, leases: 0 });
         }
         let Self { folder, lock, policy, meter, board, more, .. } = self;

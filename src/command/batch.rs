@@ -316,7 +316,7 @@ impl Going {
     ) -> Result<Exit, Trouble> {
         let Self { folder, lock, list, policy, screen, at_once, json, more, serve } = self;
         logging::start(&screen, Some(folder.path()));
-        let limits = config.limits;
+        let (limits, validators) = (config.limits, config.validators());
         let all = list.tasks.len();
         on_threads(async move {
             let _page = match serve {
@@ -335,6 +335,7 @@ impl Going {
                 policy,
                 llm,
                 prompts,
+                validators,
                 meter: meter.clone(),
                 board: board.clone(),
                 at_once,

@@ -107,6 +107,7 @@ async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Tro
     let workshop = Arc::new(Recorded::new(machine, findings));
     let prompts = prompts.transforming(transformations(record)?);
     let crew = Crew::spawn(workshop, Arc::new(replies), Arc::new(prompts)).await;
+    let crew = crew.with_validators(recall::validators(record.events()));
     let mut recorded = vec![];
     for part in parts(record) {
         let mut log = log.clone();

@@ -208,8 +208,21 @@ fn go_on(
     }
     let prompts = Arc::new(super::prompts::library(config)?);
     let Start { task, policy, so_far, .. } = start;
-    let session =
-        Session { folder: folder.clone(), log, task, policy, so_far, llm, prompts, screen, voice, limits, steps };
+    let validators = config.validators();
+    let session = Session {
+        folder: folder.clone(),
+        log,
+        task,
+        policy,
+        so_far,
+        llm,
+        prompts,
+        screen,
+        voice,
+        limits,
+        validators,
+        steps,
+    };
     let exit = on_threads(session.drive(workshop));
     drop(lock);
     exit

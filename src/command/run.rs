@@ -148,7 +148,8 @@ fn begin(
     let (task, policy) = (plan.task.clone(), plan.policy.clone());
     let limits = config.limits.of_one();
     let so_far = Trajectory::default();
-    let session = Session { folder, log, task, policy, so_far, llm, prompts, screen, voice, limits, steps };
+    let validators = config.validators();
+    let session = Session { folder, log, task, policy, so_far, llm, prompts, screen, voice, limits, validators, steps };
     let exit = on_threads(session.drive(workshop));
     drop(lock);
     exit

@@ -45,6 +45,7 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::Steered { say: None, transformation } => vec![format!("  {} is left out", plain(transformation))],
         Event::Ordered(order) => super::workflow::ordered(order, so_far),
         Event::Checked { bindings, failure, .. } => super::workflow::checked(bindings, failure.as_ref()),
+        Event::Validated { validator, found, .. } => super::workflow::validated(validator, found),
         Event::Checkpointed(checkpoint) => super::workflow::checkpointed(checkpoint, so_far),
         Event::Restored { branch, checkpoint } => vec![super::workflow::moved("restored", branch, checkpoint, so_far)],
         Event::Branched { branch, checkpoint } => vec![super::workflow::moved("branch", branch, checkpoint, so_far)],

@@ -2,6 +2,7 @@
 
 use agents::{
     trajectory::Trajectory,
+    validator::Validated,
     workflow::{Checkpoint, Order},
 };
 use kernelbench::{Bindings, Evaluation, Failure, Found, Hash, in_words, plain};
@@ -27,6 +28,21 @@ pub(super) fn checked(bindings: &Bindings, failure: Option<&Failure>) -> Vec<Str
         Some(_) if bindings.is_empty() => vec![],
         Some(_) => vec![format!("  wrong at {}", plain(&in_words(bindings)))],
     }
+}
+
+/// What a validator of the user's found, or why it did not look.
+pub(super) fn validated(validator: &str, found: &Validated) -> Vec<String> {
+    match found {
+        Validated::Passed => vec![],
+        Validated::DoesNotApply(why) => {
+            vec![format!("  {} does not apply: {}", plain(validator), plain(first_line(why)))]
+        }
+        Validated::Failed(why) => vec![format!("  {} found: {}", plain(validator), plain(first_line(why)))],
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }
 
 /// What was kept, with its counts.

@@ -162,7 +162,19 @@ pub(crate) async fn work(crowd: Crowd, model: Arc<Slow>, run: &Path) -> (Outcome
     board.be_silent();
     let (list, prompts) = (kept.unwrap(), Arc::new(Prompts::embedded()));
     let (at_once, more) = (crowd.at_once, More::default());
-    let batch = Batch { folder, lock, list, policy, llm: model, prompts, meter, board, at_once, more };
+    let batch = Batch {
+        folder,
+        lock,
+        list,
+        policy,
+        llm: model,
+        prompts,
+        validators: Arc::default(),
+        meter,
+        board,
+        at_once,
+        more,
+    };
     let began = tokio::time::Instant::now();
     let outcome = batch.run(places).await;
     (outcome, began.elapsed().as_secs_f64(), machines)

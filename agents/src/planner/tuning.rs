@@ -6,7 +6,8 @@ use super::talk::{asked, undisturbed};
 use super::{BrokeOff, Loop};
 use crate::event::{Event, Step};
 use crate::lease::{Work, Worked};
-use crate::tester::{BuildAhead, Check, Examine};
+use crate::tester::{BuildAhead, Check, Examine, Validate};
+use crate::validator::{Validated, Validator};
 use crate::workflow::{Order, TuningPlan};
 use kernelbench::{
     Baseline, Bindings, Candidate, Evaluation, Failure, Found, Space, TimingPlan, Tried, Tuner, Tuning, spread,
@@ -73,6 +74,9 @@ impl Loop {
             return self.failed(&wrong, failure);
         }
         if let Some((wrong, failure)) = self.sanitize(&context, &all).await? {
+            return self.failed(&wrong, failure);
+        }
+        if let Some((wrong, failure)) = self.validate(&context, &all).await? {
             return self.failed(&wrong, failure);
         }
         if self.on_trial() {
@@ -143,12 +147,7 @@ impl Loop {
     ) -> Result<Option<(Candidate, Failure)>, BrokeOff> {
         let transformed = self.opened(|round| matches!(round.step, Step::Transform { .. }));
         let count = self.policy.sanitize.filter(|_| transformed && self.task.gfx().is_none()).unwrap_or(0);
-        let right = |bindings: &Bindings| {
-            self.opened(|round| round.checked.iter().any(|(at, failure)| at == bindings && failure.is_none()))
-        };
-        let mut drawn = spread(all.to_vec(), self.policy.samples(), SEED, "validation");
-        drawn.retain(right);
-        for bindings in drawn.into_iter().take(count) {
+        for bindings in self.drawn_and_right(all).into_iter().take(count) {
             let bound = context.bound(bindings.clone());
             let known = self.opened(|round| round.sanitized.iter().find(|(at, _)| *at == bindings).cloned());
             let failure = match known {
@@ -160,6 +159,55 @@ impl Loop {
             }
         }
         Ok(None)
+    }
+
+    /// Has the user's validators look at drawn configurations that are right, where a transformation made them; the first in
+    /// which one found something, and what.
+    async fn validate(
+        &mut self,
+        context: &Candidate,
+        all: &[Bindings],
+    ) -> Result<Option<(Candidate, Failure)>, BrokeOff> {
+        if !self.opened(|round| matches!(round.step, Step::Transform { .. })) {
+            return Ok(None);
+        }
+        for validator in self.crew.validators.clone().iter() {
+            for bindings in self.drawn_and_right(all).into_iter().take(validator.samples) {
+                let bound = context.bound(bindings.clone());
+                let is_it = |(by, at, _): &&(String, Bindings, _)| *by == validator.name && *at == bindings;
+                let known = self.opened(|round| round.validated.iter().find(is_it).cloned());
+                let found = match known {
+                    Some((_, _, found)) => found,
+                    None => self.validate_one(&bound, bindings, validator.clone()).await?,
+                };
+                if let Validated::Failed(finding) = found {
+                    return Ok(Some((bound, Failure::Sanitizer { tool: validator.name.clone(), finding })));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn validate_one(
+        &mut self,
+        bound: &Candidate,
+        bindings: Bindings,
+        validator: Validator,
+    ) -> Result<Validated, BrokeOff> {
+        let (task, candidate, name) = (self.task.clone(), bound.clone(), validator.name.clone());
+        let found = asked(&self.crew.tester.validate, Validate { task, candidate, validator }).await?;
+        let noted = found.clone();
+        self.note(Event::Validated { candidate: bound.id(), bindings, validator: name, found: noted })?;
+        Ok(found)
+    }
+
+    /// The drawn configurations that are right.
+    fn drawn_and_right(&self, all: &[Bindings]) -> Vec<Bindings> {
+        let mut drawn = spread(all.to_vec(), self.policy.samples(), SEED, "validation");
+        drawn.retain(|bindings| {
+            self.opened(|round| round.checked.iter().any(|(at, failure)| at == bindings && failure.is_none()))
+        });
+        drawn
     }
 
     async fn check_one(

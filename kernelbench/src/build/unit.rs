@@ -15,18 +15,6 @@ pub(crate) const CANDIDATE: &str = "candidate";
 /// The task's binding, as messages name it.
 pub(crate) const BINDING: &str = "binding.cu";
 
-/// The file name's ending in a language.
-pub(crate) fn ending(language: Language) -> &'static str {
-    match language {
-        Language::C => "c",
-        Language::Cpp => "cpp",
-        Language::Cuda => "cu",
-        Language::Hip => "hip",
-        Language::Hlsl => "hlsl",
-        Language::Python => "py",
-    }
-}
-
 /// What an entry that returns a status returns where its bindings are no configuration for its arguments; a macro of this
 /// name stands before every candidate.
 pub(crate) const INVALID: u32 = 0x5753;
@@ -42,7 +30,7 @@ pub(crate) fn text(context: &KernelContext, candidate: &Candidate) -> Attempt<St
     if context.language == Language::Hlsl {
         return Ok(marked(&parts));
     }
-    let ending = ending(context.language);
+    let ending = context.language.ending();
     let parts = parts.iter().map(|part| format!("#line 1 \"{}.{ending}\"\n{}\n", part.region, part.text));
     Ok(parts.collect())
 }
@@ -68,7 +56,7 @@ fn parameter(argument: &Argument, language: Language) -> String {
 
 /// The candidate's translation unit.
 pub(crate) fn candidate(context: &KernelContext, source: &str) -> String {
-    let (prototype, ending) = (prototype(context), ending(context.language));
+    let (prototype, ending) = (prototype(context), context.language.ending());
     let has = |dtype| context.arguments.iter().any(|argument| argument.dtype == dtype);
     let mut headers = "#include <stddef.h>\n#include <stdint.h>\n".to_owned();
     if context.language == Language::Cuda {

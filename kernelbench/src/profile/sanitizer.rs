@@ -117,7 +117,7 @@ fn deadline(cases: usize) -> Duration {
 /// Whether programs can be built with sanitizers here, and run: an empty one is.
 fn works((compilers, sandbox): (&Compiler, &Sandbox), context: &KernelContext) -> Attempt<bool> {
     let folder = cc::private_folder(&std::env::temp_dir())?;
-    let units = [(format!("main.{}", unit::ending(context.language)), "int main(void) { return 7; }\n".to_owned())];
+    let units = [(format!("main.{}", context.language.ending()), "int main(void) { return 7; }\n".to_owned())];
     let Ok(program) = build(compilers, context, &units, &FLAGS, folder.path())? else { return Ok(false) };
     let nothing = File::open("/dev/null").map_err(fault("cannot read /dev/null"))?;
     let (ended, _) = Sanitized { sandbox, program }.to_end(nothing, DEADLINE)?;
@@ -131,7 +131,7 @@ struct Sanitized<'a> {
 }
 
 fn units(context: &KernelContext, source: &str) -> [(String, String); 3] {
-    let ending = unit::ending(context.language);
+    let ending = context.language.ending();
     [
         (format!("unit.{ending}"), unit::candidate(context, source)),
         (format!("caller.{ending}"), unit::caller(context)),

@@ -138,7 +138,7 @@ impl Emulator {
         let version = compiler_version(&program)?;
         let parts = [unit.as_str(), &caller, HOST, &flags.join("\n"), &program, &version];
         self.cache.get_or_make(&parts, "emulated", |folder| {
-            let ending = unit::ending(context.language);
+            let ending = context.language.ending();
             let names = [format!("unit.{ending}"), format!("caller.{ending}")];
             compiler::write(folder, &names[0], &unit)?;
             compiler::write(folder, &names[1], &caller)?;
