@@ -303,6 +303,20 @@ fn a_library_of_the_toolkit_is_a_baseline_that_no_candidate_may_call_and_its_fir
     }
 }
 
+/// What a sequence imports, in order, each once: what stands before the kernel in the end.
+fn imports(policy: &str) -> String {
+    let policy = agents::policy::Policy::parse(agents::policy::Policy::embedded(policy).unwrap()).unwrap();
+    let catalogue = prompts::Catalogue::embedded();
+    let mut texts: Vec<&str> = vec![];
+    for step in policy.sequence.unwrap() {
+        let new = catalogue.imported(&catalogue.named(&step).unwrap().transformation, "cuda");
+        let unknown: Vec<&str> = new.into_iter().filter(|text| !texts.contains(text)).collect();
+        texts.extend(unknown);
+    }
+    assert!(!texts.is_empty());
+    texts.concat()
+}
+
 /// Compiled by a real nvcc, where there is one.
 #[test]
 #[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
@@ -313,12 +327,11 @@ fn the_examples_and_the_verifier_are_cuda() {
     let before = "#include <cuda_fp16.h>\n#include <stdint.h>\n#define WS_INVALID 1\n";
     let reference = |task: PathBuf| format!("{before}{}", kernelbench::load::task(&task).unwrap().reference());
     let verifier = fs::read_to_string(root.join("kernelbench/src/backend/cuda/verifier.cu")).unwrap();
-    let snippets = fs::read_dir(root.join("prompts/transformations/snippets")).unwrap();
-    let snippets = snippets.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "cu"));
-    let snippets = snippets.map(|path| format!("{before}{}", fs::read_to_string(path).unwrap()));
+    let sequences = ["peak-a6000-fp32", "peak-a6000-fp16", "peak-h200-fp16", "peak-h200-fp32"];
+    let imported = sequences.map(|name| format!("{before}{}", imports(name)));
     let sources: Vec<String> =
-        examples.filter(|path| path.is_dir()).map(reference).chain([verifier]).chain(snippets).collect();
-    assert!(sources.len() >= 12, "{sources:?}");
+        examples.filter(|path| path.is_dir()).map(reference).chain([verifier]).chain(imported).collect();
+    assert!(sources.len() >= 13, "{sources:?}");
     for text in sources {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source.cu");

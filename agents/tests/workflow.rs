@@ -44,6 +44,7 @@ fn prompts() -> Prompts {
         transformation("Tile", "[parameter.TILE]\nvalues = [4, 1, 2, 3]"),
         transformation("Stage", "needs = [\"TILE\"]\n[parameter.STAGES]\nvalues = [1, 2]"),
         transformation("Slow", "tries = 3"),
+        transformation("Roles", "arch = [\"sm_90\"]"),
     ];
     Prompts::embedded().transforming(Catalogue::embedded().with(own).unwrap())
 }
@@ -249,6 +250,7 @@ async fn a_transformation_that_does_not_fit_is_refused_before_anything_is_asked(
     for (name, why) in [
         ("Stage", "Stage builds on the tuning parameter TILE, which the context does not have (it has none)"),
         ("Split-K", "Split-K is for cuda, hip, hlsl; this context is for cpu"),
+        ("Roles", "Roles is for sm_90; this machine is simulated"),
         ("Tyle", "there is no transformation \"Tyle\"; the nearest are Tile"),
     ] {
         let refused = go_on(model.clone(), &log, Some(request(name))).await.unwrap_err();

@@ -84,9 +84,9 @@ impl Loop {
         let (transformation, backend) = (&listed.transformation, backend(&self.task));
         let checkpoint = self.checkpoint(&from)?;
         transformation.fits(backend, &checkpoint.tuning).map_err(BrokeOff::Refused)?;
-        if let Some(here) = self.other_gpu(transformation) {
+        if let Some(here) = self.other_arch(transformation) {
             let (name, known) = (&transformation.name, transformation.arch.join(", "));
-            return Err(BrokeOff::Refused(format!("{name} is for {known}; this GPU is {here}")));
+            return Err(BrokeOff::Refused(format!("{name} is for {known}; this machine is {here}")));
         }
         let wider = transformation.space(&checkpoint.tuning).map_err(BrokeOff::Refused)?;
         wider.extending(&checkpoint.kept).map_err(|why| BrokeOff::Refused(format!("{name}: {why}")))?;
@@ -199,7 +199,7 @@ impl Loop {
         };
         let fits = |one: &&Transformation| {
             let wider = || one.space(&head.tuning).and_then(|wider| wider.extending(&head.kept).map(drop));
-            self.other_gpu(one).is_none() && one.fits(backend, &head.tuning).is_ok() && wider().is_ok()
+            self.other_arch(one).is_none() && one.fits(backend, &head.tuning).is_ok() && wider().is_ok()
         };
         let all = self.crew.prompts.transformations().all().iter().map(|listed| &listed.transformation);
         let left = all.filter(|one| !behind.contains(&one.name.as_str()) && !failed(&one.name)).filter(fits);
@@ -212,8 +212,8 @@ impl Loop {
         left.map(told).collect()
     }
 
-    /// The GPU that is here, where a transformation is for others.
-    fn other_gpu(&self, transformation: &Transformation) -> Option<String> {
+    /// The architecture that is here, where a transformation is for others.
+    fn other_arch(&self, transformation: &Transformation) -> Option<String> {
         let here = self.task.gfx().map_or_else(|| self.crew.machine.arch.to_string(), |gfx| gfx.name().to_owned());
         (!transformation.arch.is_empty() && !transformation.arch.contains(&here)).then_some(here)
     }

@@ -1,7 +1,7 @@
 #include <cuda.h>
 // Describes a matrix of halves, row by row, to the copy engine, which copies boxes of `box_rows` rows (at most 256) by 64 columns: on
 // the host. The kernel takes it as `const __grid_constant__ CUtensorMap`. Whether that went well.
-static bool tensor_map(CUtensorMap *map, const __half *matrix, int rows, int columns, int box_rows) {
+inline bool tensor_map(CUtensorMap *map, const __half *matrix, int rows, int columns, int box_rows) {
     static void *found = nullptr;
     cudaDriverEntryPointQueryResult status;
     if (!found) cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &status);
