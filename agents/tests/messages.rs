@@ -20,7 +20,10 @@ use warpsmith_agents::{
     lease::{Held, Lease, Leased, Work, Worked},
     llm::{AskError, CallId, Purpose, Reply, Role},
     profiler::TakeProfile,
-    tester::{BuildAhead, Certify, Check, Examine, FreezeSuite, Prepare, Print, ProposeShapes, Searched, Tune},
+    tester::{
+        BuildAhead, Certify, Check, Examine, FreezeSuite, Prepare, Print, ProposeShapes, Searched, Tune, Validate,
+    },
+    validator::{By, Validated, Validator},
 };
 
 /// Messages that stay within the Planner: it starts its own loop, and learns that it is over.
@@ -182,6 +185,11 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
             sanitize: true,
         }),
         there_and_back(&CheckAlone { task: task.clone(), built: built.clone(), suite: suite.clone(), sanitize: true }),
+        there_and_back(&Validate {
+            task: task.clone(),
+            candidate: candidate.clone(),
+            validator: Validator { name: "mine".into(), by: By::Command(vec!["true".into()]), samples: 1 },
+        }),
         there_and_back(&TakeProfile { task: task.clone(), candidate: candidate.clone(), suite: suite.clone() }),
         there_and_back(&ProposeShapes { call: call(), task: task.clone(), earlier: None }),
         there_and_back(&FreezeSuite {
@@ -214,6 +222,7 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
     let sketch = Generated::Sketch { text: "{{N}}".into(), tuning: kernelbench::Space::default() };
     reply(answer(sketch), AskError::Refused("no".into()));
     reply::<Result<String, Failure>, _>(Ok("nop".into()), fault());
+    reply(Validated::Failed("a race".into()), fault());
     reply(worked::<Result<Profile, String>>(Ok(profile.clone())), fault());
     reply((suite, vec!["left out".to_owned()]), fault());
     reply(worked(baseline.clone()), fault());
