@@ -68,35 +68,43 @@ fn has_cublas(nvcc: &Path) -> bool {
 
 /// Whether there are cross compilers for both architectures that are emulated, and a QEMU for both that takes our plugin.
 fn has_emulators() -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
     let tools = ["aarch64", "riscv64"].map(|arch| [format!("qemu-{arch}"), format!("{arch}-linux-gnu-g++")]);
-    let here = |tool: &String| env::split_paths(&path).any(|folder| folder.join(tool).is_file());
+    let here = |tool: &String| on_path(tool).is_some();
     let asked = Command::new("qemu-riscv64").arg("--version").output();
     let version = asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     let is_known = ["6.", "7.", "8."].iter().any(|major| version.contains(&format!(" version {major}")));
     is_known && tools.iter().flatten().all(here)
 }
 
-/// The version of the clang that compiles kernels in HIP: what `WARPSMITH_HIPCC` names, else the newest on the path.
+/// The version of the clang that compiles kernels in HIP, as the program looks for it: what `WARPSMITH_HIPCC` names, else the
+/// newest on the path; none without its lld.
 fn hip() -> Option<u32> {
-    let named = env::var("WARPSMITH_HIPCC").ok().filter(|value| !value.is_empty());
-    let newest = || [22, 21, 20, 19].map(|version| format!("clang++-{version}")).into();
-    let programs: Vec<String> = named.map_or_else(newest, |program| vec![program]);
-    let version = |name: &String| {
-        let mut command = Command::new(name);
-        if name.ends_with("/zig") {
+    const SUFFIXES: [&str; 5] = ["-22", "-21", "-20", "-19", ""];
+    let named = env::var_os("WARPSMITH_HIPCC").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let newest = || SUFFIXES.iter().filter_map(|suffix| on_path(&format!("clang++{suffix}"))).collect();
+    let programs: Vec<PathBuf> = named.map_or_else(newest, |program| vec![program]);
+    let version = |program: &PathBuf| {
+        let program = program.canonicalize().unwrap_or_else(|_| program.clone());
+        let mut command = Command::new(&program);
+        if program.ends_with("zig") {
             command.arg("clang");
+        } else if !program.with_file_name("ld.lld").is_file() {
+            SUFFIXES.iter().find_map(|suffix| on_path(&format!("ld.lld{suffix}")))?;
         }
         let text = String::from_utf8(command.arg("--version").output().ok()?.stdout).ok()?;
         text.split_once("clang version ")?.1.split('.').next()?.parse().ok()
     };
-    programs.iter().find_map(version).filter(|version| *version >= 19)
+    programs.iter().filter_map(version).find(|version| *version >= 19)
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// Whether there is a compiler of HLSL, and a Vulkan driver for this processor.
 fn has_vulkan() -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let compiles = env::split_paths(&path).any(|folder| folder.join("glslangValidator").is_file());
+    let compiles = on_path("glslangValidator").is_some();
     let drivers = Path::new("/usr/share/vulkan/icd.d").read_dir().into_iter().flatten().flatten();
     compiles && drivers.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("lvp_icd"))
 }

@@ -18,6 +18,7 @@ use agents::{
     validator::Validator,
 };
 use kernelbench::{Absent, Certificate, CertificateVerdict, Task, Workshop};
+use metrics::Arch;
 use prompts::Prompts;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
@@ -128,7 +129,10 @@ fn result(story: &Trajectory) -> String {
         return format!("result     {code}, by candidate {}", candidate.short());
     }
     let Some(Certificate { candidate, verdict: CertificateVerdict::Certified(timed), .. }) = story.certified() else {
-        return "result     no candidate was both correct and certified".to_owned();
+        // Kernels for AMD's GPUs are compiled and not run.
+        let compiled_only = story.machine.as_ref().is_some_and(|machine| matches!(machine.arch, Arch::Amd(_)));
+        let none = if compiled_only { "no candidate compiles" } else { "no candidate was both correct and certified" };
+        return format!("result     {none}");
     };
     let (speedup, claim) = (quantity::speedup(&timed.speedup), quantity::claim(&timed.speedup));
     let over = timed.against.as_deref().unwrap_or("the reference");

@@ -6,7 +6,7 @@ mod program;
 use kernelbench::Gfx;
 use program::{Told, run, warpsmith};
 use serde_json::{Value, json};
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 const EXAMPLE: &str = "examples/hip/matmul_fp32";
 const SAID: &str = "compiled, not run, for gfx";
@@ -46,10 +46,8 @@ __global__ static void halves(float *c, const _Float16 *a) {
 }
 ";
 
-/// The architectures that the compiler here knows.
-fn here() -> &'static [Gfx] {
-    if cfg!(has_gfx950) { &Gfx::ALL } else { &Gfx::ALL[..2] }
-}
+/// What every compiler here knows; gfx950 has tests of its own.
+const OLDER: [Gfx; 2] = [Gfx::Gfx90a, Gfx::Gfx942];
 
 /// A copy of the example for an architecture.
 fn task(place: &Path, arch: Gfx) -> String {
@@ -72,14 +70,30 @@ fn regions() -> [String; 2] {
 #[test]
 #[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
 fn the_example_is_compiled_for_each_architecture_and_no_time_is_told() {
+    no_time_is_told(&OLDER);
+}
+
+#[test]
+#[cfg_attr(not(has_gfx950), ignore = "needs clang 20 or newer and lld, for gfx950")]
+fn the_example_is_compiled_for_gfx950_as_well() {
+    no_time_is_told(&[Gfx::Gfx950]);
+}
+
+fn no_time_is_told(archs: &[Gfx]) {
     let place = tempfile::tempdir().unwrap();
-    for arch in here() {
+    for arch in archs {
         let task = task(place.path(), *arch);
         let reference = format!("{task}/reference.hip");
         let told = run(&["evaluate", &task, &reference]).ended(0).out;
         assert!(told.contains(&format!("compiled, not run, for {arch}: product with")), "{told}");
         assert!(told.contains("the first that compiles") && !told.contains("correct"), "{told}");
-        let told: Value = serde_json::from_str(&run(&["evaluate", &task, &reference, "--json"]).ended(0).out).unwrap();
+        assert!(!told.contains("nothing is certified"), "nobody asked: {told}");
+        let told = run(&["evaluate", &task, &reference, "--certify"]).ended(0).out;
+        let said = "nothing is certified: the kernels were compiled, and not run";
+        assert_eq!(told.matches(said).count(), 1, "{told}");
+        let told = run(&["evaluate", &task, &reference, "--certify", "--json"]).ended(0).out;
+        let told: Value = serde_json::from_str(&told).unwrap();
+        assert_eq!((&told["uncertified"], &told["certificate"]), (&json!(said), &Value::Null));
         let kernels = &told["evaluation"]["compiled"]["kernels"];
         assert!(kernels[0]["vgprs"].as_u64().unwrap() > 0 && kernels[0]["mfma"] == 0, "{told}");
         assert!(told["baseline"]["timings"].as_array().unwrap().is_empty() && told["roofline"] == json!([]), "{told}");
@@ -90,6 +104,16 @@ fn the_example_is_compiled_for_each_architecture_and_no_time_is_told() {
 #[test]
 #[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
 fn every_snippet_for_hip_compiles_for_each_architecture() {
+    every_snippet_compiles(&OLDER);
+}
+
+#[test]
+#[cfg_attr(not(has_gfx950), ignore = "needs clang 20 or newer and lld, for gfx950")]
+fn every_snippet_for_hip_compiles_for_gfx950_as_well() {
+    every_snippet_compiles(&[Gfx::Gfx950]);
+}
+
+fn every_snippet_compiles(archs: &[Gfx]) {
     let place = tempfile::tempdir().unwrap();
     let snippets = fs::read_dir("prompts/transformations/snippets").unwrap().map(|file| file.unwrap().path());
     let mut texts: Vec<String> = vec!["#define TILE_K 32\n".into()];
@@ -103,7 +127,7 @@ fn every_snippet_for_hip_compiles_for_each_architecture() {
     texts.extend([MATRIX.to_owned(), HALVES.to_owned(), host]);
     let candidate = place.path().join("candidate.hip");
     fs::write(&candidate, texts.concat()).unwrap();
-    for arch in here() {
+    for arch in archs {
         let told = run(&["evaluate", &task(place.path(), *arch), &candidate.display().to_string(), "--json"]).ended(0);
         let told: Value = serde_json::from_str(&told.out).unwrap();
         let kernels = told["evaluation"]["compiled"]["kernels"].as_array().unwrap().clone();
@@ -157,6 +181,7 @@ fn a_sequence_of_peak_s_goes_its_way_and_where_a_time_would_stand_it_says_that_n
     let told = run(&["run", EXAMPLE, "--policy", "peak-mi200-fp32", "--model", &model, "--out", &out]).ended(0);
     assert!(told.out.contains("use of undeclared identifier 'nothing'"), "{told:?}");
     assert!(told.out.contains("ended: every transformation of the sequence was applied"), "{told:?}");
+    assert!(told.out.contains(" compiled  ") && !told.out.contains(" valid  "), "nobody found one valid: {told:?}");
     assert!(told.out.contains(&format!("result     {SAID}")) && !told.out.contains(" certified,"), "{told:?}");
     let tree: Value = serde_json::from_str(&run(&["tree", &out, "--json"]).ended(0).out).unwrap();
     let checkpoints = tree["checkpoints"].as_array().unwrap();
@@ -198,6 +223,12 @@ fn a_loop_ends_with_the_first_candidate_that_compiles_and_a_batch_and_a_search_a
     let (model, out) = (format!("scripted:{}", at("script.jsonl")), at("W"));
     let told = run(&["run", EXAMPLE, "--policy", "single-shot", "--model", &model, "--out", &out]).ended(0);
     assert!(told.out.contains("ended: a candidate compiles") && told.out.contains(SAID), "{told:?}");
+    let broken = format!("```hip\n{host}```\n");
+    fs::write(at("broken.jsonl"), json!({"role": "coder", "round": 1, "purpose": "seed", "reply": broken}).to_string())
+        .unwrap();
+    let nothing = format!("scripted:{}", at("broken.jsonl"));
+    let told = run(&["run", EXAMPLE, "--policy", "single-shot", "--model", &nothing, "--out", &at("N")]).ended(1);
+    assert!(told.out.contains("result     no candidate compiles") && !told.out.contains("correct and"), "{told:?}");
     let told = run(&["batch", EXAMPLE, "--model", &model, "--out", &at("B")]).ended(2);
     assert!(told.err.contains("is compiled, not run, and has no times to score"), "{told:?}");
     let told = run(&["run", EXAMPLE, "--policy", "qimeng", "--model", &model, "--out", &at("Q")]).ended(2);
@@ -216,4 +247,19 @@ fn a_compiler_that_is_missing_is_told_in_one_sentence_with_the_packages_that_bri
     assert!(told.err.contains(packages), "{told:?}");
     let told = with(&["doctor"]).out;
     assert!(told.contains("no  HIP for gfx950") && told.contains(packages), "{told}");
+    let place = tempfile::tempdir().unwrap();
+    let old = place.path().join("clang++");
+    fs::write(&old, "#!/bin/sh\necho clang version 14.0.6\n").unwrap();
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
+    let told = |program: &Path| {
+        let mut command = warpsmith(&["doctor"]);
+        Told::of(command.env("WARPSMITH_HIPCC", program).output().unwrap()).out
+    };
+    let said = told(&old);
+    assert!(said.contains("no  HIP for gfx90a (AMD MI200): clang version 14.0.6 is older than 19: install"), "{said}");
+    // Whatever it knows, it needs its linker.
+    fs::write(&old, "#!/bin/sh\necho clang version 22.1.0\n").unwrap();
+    let mut alone = warpsmith(&["doctor"]);
+    let said = Told::of(alone.env("WARPSMITH_HIPCC", &old).env("PATH", "/nowhere").output().unwrap()).out;
+    assert!(said.contains("clang version 22.1.0 is here without its lld: install"), "{said}");
 }

@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf, sync::OnceLock};
 use warpsmith_kernelbench::{
-    Candidate, CodeObject, Compiled, CompiledOptions, Evaluation, Failure, Fault, Gfx, Outcome, Suite, Task,
+    Candidate, Clang, CodeObject, Compiled, CompiledOptions, Evaluation, Failure, Fault, Gfx, Outcome, Suite, Task,
     TimingPlan, Workshop, load,
 };
 
@@ -43,9 +43,13 @@ fn kernel(lines: &str) -> String {
 }
 
 fn task_of(arch: &str, reference: &str) -> Result<Task, String> {
+    task_with(&TASK.replace("ARCH", arch), reference)
+}
+
+fn task_with(text: &str, reference: &str) -> Result<Task, String> {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("reference.hip"), reference).unwrap();
-    fs::write(folder.path().join("task.toml"), TASK.replace("ARCH", arch)).unwrap();
+    fs::write(folder.path().join("task.toml"), text).unwrap();
     load::task(folder.path()).map_err(|why| why.to_string())
 }
 
@@ -74,14 +78,20 @@ fn compiled(arch: Gfx, source: &str) -> Outcome<CodeObject> {
     })
 }
 
-/// The architectures that the compiler here knows.
-fn here() -> &'static [Gfx] {
-    if cfg!(has_gfx950) { &Gfx::ALL } else { &Gfx::ALL[..2] }
-}
-
 #[test]
 #[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
 fn a_kernel_is_compiled_for_each_architecture_and_its_matrix_instructions_are_counted() {
+    matrix_instructions_are_counted(Gfx::Gfx90a);
+    matrix_instructions_are_counted(Gfx::Gfx942);
+}
+
+#[test]
+#[cfg_attr(not(has_gfx950), ignore = "needs clang 20 or newer and lld, for gfx950")]
+fn a_kernel_is_compiled_for_gfx950_as_well() {
+    matrix_instructions_are_counted(Gfx::Gfx950);
+}
+
+fn matrix_instructions_are_counted(arch: Gfx) {
     let plain = kernel("if (i < n) y[i] += x[i];");
     let matrix = "
     typedef _Float16 four __attribute__((ext_vector_type(4)));
@@ -91,15 +101,17 @@ fn a_kernel_is_compiled_for_each_architecture_and_its_matrix_instructions_are_co
     sum = __builtin_amdgcn_mfma_f32_32x32x8f16(a[0], b[0], sum, 0, 0, 0);
     sum = __builtin_amdgcn_mfma_f32_32x32x8f16(a[64], b[64], sum, 0, 0, 0);
     for (int k = 0; k < 16; ++k) y[16 * i + k] = (__half)sum[k];";
-    for arch in here() {
-        let code = compiled(*arch, &plain).unwrap().unwrap();
-        assert_eq!((code.arch, code.kernels.len(), code.kernels[0].mfma), (*arch, 1, 0), "{code}");
-        assert_eq!(code.kernels[0].source_name(), "add_kernel");
-        assert!(code.kernels[0].vgprs > 0 && code.kernels[0].sgprs > 0, "{code}");
-        let code = compiled(*arch, &kernel(matrix)).unwrap().unwrap();
-        assert_eq!(code.kernels[0].mfma, 2, "{code}");
-        assert!(code.to_string().starts_with(&format!("compiled, not run, for {arch}: add_kernel with ")), "{code}");
-    }
+    let code = compiled(arch, &plain).unwrap().unwrap();
+    assert_eq!((code.arch, code.kernels.len(), code.kernels[0].mfma), (arch, 1, 0), "{code}");
+    assert_eq!(code.kernels[0].source_name(), "add_kernel");
+    assert!(code.kernels[0].vgprs > 0 && code.kernels[0].sgprs > 0, "{code}");
+    let code = compiled(arch, &kernel(matrix)).unwrap().unwrap();
+    assert_eq!(code.kernels[0].mfma, 2, "{code}");
+    assert!(code.to_string().starts_with(&format!("compiled, not run, for {arch}: add_kernel with ")), "{code}");
+    // What inline assembly leaves out, or says in a comment, the compiler did not write.
+    let lines = "asm volatile(\".if 0\\n\\tv_mfma_f32_32x32x8_f16 a[0:15], v[2:3], v[4:5], a[0:15]\\n\\t.endif\"); y[i] = x[i];";
+    let code = compiled(arch, &kernel(lines)).unwrap().unwrap();
+    assert_eq!(code.kernels[0].mfma, 0, "{code}");
 }
 
 #[test]
@@ -172,6 +184,12 @@ fn another_entry_than_the_task_asks_for_is_another_interface() {
         let failure = compiled(Gfx::Gfx90a, &REFERENCE.replace(defined, other)).unwrap().unwrap_err();
         assert!(matches!(failure, Failure::Interface { .. }), "{failure:?}");
     }
+    // A label in inline assembly is no function, whatever stands around it.
+    let text = REFERENCE.replace(defined, "extern \"C\" void plus(__half *y");
+    let label = "asm(\".globl add\\n.type add,@function\\ndefine void @add()\\nadd:\\n\\tret\");";
+    for label in [label, &label.replace("define void @add()\\n", "")] {
+        assert!(compiled(Gfx::Gfx90a, &format!("{text}{label}")).unwrap().is_err(), "{label}");
+    }
 }
 
 #[test]
@@ -185,6 +203,46 @@ fn nothing_is_timed_or_certified_and_a_reference_that_does_not_compile_is_the_ta
     assert!(matches!(&told, Fault::Absent(why) if why.starts_with("compiled, not run")), "{told}");
     let broken = task_of("gfx90a", &REFERENCE.replace("y[i] += x[i]", "y[i] += z")).unwrap();
     assert!(run(workshop.prepare(&broken, &suite, &PLAN)).unwrap_err().to_string().contains("candidate.hip:4:"));
+}
+
+#[test]
+#[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
+fn macros_of_a_task_are_seen_by_both_halves_and_what_lies_beside_the_compiler_s_folder_by_none() {
+    let wants = |side: &str| {
+        format!(
+            "#if defined(__HIP_DEVICE_COMPILE__) == {side} && (!defined(GIVEN) || defined(__linux__))\n#error {side}\n#endif\n"
+        )
+    };
+    let workshop = workshop(Gfx::Gfx90a);
+    let with = |flags: &str, source: &str| {
+        let flags = TASK.replace("ARCH", "gfx90a").replace("entry =", &format!("flags = [{flags}]\nentry ="));
+        let task = task_with(&flags, REFERENCE).unwrap();
+        run(workshop.build(&task, &Candidate::new(source))).unwrap().map(drop)
+    };
+    for side in ["0", "1"] {
+        let source = format!("{}{REFERENCE}", wants(side));
+        assert_eq!(with("\"-DGIVEN\", \"-U__linux__\"", &source), Ok(()), "{side}");
+        for flags in ["\"-DGIVEN\"", "\"-U__linux__\""] {
+            assert!(matches!(with(flags, &source), Err(Failure::Build { .. })), "{side}: {flags}");
+        }
+    }
+    let clang = Clang::find(Gfx::Gfx90a).unwrap();
+    let home = clang.program().parent().unwrap();
+    // A clang's own folder lies in one that it needs as well.
+    let home = if clang.program().ends_with("zig") { home } else { home.parent().unwrap() };
+    let beside = tempfile::Builder::new().suffix(".h").tempfile_in(home.parent().unwrap());
+    let Ok(beside) = beside else { return eprintln!("{} cannot be written to: nothing to see", home.display()) };
+    let name = beside.path().file_name().unwrap().to_str().unwrap().to_owned();
+    let mut paths = vec![name.clone(), format!("../{name}")];
+    if fs::read_to_string("/sys/kernel/security/lsm").is_ok_and(|modules| modules.contains("landlock")) {
+        paths.push(beside.path().display().to_string());
+    }
+    for path in paths {
+        for include in [format!("#include <{path}>\n"), format!("#include \"{path}\"\n")] {
+            let told = with("", &format!("{include}{REFERENCE}"));
+            assert!(matches!(&told, Err(Failure::Build { log }) if log.contains(&name)), "{include}: {told:?}");
+        }
+    }
 }
 
 #[test]

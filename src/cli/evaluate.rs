@@ -26,7 +26,8 @@ pub struct EvaluateArgs {
     /// Profile it too, if it is correct.
     #[arg(long)]
     pub profile: bool,
-    /// Certify it too: rebuild it, check and time it with fresh seeds and on further shapes.
+    /// Certify it too: rebuild it, check and time it with fresh seeds and on further shapes. A kernel in HIP is compiled and
+    /// not run, and never certified.
     #[arg(long)]
     pub certify: bool,
     /// The policy whose timing is used.
@@ -52,7 +53,8 @@ fn binding(text: &str) -> Result<(String, kernelbench::Parameter), String> {
 
 /// What `--help` shows below the options.
 pub(super) const EXAMPLES: &str = "\
-Ends with 0 if the candidate is correct, with 1 if it is not.
+Ends with 0 if the candidate is correct, with 1 if it is not. Of a kernel in HIP, which is compiled and not run, with 0 if it
+compiles.
 
 Examples:
   warpsmith evaluate examples/silu_and_mul mine.cpp

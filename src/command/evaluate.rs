@@ -31,6 +31,8 @@ use std::{
 
 /// The largest candidate that is read, in bytes.
 const LARGEST: u64 = 4 << 20;
+/// Why what was only compiled has no certificate.
+const UNCERTIFIED: &str = "nothing is certified: the kernels were compiled, and not run";
 
 /// What was found out.
 #[derive(Debug, Serialize)]
@@ -65,6 +67,9 @@ struct Found {
     bottlenecks: Vec<Bottleneck>,
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate: Option<Certificate>,
+    /// Why there is none, where one was asked for and none can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uncertified: Option<&'static str>,
 }
 
 /// Builds, checks and times each, and profiles and certifies it if asked to.
@@ -254,7 +259,11 @@ impl Bench<'_> {
             profile: None,
             bottlenecks: vec![],
             certificate: None,
+            uncertified: None,
         };
+        if arguments.certify && matches!(found.evaluation, Evaluation::Compiled(_)) {
+            found.uncertified = Some(UNCERTIFIED);
+        }
         if let Some(verified) = verified {
             if arguments.profile {
                 self.screen.show(&format!("{}: profiling", found.file));
@@ -396,6 +405,9 @@ fn tell(found: &Found, named: bool) {
     }
     for (name, speedup) in &found.against {
         say(&format!("           {} over {}", quantity::speedup(speedup), progress::plain(name)));
+    }
+    if let Some(why) = found.uncertified {
+        say(&format!("           {why}"));
     }
     if let Evaluation::Failed(Failure::Build { log } | Failure::Interface { log }) = &found.evaluation {
         log.lines().for_each(|line| say(&format!("           {}", progress::plain(line))));

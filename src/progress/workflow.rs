@@ -50,14 +50,18 @@ pub(super) fn checkpointed(checkpoint: &Checkpoint, so_far: &Trajectory) -> Vec<
     let Some(round) = so_far.rounds.last() else { return vec![] };
     let valid = round.checked.iter().filter(|(_, failure)| failure.is_none()).count();
     let timed = round.tried.iter().filter(|tried| matches!(tried.found, Found::Ratio(_))).count();
-    let ratio = match &round.evaluation {
-        Some(Evaluation::Compiled(_)) => "compiled, not run".to_owned(),
-        other => metrics::quantity::times(other.as_ref().and_then(Evaluation::passed).map_or(0.0, |t| t.speedup.ratio)),
+    // What was only compiled was found valid by nobody.
+    let (good, ratio) = match &round.evaluation {
+        Some(Evaluation::Compiled(_)) => ("compiled", "not run".to_owned()),
+        other => {
+            let ratio = other.as_ref().and_then(Evaluation::passed).map_or(0.0, |timed| timed.speedup.ratio);
+            ("valid", metrics::quantity::times(ratio))
+        }
     };
     let what = checkpoint.transformation.as_deref().unwrap_or("initial context");
     let calls = round.answers.len();
     vec![format!(
-        "{:<4}       {}  {calls} calls  {valid}/{} valid  {timed} timed, {} kept  {ratio}  {}",
+        "{:<4}       {}  {calls} calls  {valid}/{} {good}  {timed} timed, {} kept  {ratio}  {}",
         checkpoint.name,
         plain(what),
         round.checked.len(),

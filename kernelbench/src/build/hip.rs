@@ -39,6 +39,12 @@ const HEADERS: [(&str, &str); 2] = [
 ];
 /// The candidate's file.
 const FILE: &str = "candidate.hip";
+/// The assembly of its kernels.
+const KERNELS: &str = "kernels.s";
+/// Its half for the host, as LLVM represents it.
+const HOST: &str = "host.ll";
+/// The oldest clang whose code is looked at.
+const OLDEST: u32 = 19;
 
 /// A clang that makes code for AMD GPUs, and its linker.
 #[derive(Clone, Debug)]
@@ -59,24 +65,32 @@ impl Clang {
             Some(program) => vec![program.into()],
             None => NAMES.iter().filter_map(|name| on_path(name)).collect(),
         };
-        let mut older = None;
+        let mut unfit = None;
         for program in places {
             let program = program.canonicalize().unwrap_or(program);
             let Some(version) = version(&program) else { continue };
-            if compiler::ask(asked(&program).arg(format!("--offload-arch={arch}")).args(PROBE)).is_none() {
-                older.get_or_insert(version);
-                continue;
+            match Self::fit(&program, &version, arch) {
+                Ok(linker) => return Ok(Self { program, version, linker }),
+                Err(why) => unfit = unfit.or(Some(format!("{version} {why}: {NEEDED}"))),
             }
-            let linker = linker(&program).ok_or_else(|| format!("{version} is here without its lld: {NEEDED}"))?;
-            return Ok(Self { program, version, linker });
         }
-        Err(match (older, named) {
-            (Some(version), _) => format!("{version} makes no code for {arch}: {NEEDED}"),
-            (None, Some(named)) => {
+        Err(unfit.unwrap_or_else(|| match named {
+            Some(named) => {
                 format!("WARPSMITH_HIPCC names {}, which is no clang that runs: {NEEDED}", named.to_string_lossy())
             }
-            (None, None) => format!("there is no clang, which compiles kernels in HIP: {NEEDED}"),
-        })
+            None => format!("there is no clang, which compiles kernels in HIP: {NEEDED}"),
+        }))
+    }
+
+    /// The linker of a compiler that makes code for this architecture; in words, why it is not taken.
+    fn fit(program: &Path, version: &str, arch: Gfx) -> Result<PathBuf, String> {
+        if major(version).is_none_or(|major| major < OLDEST) {
+            return Err(format!("is older than {OLDEST}"));
+        }
+        if compiler::ask(asked(program).arg(format!("--offload-arch={arch}")).args(PROBE)).is_none() {
+            return Err(format!("makes no code for {arch}"));
+        }
+        linker(program).ok_or_else(|| "is here without its lld".to_owned())
     }
 
     /// What it says of its version.
@@ -102,14 +116,14 @@ fn asked(program: &Path) -> Command {
     command
 }
 
-/// clang within zig is one of its commands, and its headers lie elsewhere.
+/// clang within zig is one of its commands, and in the wheel its headers lie beside it.
 fn first(program: &Path) -> Vec<OsString> {
-    match program.parent() {
-        Some(folder) if is_zig(program) => {
-            vec!["clang".into(), "-resource-dir".into(), folder.join("lib").into_os_string()]
-        }
-        _ => vec![],
+    if !is_zig(program) {
+        return vec![];
     }
+    let beside = program.parent().map(|folder| folder.join("lib")).filter(|lib| lib.join("include/stddef.h").is_file());
+    let headers = beside.into_iter().flat_map(|lib| ["-resource-dir".into(), lib.into_os_string()]);
+    std::iter::once("clang".into()).chain(headers).collect()
 }
 
 fn is_zig(program: &Path) -> bool {
@@ -119,6 +133,11 @@ fn is_zig(program: &Path) -> bool {
 fn version(program: &Path) -> Option<String> {
     let text = compiler::ask(asked(program).arg("--version"))?;
     text.lines().find(|line| line.contains("clang version")).map(str::to_owned)
+}
+
+/// The first number of a version.
+fn major(version: &str) -> Option<u32> {
+    version.split_once("clang version ")?.1.split('.').next()?.parse().ok()
 }
 
 /// lld as it lies beside the compiler, else on the path.
@@ -132,6 +151,13 @@ fn linker(program: &Path) -> Option<PathBuf> {
 
 fn on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&search_path()).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// One command of a build.
+#[derive(Debug)]
+struct Step {
+    program: PathBuf,
+    arguments: Vec<OsString>,
 }
 
 /// clang for one architecture, and the assembly that it has made.
@@ -162,50 +188,60 @@ impl Hip {
 
     /// Compiles both halves of a source, or finds them compiled, and returns the assembly of its kernels.
     pub(crate) fn build(&self, context: &KernelContext, source: &str) -> Attempt<PathBuf> {
-        let (text, flags) = (unit::candidate(context, source), Self::flags(context)?);
-        let headers = HEADERS.map(|(_, text)| text);
-        let own = [&text, &flags.join("\n"), self.arch.name(), self.clang.version.as_str()];
-        let parts: Vec<&str> = own.into_iter().chain(headers).collect();
+        let text = unit::candidate(context, source);
+        let recipe = self.recipe(&Self::flags(context)?);
+        let told: Vec<String> = recipe.iter().map(|step| format!("{step:?}")).collect();
+        let own = [text.as_str(), context.entry.as_str(), self.clang.version.as_str()];
+        let headers = HEADERS.iter().flat_map(|(name, text)| [*name, *text]);
+        let parts: Vec<&str> = own.into_iter().chain(headers).chain(told.iter().map(String::as_str)).collect();
         self.cache.get_or_make(&parts, "s", |folder| {
             lay(&text, folder)?;
-            let both = ["-nogpuinc", "-nogpulib", "-fuse-cuid=none", "-Iinclude", "-S"];
-            let host = format!("--target={}-unknown-linux-gnu", std::env::consts::ARCH);
-            let target = format!("--offload-arch={}", self.arch);
-            let seen_by_host = |flag: &&String| ["-std", "-D", "-U"].iter().any(|start| flag.starts_with(start));
-            let of_host: Vec<String> = flags.iter().filter(seen_by_host).cloned().collect();
-            let halves = [("--cuda-device-only", "kernels.s", &flags), ("--cuda-host-only", "host.s", &of_host)];
-            for (half, output, flags) in halves {
-                let mut command = self.command(&self.clang.program, first(&self.clang.program), folder)?;
-                command.args(["-x", "hip", &host, &target, half]).args(both).args(flags).args(["-o", output, FILE]);
-                self.run(&mut command, folder)?;
-            }
+            recipe.iter().try_for_each(|step| self.run(step, folder))?;
             defined(&context.entry, folder)?;
-            let mut command = self.command(&self.clang.program, first(&self.clang.program), folder)?;
-            command.args(["--target=amdgcn-amd-amdhsa", &format!("-mcpu={}", self.arch)]);
-            self.run(command.args(["-x", "assembler", "-c", "-o", "kernels.o", "kernels.s"]), folder)?;
-            let linker = &self.clang.linker;
-            let command = if is_zig(linker) { vec!["ld.lld".into()] } else { vec![] };
-            let mut command = self.command(linker, command, folder)?;
-            command.args(["-shared", "--no-undefined", "-o", "kernels.co", "kernels.o"]);
-            self.run(&mut command, folder)?;
-            Ok(folder.join("kernels.s"))
+            Ok(folder.join(KERNELS))
         })
     }
 
-    fn run(&self, command: &mut Command, folder: &Path) -> Attempt<()> {
-        match compiler::run(command, folder, self.allowed.deadline)? {
+    /// The commands that make a code object, and compile the host's half for this machine.
+    fn recipe(&self, flags: &[String]) -> [Step; 5] {
+        let clang = |arguments: &[&str], flags: &[String]| {
+            let arguments = arguments.iter().map(OsString::from).chain(flags.iter().map(OsString::from));
+            Step {
+                program: self.clang.program.clone(),
+                arguments: first(&self.clang.program).into_iter().chain(arguments).collect(),
+            }
+        };
+        let host = format!("--target={}-unknown-linux-gnu", std::env::consts::ARCH);
+        let (target, cpu) = (format!("--offload-arch={}", self.arch), format!("-mcpu={}", self.arch));
+        let seen_by_host = |flag: &&String| ["-std", "-D", "-U"].iter().any(|start| flag.starts_with(start));
+        let of_host: Vec<String> = flags.iter().filter(seen_by_host).cloned().collect();
+        let half = |half: &[&str], flags: &[String]| {
+            let both = ["-x", "hip", &host, &target, "-nogpuinc", "-nogpulib", "-fuse-cuid=none", "-Iinclude", "-S"];
+            clang(&[&both, half, &[FILE]].concat(), flags)
+        };
+        let linker = &self.clang.linker;
+        let link: &[&str] = if is_zig(linker) { &["ld.lld"] } else { &[] };
+        let link = [link, &["-shared", "--no-undefined", "-o", "kernels.co", "kernels.o"]].concat();
+        let device = "--target=amdgcn-amd-amdhsa";
+        [
+            half(&["--cuda-device-only", "-o", KERNELS], flags),
+            half(&["--cuda-host-only", "-emit-llvm", "-o", HOST], &of_host),
+            clang(&["-x", "ir", &host, "-w", "-c", "-o", "host.o", HOST], &[]),
+            clang(&[device, &cpu, "-x", "assembler", "-c", "-o", "kernels.o", KERNELS], &[]),
+            Step { program: linker.clone(), arguments: link.iter().map(OsString::from).collect() },
+        ]
+    }
+
+    fn run(&self, step: &Step, folder: &Path) -> Attempt<()> {
+        // zig lies in its own folder, a clang in one below it.
+        let beside = step.program.parent();
+        let home = if is_zig(&step.program) { beside } else { beside.and_then(Path::parent) };
+        let program = step.program.to_string_lossy();
+        let mut command = compiler::command(&self.sandbox, &program, folder, home, self.allowed)?;
+        match compiler::run(command.args(&step.arguments), folder, self.allowed.deadline)? {
             None => Ok(()),
             Some(log) => Err(blame(log).into()),
         }
-    }
-
-    fn command(&self, program: &Path, arguments: Vec<OsString>, folder: &Path) -> Result<Command, Fault> {
-        // zig lies in its own folder, a clang in one below it.
-        let beside = program.parent();
-        let home = if is_zig(program) { beside } else { beside.and_then(Path::parent) };
-        let mut command = compiler::command(&self.sandbox, &program.to_string_lossy(), folder, home, self.allowed)?;
-        command.args(arguments);
-        Ok(command)
     }
 
     /// The standard first, then the task's.
@@ -231,12 +267,17 @@ fn blame(log: String) -> Failure {
     if declared { Failure::Interface { log } } else { Failure::Build { log } }
 }
 
-/// Whether the host's half defines the entry: nothing links it with a caller.
+/// Whether the host's half defines the entry: nothing links it with a caller. It is looked for where inline assembly cannot
+/// write a definition.
 fn defined(entry: &str, folder: &Path) -> Attempt<()> {
-    let host = fs::read(folder.join("host.s")).map_err(fault("cannot read a build"))?;
-    let host = String::from_utf8_lossy(&host);
-    let label = format!("{entry}:");
-    if host.lines().any(|line| line.starts_with(&label)) {
+    let host = fs::read(folder.join(HOST)).map_err(fault("cannot read a build"))?;
+    let begins = format!("{entry}(");
+    let is_it = |line: &str| {
+        line.strip_prefix("define ")
+            .and_then(|line| line.split_once('@'))
+            .is_some_and(|(_, at)| at.starts_with(&begins))
+    };
+    if String::from_utf8_lossy(&host).lines().any(is_it) {
         return Ok(());
     }
     Err(Failure::Interface { log: format!("the candidate does not define `{entry}` as it is declared") }.into())

@@ -5,7 +5,7 @@
 
 use crate::task::gfx::Gfx;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 /// What a candidate's kernels take of an AMD GPU, as its compiler says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,49 +35,64 @@ pub struct KernelCode {
     pub lds_bytes: u64,
     /// Memory of a thread for what found no register, in bytes.
     pub scratch_bytes: u64,
-    /// Matrix instructions in its own code: not those of functions that were kept apart from it.
+    /// Matrix instructions that the compiler wrote into its code: not those of functions that were kept apart from it, and not
+    /// those of inline assembly.
     pub mfma: u64,
 }
 
 impl CodeObject {
     /// Reads a compiler's assembly: the metadata at its end, which becomes the code object's note, and the instructions.
-    pub(crate) fn of_assembly(arch: Gfx, text: &str) -> Self {
+    ///
+    /// # Errors
+    /// In a sentence: which figure is missing of which kernel, or which kernel has no code of the compiler's.
+    pub(crate) fn of_assembly(arch: Gfx, text: &str) -> Result<Self, String> {
         let (code, metadata) = text.rsplit_once("\t.amdgpu_metadata\n").unwrap_or((text, ""));
-        let mut kernels: Vec<KernelCode> = vec![];
+        let code = outside_inline_assembly(code);
+        let mut kernels: Vec<Figures<'_>> = vec![];
         let listed = metadata.lines().skip_while(|line| *line != "amdhsa.kernels:").skip(1);
         for line in listed.take_while(|line| line.starts_with(' ')) {
             // The list's items begin with a dash; what stands deeper describes arguments.
             let key = match line.strip_prefix("  - ") {
                 Some(first) => {
-                    kernels.push(KernelCode::default());
+                    kernels.push(Figures::new());
                     first
                 }
                 None => line.strip_prefix("    ").unwrap_or_default(),
             };
             let (Some(kernel), Some((key, value))) = (kernels.last_mut(), key.split_once(':')) else { continue };
-            kernel.set(key, value.trim());
+            kernel.insert(key, value.trim());
         }
-        for kernel in &mut kernels {
-            kernel.mfma = instructions(code, &kernel.name).filter(|name| is_matrix(name)).count() as u64;
-        }
-        Self { arch, kernels }
+        let kernels = kernels.iter().map(|figures| KernelCode::of(figures, &code)).collect::<Result<_, _>>()?;
+        Ok(Self { arch, kernels })
     }
 }
 
+/// What the metadata says of one kernel, as text.
+type Figures<'a> = BTreeMap<&'a str, &'a str>;
+
 impl KernelCode {
-    fn set(&mut self, key: &str, value: &str) {
-        let place = match key {
-            ".name" => return value.trim_matches('\'').clone_into(&mut self.name),
-            ".vgpr_count" => &mut self.vgprs,
-            ".agpr_count" => &mut self.agprs,
-            ".sgpr_count" => &mut self.sgprs,
-            ".vgpr_spill_count" => &mut self.vgpr_spills,
-            ".sgpr_spill_count" => &mut self.sgpr_spills,
-            ".group_segment_fixed_size" => &mut self.lds_bytes,
-            ".private_segment_fixed_size" => &mut self.scratch_bytes,
-            _ => return,
+    fn of(figures: &Figures<'_>, code: &[&str]) -> Result<Self, String> {
+        let name = figures.get(".name").ok_or("a kernel in the compiler's metadata has no .name")?;
+        let name = name.trim_matches('\'').to_owned();
+        let figure = |key: &str| {
+            let number = figures.get(key).and_then(|value| value.parse().ok());
+            number.ok_or_else(|| format!("the compiler's metadata of the kernel {name} has no number as {key}"))
         };
-        *place = value.parse().unwrap_or_default();
+        let begins = format!("{name}:");
+        let at = code.iter().position(|line| line.starts_with(&begins));
+        let at = at.ok_or_else(|| format!("the kernel {name} has metadata, and no code of the compiler's"))?;
+        let own = code[at..].iter().take_while(|line| !line.starts_with(".Lfunc_end"));
+        Ok(Self {
+            vgprs: figure(".vgpr_count")?,
+            agprs: figure(".agpr_count")?,
+            sgprs: figure(".sgpr_count")?,
+            vgpr_spills: figure(".vgpr_spill_count")?,
+            sgpr_spills: figure(".sgpr_spill_count")?,
+            lds_bytes: figure(".group_segment_fixed_size")?,
+            scratch_bytes: figure(".private_segment_fixed_size")?,
+            mfma: own.filter_map(|line| line.split_whitespace().next()).filter(|word| is_matrix(word)).count() as u64,
+            name,
+        })
     }
 
     /// Its name in the source, where the symbol says one.
@@ -97,12 +112,16 @@ impl KernelCode {
     }
 }
 
-/// The names of the instructions in a function's code.
-fn instructions<'a>(assembly: &'a str, function: &str) -> impl Iterator<Item = &'a str> {
-    let begins = format!("{function}:");
-    let lines = assembly.lines().skip_while(move |line| !line.starts_with(&begins));
-    let own = lines.take_while(|line| !line.starts_with(".Lfunc_end"));
-    own.filter_map(|line| line.split_whitespace().next())
+/// The lines that the compiler wrote itself. Between its marks stands inline assembly, which may hold comments, parts that are
+/// left out, and labels of its author's.
+pub(crate) fn outside_inline_assembly(assembly: &str) -> Vec<&str> {
+    let mut inside = false;
+    let mut is_own = |line: &&str| {
+        let mark = line.trim();
+        inside = (inside || mark == ";;#ASMSTART" || mark == ";#ASMSTART") && !mark.ends_with("#ASMEND");
+        !inside && !mark.ends_with("#ASMEND")
+    };
+    assembly.lines().filter(|line| is_own(line)).collect()
 }
 
 fn is_matrix(instruction: &str) -> bool {
@@ -139,6 +158,12 @@ _Z3twoPf:                               ; @_Z3twoPf
 \tv_mfma_f32_32x32x8_f16 a[0:15], v[2:3], v[4:5], a[0:15]
 \t; v_mfma_f32_32x32x8_f16 in a comment
 \tv_smfmac_f32_16x16x32_f16 a[0:3], v[2:3], v[4:7], v1
+\t;;#ASMSTART
+_ZN12_GLOBAL__N_13oneEv:
+\t.if 0
+\tv_mfma_f32_32x32x8_f16 a[0:15], v[2:3], v[4:5], a[0:15]
+\t.endif
+\t;;#ASMEND
 .Lfunc_end0:
 _ZN12_GLOBAL__N_13oneEv:
 \ts_endpgm
@@ -163,7 +188,13 @@ amdhsa.kernels:
     .vgpr_count:     24
     .vgpr_spill_count: 2
   - .agpr_count:     0
+    .group_segment_fixed_size: 0
     .name:           _ZN12_GLOBAL__N_13oneEv
+    .private_segment_fixed_size: 0
+    .sgpr_count:     6
+    .sgpr_spill_count: 0
+    .vgpr_count:     1
+    .vgpr_spill_count: 0
 amdhsa.target:   amdgcn-amd-amdhsa--gfx942
 amdhsa.version:
   - 1
@@ -174,7 +205,7 @@ amdhsa.version:
 
     #[test]
     fn each_kernel_has_its_own_figures_and_what_a_candidate_writes_as_metadata_is_not_read() {
-        let found = CodeObject::of_assembly(Gfx::Gfx942, ASSEMBLY);
+        let found = CodeObject::of_assembly(Gfx::Gfx942, ASSEMBLY).unwrap();
         let [two, one] = &found.kernels[..] else { panic!("{found}") };
         let expected = KernelCode {
             name: "_Z3twoPf".into(),
@@ -189,5 +220,21 @@ amdhsa.version:
         };
         assert_eq!((two, one.mfma, one.source_name()), (&expected, 0, "one"));
         assert!(found.to_string().starts_with("compiled, not run, for gfx942: two with 24 VGPRs (16 AGPRs among"));
+    }
+
+    #[test]
+    fn a_figure_or_code_that_is_missing_is_no_zero_but_told_with_its_kernel_and_key() {
+        let told = |from: &str, to: &str| {
+            let changed = ASSEMBLY.replacen(from, to, 1);
+            assert_ne!(changed, ASSEMBLY);
+            CodeObject::of_assembly(Gfx::Gfx942, &changed).unwrap_err()
+        };
+        let none = "the compiler's metadata of the kernel _Z3twoPf has no number as .sgpr_count";
+        assert_eq!(told("    .sgpr_count:     15\n", ""), none);
+        assert_eq!(told(".sgpr_count:     15", ".sgpr_count:     many"), none);
+        assert_eq!(told("    .name:           _Z3twoPf\n", ""), "a kernel in the compiler's metadata has no .name");
+        // A label in inline assembly is none of the compiler's.
+        let told = told(";;#ASMEND\n.Lfunc_end0:\n_ZN12_GLOBAL__N_13oneEv:", ";;#ASMEND\n.Lfunc_end0:\n");
+        assert_eq!(told, "the kernel _ZN12_GLOBAL__N_13oneEv has metadata, and no code of the compiler's");
     }
 }

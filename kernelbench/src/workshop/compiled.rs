@@ -148,7 +148,7 @@ impl Workshop for Compiled {
         let artifact = verified.built.artifact.clone();
         self.blocking(move |inner| {
             let text = fs::read(&artifact).map_err(fault("cannot read a build"))?;
-            let code = CodeObject::of_assembly(inner.arch, &String::from_utf8_lossy(&text));
+            let code = CodeObject::of_assembly(inner.arch, &String::from_utf8_lossy(&text)).map_err(Fault::Machine)?;
             let none = || Failure::Interface { log: "the candidate has no kernel for the GPU".to_owned() };
             Ok(if code.kernels.is_empty() { Evaluation::Failed(none()) } else { Evaluation::Compiled(code) })
         })
