@@ -1,0 +1,83 @@
+// c = a * transpose(b) by MFMA from tiles of 128 x 64 numbers in LDS. A row is 128 bytes, half of the 64 banks, and its eight chunks
+// of 16 bytes change places by XOR with half the row: lanes that read one chunk of 16 rows use all banks once. Compiled for gfx950 and not run.
+
+namespace {
+
+typedef __bf16 eight __attribute__((ext_vector_type(8)));
+typedef float sixteen __attribute__((ext_vector_type(16)));
+typedef uint32_t words __attribute__((ext_vector_type(4)));
+
+// Where a chunk of 16 bytes of a row lies, in numbers.
+__device__ int place(int row, int chunk) { return row * 64 + (chunk ^ (row / 2 & 7)) * 8; }
+
+// Rows first .. first + 127 of a factor, columns k0 .. k0 + 63, as 1,024 chunks, four a thread. Beyond its ends lie zeros.
+__device__ void fetch(words (&held)[4], const __bf16 *from, int64_t first, int64_t rows, int64_t k0, int64_t k) {
+    for (int i = 0; i < 4; ++i) {
+        const int chunk = threadIdx.x + 256 * i;
+        const int64_t row = first + chunk / 8, column = k0 + chunk % 8 * 8;
+        held[i] = words{};
+        if (row < rows && column < k) held[i] = *reinterpret_cast<const words *>(from + row * k + column);
+    }
+}
+
+__device__ void lay(__bf16 *tile, const words (&held)[4]) {
+    for (int i = 0; i < 4; ++i) {
+        const int chunk = threadIdx.x + 256 * i;
+        *reinterpret_cast<words *>(tile + place(chunk / 8, chunk % 8)) = held[i];
+    }
+}
+
+// A wave's quarter of the block's tile, 64 x 64, takes 64 columns of k: four steps of four products.
+__device__ void multiply(sixteen (&sum)[2][2], const __bf16 *a, const __bf16 *b) {
+    const int lane = threadIdx.x % 64, wave = threadIdx.x / 64;
+    for (int step = 0; step < 4; ++step) {
+        // Lane l holds row l % 32 and, of 16 columns, the chunk l / 32.
+        const int chunk = 2 * step + lane / 32;
+        eight left[2], right[2];
+        for (int i = 0; i < 2; ++i) {
+            left[i] = *reinterpret_cast<const eight *>(a + place(wave / 2 * 64 + i * 32 + lane % 32, chunk));
+            right[i] = *reinterpret_cast<const eight *>(b + place(wave % 2 * 64 + i * 32 + lane % 32, chunk));
+        }
+        for (int i = 0; i < 2; ++i)
+            for (int j = 0; j < 2; ++j)
+                sum[i][j] = __builtin_amdgcn_mfma_f32_32x32x16_bf16(left[i], right[j], sum[i][j], 0, 0, 0);
+    }
+}
+
+// Number v of a lane is row 8 * (v / 4) + 4 * (lane / 32) + v % 4 of its column lane % 32.
+__device__ void store(__bf16 *c, const sixteen (&sum)[2][2], int64_t row0, int64_t column0, int64_t m, int64_t n) {
+    const int lane = threadIdx.x % 64, wave = threadIdx.x / 64;
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+#pragma unroll
+            for (int v = 0; v < 16; ++v) {
+                const int64_t row = row0 + wave / 2 * 64 + i * 32 + v / 4 * 8 + lane / 32 * 4 + v % 4;
+                const int64_t column = column0 + wave % 2 * 64 + j * 32 + lane % 32;
+                if (row < m && column < n) c[row * n + column] = static_cast<__bf16>(sum[i][j][v]);
+            }
+}
+
+__global__ __launch_bounds__(256) void tiles(__bf16 *c, const __bf16 *a, const __bf16 *b, int64_t m, int64_t n, int64_t k) {
+    __shared__ __attribute__((aligned(16))) __bf16 a_tile[128 * 64], b_tile[128 * 64];
+    const int64_t row0 = (int64_t)blockIdx.y * 128, column0 = (int64_t)blockIdx.x * 128;
+    sixteen sum[2][2] = {};
+    for (int64_t k0 = 0; k0 < k; k0 += 64) {
+        words left[4], right[4];
+        fetch(left, a, row0, m, k0, k);
+        fetch(right, b, column0, n, k0, k);
+        __syncthreads();
+        lay(a_tile, left);
+        lay(b_tile, right);
+        __syncthreads();
+        multiply(sum, a_tile, b_tile);
+    }
+    store(c, sum, row0, column0, m, n);
+}
+
+}  // namespace
+
+extern "C" void product(__bf16 *c, const __bf16 *a, const __bf16 *b, int64_t m, int64_t n, int64_t k, hipStream_t stream) {
+    tiles<<<dim3((unsigned)((n + 127) / 128), (unsigned)((m + 127) / 128)), 256, 0, stream>>>(c, a, b, m, n, k);
+}
