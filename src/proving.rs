@@ -7,7 +7,7 @@ mod compiled;
 mod measured;
 mod scored;
 
-pub use compiled::{Compiled, Record, compile, record};
+pub use compiled::{Builder, Compiled, Record, compile, record};
 pub use measured::{Proved, Proving};
 pub use scored::{Asking, Scored, compiled, stand_in};
 

@@ -5,8 +5,8 @@ mod model;
 mod person;
 
 pub use machine::{
-    CHILD, Kind, cache_folder, cuda, cuda_options, cuda_reading, gpu_arch, has_gpu, is_problem, native, torch, vulkan,
-    workshop,
+    CHILD, Kind, cache_folder, compiled, cuda, cuda_options, cuda_reading, gpu_arch, has_gpu, is_problem, native,
+    torch, vulkan, workshop,
 };
 pub use model::{Answering, unpriced};
 pub use person::Hand;

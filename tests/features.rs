@@ -63,6 +63,54 @@ fn without_a_gpu_it_is_said_what_compiles_and_that_nothing_was_measured() {
     assert!(out.path().join("hopper/04_vector/task.toml").is_file());
 }
 
+#[cfg_attr(not(has_gfx950), ignore = "needs clang 20 or newer and lld, for gfx950")]
+#[test]
+fn all_cells_of_an_amd_gpu_compile_and_their_instructions_are_in_one_kernel_alone_and_nothing_is_scored() {
+    let listed = run(&["features", "list", "--arch", "mi350"]).ended(0).out;
+    assert_eq!(listed.matches("  compiled  ").count(), 10, "{listed}");
+    let out = tempfile::tempdir().unwrap();
+    let at = out.path().display().to_string();
+    let told = run(&["features", "verify", "--arch", "mi350", "-o", &at]).ended(0).out;
+    assert!(told.contains("AMD MI350 (CDNA 4) needs gfx950: nothing is measured"), "{told}");
+    assert_eq!(told.matches("compiles; ").count(), 10, "{told}");
+    for line in [
+        "mfma        compiles; v_mfma_f32_32x32x16_bf16, v_accvgpr_read in the optimized kernel alone",
+        "mxfp4       compiles; v_mfma_scale_f32_32x32x64_f8f6f4, v_cvt_scalef32_pk_fp4_bf16 in the optimized",
+        "xcd         compiles; no instruction shows this feature: the same instructions",
+    ] {
+        assert!(told.contains(line), "{line} is not in {told}");
+    }
+    let model = ["features", "score", "--arch", "mi350", "--model", "openai:any", "-o", &at];
+    assert!(run(&model).ended(2).err.contains("no kernel of this column is run"));
+}
+
+#[cfg_attr(not(has_gfx950), ignore = "needs clang 20 or newer and lld, for gfx950")]
+#[test]
+fn an_instruction_of_inline_assembly_or_of_both_kernels_shows_no_feature() {
+    let folder = tempfile::tempdir().unwrap();
+    let cell = folder.path().join("features/mi350/04_vector");
+    fs::create_dir_all(&cell).unwrap();
+    fs::copy("kernelbench/features/mi350/column.toml", folder.path().join("features/mi350/column.toml")).unwrap();
+    let kept = fs::read_to_string("kernelbench/features/mi350/04_vector/naive.hip").unwrap();
+    let wide = fs::read_to_string("kernelbench/features/mi350/04_vector/optimized.hip").unwrap();
+    let inline = kept.replace(
+        "    const int64_t threads",
+        "    asm volatile(\"global_load_dwordx4 v[0:3], v[4:5], off\");\n    const int64_t threads",
+    );
+    assert_ne!(inline, kept);
+    let verify = |name: &str, text: &str| {
+        fs::write(cell.join(name), text).unwrap();
+        let arguments = ["features", "verify", "--arch", "mi350", "--cell", "vector", "-o", "out"];
+        warpsmith(&arguments).current_dir(folder.path()).output().map(Told::of).unwrap().ended(1).out
+    };
+    let told = verify("optimized.hip", &inline);
+    assert!(told.contains("global_load_dwordx4 is not in the optimized kernel"), "{told}");
+    let told = verify("naive.hip", &wide);
+    assert!(told.contains("global_load_dwordx4 is in the naive kernel"), "{told}");
+    let told = verify("naive.hip", &kept.replace("fmaf(scale", "fmaf(none"));
+    assert!(told.contains("the naive kernel does not build for gfx950"), "{told}");
+}
+
 #[cfg_attr(has_gpu, ignore = "needs a machine without a GPU")]
 #[test]
 fn without_a_gpu_and_without_nvcc_one_sentence_says_so() {

@@ -186,8 +186,8 @@ fn another_entry_than_the_task_asks_for_is_another_interface() {
     }
     // A label in inline assembly is no function, whatever stands around it.
     let text = REFERENCE.replace(defined, "extern \"C\" void plus(__half *y");
-    let label = "asm(\".globl add\\n.type add,@function\\ndefine void @add()\\nadd:\\n\\tret\");";
-    for label in [label, &label.replace("define void @add()\\n", "")] {
+    let label = "asm(\".globl add\\n.type add,@function\\n# define void @add()\\nadd:\\n\\tret\");";
+    for label in [label, &label.replace("# define void @add()\\n", "")] {
         assert!(compiled(Gfx::Gfx90a, &format!("{text}{label}")).unwrap().is_err(), "{label}");
     }
 }

@@ -3,13 +3,13 @@
 use super::{against, identity, task};
 use crate::{config::Config, exit::Trouble, wiring};
 use kernelbench::{
-    Failure, Hash, Task,
+    Candidate, Failure, Hash, Task,
     cuda::{self, Options},
     feature::{Cell, Column},
 };
 use metrics::Arch;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What came of compiling a cell, as it is kept: for whom, with what, and of which files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,19 +57,62 @@ impl std::fmt::Display for Compiled {
     }
 }
 
+/// What compiles the kernels of a column here.
+pub enum Builder {
+    /// nvcc.
+    Nvcc(Options, String),
+    /// A clang, for an AMD GPU.
+    Clang(Box<kernelbench::Compiled>),
+}
+
+impl Builder {
+    /// The one that this column needs.
+    ///
+    /// # Errors
+    ///
+    /// In a sentence, where it is not here.
+    pub fn of(column: &Column, config: &Config) -> Result<Self, Trouble> {
+        if let Some(Arch::Amd(name)) = column.archs.first() {
+            let arch = name.parse().map_err(Trouble::usage)?;
+            return Ok(Self::Clang(Box::new(wiring::compiled(arch, config)?)));
+        }
+        let nvcc = cuda::find_nvcc().ok_or_else(|| Trouble::machine("there is no nvcc"))?;
+        Ok(Self::Nvcc(wiring::cuda_options(config)?, cuda::nvcc_version(&nvcc).unwrap_or_default()))
+    }
+
+    /// What it says of its version.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        match self {
+            Self::Nvcc(_, version) => version,
+            Self::Clang(workshop) => workshop.compiler(),
+        }
+    }
+
+    /// The names of a kernel's instructions, or, within, why nobody could look.
+    fn instructions(&self, arch: &Arch, task: &Task) -> Result<Result<Result<String, String>, Failure>, Trouble> {
+        match self {
+            Self::Nvcc(options, _) => Ok(match cuda::build_reference(options, arch.clone(), task)? {
+                Ok(object) => Ok(cuda::disassembly(options, &object)?),
+                Err(failure) => Err(failure),
+            }),
+            Self::Clang(workshop) => Ok(workshop.instructions(task, &Candidate::new(task.reference()))?.map(Ok)),
+        }
+    }
+}
+
 /// The architectures that a column's kernels are built for.
 fn targets(column: &Column) -> Vec<&Arch> {
     let all = column.archs.iter().take(1).chain(&column.also_on);
-    all.filter(|arch| matches!(arch, Arch::Cuda { .. })).collect()
+    all.filter(|arch| matches!(arch, Arch::Cuda { .. } | Arch::Amd(_))).collect()
 }
 
 /// What is kept of this.
 #[must_use]
-pub fn record(cell: &Cell, column: &Column, compiled: &Compiled) -> Record {
+pub fn record(cell: &Cell, column: &Column, builder: &Builder, compiled: &Compiled) -> Record {
     let built: Vec<String> = targets(column).into_iter().map(Arch::target).collect();
-    let nvcc = cuda::find_nvcc().and_then(|nvcc| cuda::nvcc_version(&nvcc).ok());
-    let (cell, files) = (cell.folder.clone(), identity(cell));
-    Record { cell, files, built: built.join(", "), compiler: nvcc.unwrap_or_default(), found: compiled.to_string() }
+    let (cell, files, compiler) = (cell.folder.clone(), identity(cell), builder.version().to_owned());
+    Record { cell, files, built: built.join(", "), compiler, found: compiled.to_string() }
 }
 
 /// Builds both kernels of a cell for all that they run on, and looks for its instructions.
@@ -77,12 +120,11 @@ pub fn record(cell: &Cell, column: &Column, compiled: &Compiled) -> Record {
 /// # Errors
 ///
 /// Where nothing can be built here.
-pub fn compile(cell: &Cell, column: &Column, out: &Path, config: &Config) -> Result<Compiled, Trouble> {
+pub fn compile(cell: &Cell, column: &Column, out: &Path, builder: &Builder) -> Result<Compiled, Trouble> {
     let task = task(cell, column, out)?;
-    let options = wiring::cuda_options(config)?;
     let mut all = vec![];
     for arch in targets(column) {
-        let compiled = compile_for(arch, cell, &task, &options)?;
+        let compiled = compile_for(arch, cell, &task, builder)?;
         if !compiled.holds() {
             return Ok(compiled);
         }
@@ -92,44 +134,38 @@ pub fn compile(cell: &Cell, column: &Column, out: &Path, config: &Config) -> Res
     Ok(all.into_iter().next().unwrap_or_else(nothing))
 }
 
-fn compile_for(arch: &Arch, cell: &Cell, task: &Task, options: &Options) -> Result<Compiled, Trouble> {
-    let build = |what: &str, kernel: &str| match built(options, arch, &against(task, kernel))? {
-        Ok(object) => Ok(Ok(object)),
-        Err(failure) => {
-            Ok::<_, Trouble>(Err(format!("the {what} kernel does not build for {}: {failure}", arch.target())))
+fn compile_for(arch: &Arch, cell: &Cell, task: &Task, builder: &Builder) -> Result<Compiled, Trouble> {
+    let mut codes = vec![];
+    for (what, kernel) in [("naive", cell.naive()), ("optimized", cell.optimized())] {
+        match builder.instructions(arch, &against(task, kernel))? {
+            Ok(code) => codes.push(code),
+            Err(failure) => {
+                let why = format!("the {what} kernel does not build for {}: {failure}", arch.target());
+                return Ok(Compiled::Wrong(why));
+            }
         }
-    };
-    let (naive, optimized) = match (build("naive", cell.naive())?, build("optimized", cell.optimized())?) {
-        (Ok(naive), Ok(optimized)) => (naive, optimized),
-        (Err(why), _) | (_, Err(why)) => return Ok(Compiled::Wrong(why)),
-    };
-    told_apart(cell, options, [&naive, &optimized])
+    }
+    Ok(told_apart(cell, codes.into_iter().collect()))
 }
 
-fn built(options: &Options, arch: &Arch, task: &Task) -> Result<Result<PathBuf, Failure>, Trouble> {
-    Ok(cuda::build_reference(options, arch.clone(), task)?)
-}
-
-fn told_apart(cell: &Cell, options: &Options, objects: [&Path; 2]) -> Result<Compiled, Trouble> {
+/// Which instructions tell the naive kernel's code from the optimized one's.
+fn told_apart(cell: &Cell, codes: Result<Vec<String>, String>) -> Compiled {
     let wanted: Vec<String> = cell.instructions().map(str::to_owned).collect();
     if wanted.is_empty() {
         let why = cell.no_instruction.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-        return Ok(Compiled::Untold(format!("no instruction shows this feature{why}")));
+        return Compiled::Untold(format!("no instruction shows this feature{why}"));
     }
-    let mut codes = vec![];
-    for object in objects {
-        match cuda::disassembly(options, object)? {
-            Ok(code) => codes.push(code),
-            Err(why) => return Ok(Compiled::Untold(format!("nobody looked for {}: {why}", wanted.join(", ")))),
-        }
-    }
+    let codes = match codes {
+        Ok(codes) => codes,
+        Err(why) => return Compiled::Untold(format!("nobody looked for {}: {why}", wanted.join(", "))),
+    };
     let has = |code: &str, name: &str| code.split_whitespace().any(|word| word.starts_with(name));
     for name in &wanted {
         match [has(&codes[0], name), has(&codes[1], name)] {
             [false, true] => {}
-            [true, _] => return Ok(Compiled::Wrong(format!("{name} is in the naive kernel"))),
-            [false, false] => return Ok(Compiled::Wrong(format!("{name} is not in the optimized kernel"))),
+            [true, _] => return Compiled::Wrong(format!("{name} is in the naive kernel")),
+            [false, false] => return Compiled::Wrong(format!("{name} is not in the optimized kernel")),
         }
     }
-    Ok(Compiled::Told(wanted))
+    Compiled::Told(wanted)
 }

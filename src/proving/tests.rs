@@ -83,6 +83,7 @@ fn what_was_compiled_of_a_column_is_written_down_for_every_cell_as_it_is_now() {
     for (name, built, text) in [
         ("ampere", "sm_80, sm_90a", include_str!("../../docs/results/data/features_ampere.jsonl")),
         ("blackwell", "sm_100a", include_str!("../../docs/results/data/features_blackwell.jsonl")),
+        ("mi350", "gfx950", include_str!("../../docs/results/data/features_mi350.jsonl")),
     ] {
         let records: Vec<Record> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let features = Features::embedded();

@@ -172,7 +172,7 @@ fn emulated(processor: Processor, config: &Config) -> Result<Emulated, Trouble> 
 /// # Errors
 ///
 /// If no compiler here knows it, there is no folder for builds, or the program does not know where it lies.
-fn compiled(arch: Gfx, config: &Config) -> Result<Compiled, Trouble> {
+pub fn compiled(arch: Gfx, config: &Config) -> Result<Compiled, Trouble> {
     let options = CompiledOptions {
         program: own_program()?,
         program_args: vec![CHILD.into()],

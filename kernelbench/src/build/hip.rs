@@ -180,6 +180,11 @@ impl Hip {
         Ok(Self { clang, arch, sandbox, cache: Cache::new(cache), allowed: ALLOWED.within(deadline) })
     }
 
+    /// What the compiler says of its version.
+    pub(crate) fn compiler(&self) -> &str {
+        self.clang.version()
+    }
+
     /// The command that compiles, for people.
     pub(crate) fn command_line(&self, context: &KernelContext) -> Result<String, Fault> {
         let flags = Self::flags(context)?.join(" ");

@@ -217,7 +217,10 @@ fn whole(prefix: &str, files: &Files) -> Result<(), FeatureError> {
     }
     let has = |kernel: &&str| ["cu", "hip"].iter().any(|ending| filled(&format!("{kernel}.{ending}")) == Some(true));
     match KERNELS.iter().find(|kernel| !has(kernel)) {
-        Some(kernel) => Err(missing(&format!("{prefix}{kernel}.cu"))),
+        Some(kernel) => {
+            let hip = files.keys().any(|name| name.ends_with(".hip"));
+            Err(missing(&format!("{prefix}{kernel}.{}", if hip { "hip" } else { "cu" })))
+        }
         None => Ok(()),
     }
 }
@@ -235,7 +238,7 @@ fn sign(config: &str, evidence: Evidence) -> Result<Sign, FeatureError> {
     match (counter, instruction, launches) {
         (Some(name), None, None) => {
             if !is_counter(&name) {
-                let expected = "expected a metric as Nsight Compute calls it, such as sm__inst_executed.sum";
+                let expected = "expected a metric as its profiler calls it, such as sm__inst_executed.sum";
                 return wrong(config, format!("{name:?} is no counter: {expected}"));
             }
             let (Some(direction), Some(least_gain)) = (direction, least_gain.filter(|least| *least >= 1.0)) else {

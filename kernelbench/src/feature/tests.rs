@@ -37,7 +37,8 @@ fn a_cell_is_a_task_that_evaluate_and_run_take() {
         for cell in column.cells.iter().filter(|cell| !matches!(cell.state, State::Unsupported(_))) {
             let task = load::task(&folder.join(&column.name).join(&cell.folder)).unwrap();
             assert_eq!(task.name, format!("{}_{}", column.name, cell.folder));
-            assert!(task.is_cuda() && cell.optimized().contains(&task.context().unwrap().entry), "{}", cell.name);
+            assert_eq!(task.is_cuda(), task.gfx().is_none(), "{}", cell.name);
+            assert!(cell.optimized().contains(&task.context().unwrap().entry), "{}", cell.name);
         }
     }
 }
@@ -71,6 +72,26 @@ fn the_blackwell_column_has_all_rows_and_each_says_by_which_instruction_it_is_to
         let tcgen05 = cell.optimized().contains("tcgen05.mma");
         assert_eq!(tcgen05, [1, 2, 3, 6, 7, 10].contains(&cell.row), "{}", cell.name);
         assert!(!tcgen05 || cell.guide.contains("not run"), "{} says that nobody ran it", cell.name);
+    }
+}
+
+#[test]
+fn the_mi350_column_has_all_rows_and_every_text_says_that_nobody_ran_it() {
+    let features = Features::embedded();
+    let column = features.of_arch(&"gfx950".parse().unwrap()).unwrap();
+    assert_eq!(column.cells.iter().map(|cell| cell.row).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
+    for cell in &column.cells {
+        assert_eq!((cell.state.name(), cell.target().is_some()), ("compiled", true), "{}", cell.name);
+        assert_ne!(cell.instructions().next().is_some(), cell.no_instruction.is_some(), "{}", cell.name);
+        assert!(cell.guide.contains("Compiled for gfx950 and its assembly looked at, not run"), "{}", cell.name);
+        assert!(cell.optimized().replace("\n//", "").contains("Compiled for gfx950 and not run."), "{}", cell.name);
+        let foreign = |text: &str| column.foreign.iter().find(|word| text.contains(word.as_str())).cloned();
+        assert_eq!((foreign(&cell.guide), foreign(cell.optimized())), (None, None), "{}", cell.name);
+        let mfma = cell.optimized().contains("_mfma_");
+        assert_eq!(mfma, ![4, 8].contains(&cell.row), "{}", cell.name);
+        // No guide is longer than the longest of the column that was measured first.
+        let longest = features.columns()[0].cells.iter().map(|cell| cell.guide.len()).max();
+        assert!(Some(cell.guide.len()) <= longest, "{}", cell.name);
     }
 }
 
@@ -168,7 +189,7 @@ fn what_is_wrong_with_a_cell_is_said_with_its_file() {
     let (features, column) = hopper();
     assert_eq!(
         features.column("hoper").unwrap_err(),
-        "there is no architecture \"hoper\" among the features; there are hopper, ampere, blackwell"
+        "there is no architecture \"hoper\" among the features; there are hopper, ampere, blackwell, mi350"
     );
     assert!(column.cell("wgma").unwrap_err().starts_with("hopper has no feature \"wgma\"; it has wgmma, fp8"));
     assert_eq!((column.cell("01").unwrap().row, column.cell("05_tma").unwrap().row), (1, 5));

@@ -114,7 +114,7 @@ impl KernelCode {
 
 /// The lines that the compiler wrote itself. Between its marks stands inline assembly, which may hold comments, parts that are
 /// left out, and labels of its author's.
-pub(crate) fn outside_inline_assembly(assembly: &str) -> Vec<&str> {
+fn outside_inline_assembly(assembly: &str) -> Vec<&str> {
     let mut inside = false;
     let mut is_own = |line: &&str| {
         let mark = line.trim();
@@ -122,6 +122,13 @@ pub(crate) fn outside_inline_assembly(assembly: &str) -> Vec<&str> {
         !inside && !mark.ends_with("#ASMEND")
     };
     assembly.lines().filter(|line| is_own(line)).collect()
+}
+
+/// The names of all instructions that the compiler wrote, a line each; directives and labels are none.
+pub(crate) fn instructions(assembly: &str) -> String {
+    let words = outside_inline_assembly(assembly).into_iter().filter_map(|line| line.strip_prefix('\t'));
+    let names = words.filter_map(|line| line.split_whitespace().next()).filter(|word| !word.starts_with(['.', ';']));
+    names.flat_map(|name| [name, "\n"]).collect()
 }
 
 fn is_matrix(instruction: &str) -> bool {
@@ -220,6 +227,11 @@ amdhsa.version:
         };
         assert_eq!((two, one.mfma, one.source_name()), (&expected, 0, "one"));
         assert!(found.to_string().starts_with("compiled, not run, for gfx942: two with 24 VGPRs (16 AGPRs among"));
+    }
+
+    #[test]
+    fn instructions_are_those_that_the_compiler_wrote() {
+        assert_eq!(instructions(ASSEMBLY), "v_mfma_f32_32x32x8_f16\nv_smfmac_f32_16x16x32_f16\ns_endpgm\n");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
     result::{
         candidate::{Built, Candidate, Verified},
         certificate::Certificate,
-        code_object::CodeObject,
+        code_object::{self, CodeObject},
         error::{Attempt, fault, outcome, trusted},
         evaluation::{Evaluation, Timed},
         failure::{Failure, Fault, Outcome},
@@ -56,6 +56,26 @@ impl Compiled {
         let sandbox = Arc::new(Sandbox::new(options.program, options.program_args));
         let hip = Hip::new(sandbox, options.cache, arch, options.build_deadline)?;
         Ok(Self(Arc::new(Inner { arch, machine: machine(arch), hip })))
+    }
+
+    /// What compiled the kernels, in its own words.
+    #[must_use]
+    pub fn compiler(&self) -> &str {
+        self.0.hip.compiler()
+    }
+
+    /// The names of the instructions that the compiler writes for a candidate's kernels, a line each; inline assembly is not
+    /// among them.
+    ///
+    /// # Errors
+    /// Where nothing can be compiled here.
+    pub fn instructions(&self, task: &Task, candidate: &Candidate) -> Outcome<String> {
+        let built = match outcome(self.0.build(task, candidate))? {
+            Ok(built) => built,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let text = fs::read(&built.artifact).map_err(fault("cannot read a build"))?;
+        Ok(Ok(code_object::instructions(&String::from_utf8_lossy(&text))))
     }
 
     fn blocking<T: Send + 'static>(

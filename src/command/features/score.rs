@@ -15,6 +15,7 @@ use kernelbench::{
     Workshop, cuda,
     feature::{Column, Features, score::Bucket},
 };
+use metrics::Arch;
 use serde_json::json;
 use std::{collections::BTreeMap, fs};
 
@@ -29,6 +30,12 @@ pub(super) fn score(
     let (config, out) = (&layers.config, &arguments.out);
     let column = features.column(&arguments.arch).map_err(Trouble::usage)?;
     let cells = chosen(column, &arguments.cell)?;
+    if !column.archs.iter().any(|arch| matches!(arch, Arch::Cuda { .. })) {
+        let title = &column.title;
+        return Err(Trouble::usage(format!(
+            "{title}: a reply is scored by counters, and no kernel of this column is run"
+        )));
+    }
     if config.model.spec.is_empty() {
         return Err(Trouble::usage("nothing says what answers: name a model with --model openai:NAME"));
     }

@@ -6,13 +6,10 @@ use crate::{
     config::Config,
     exit::{Exit, Trouble},
     progress::Screen,
-    proving::{Proved, Proving, Record, compile, record},
+    proving::{Builder, Proved, Proving, Record, compile, record},
     wiring,
 };
-use kernelbench::{
-    cuda,
-    feature::{Cell, Column, Features, State},
-};
+use kernelbench::feature::{Cell, Column, Features, State};
 use metrics::MetricSet;
 use std::{fs, path::Path};
 
@@ -98,19 +95,20 @@ fn compile_all(
     config: &Config,
     why: &str,
 ) -> Result<Exit, Trouble> {
-    if cuda::find_nvcc().is_none() {
-        return Err(Trouble::machine(format!("{why}; and there is no nvcc, so nothing can be said of its features")));
-    }
+    let builder = Builder::of(column, config).map_err(|missing| {
+        let message = format!("{why}; and {}, so nothing can be said of its features", missing.message);
+        Trouble { message, ..missing }
+    })?;
     if !arguments.json {
         say(&format!("{why}: nothing is measured, and only what compiles is said"));
     }
     let (mut exit, mut records) = (Exit::Done, vec![]);
     for cell in cells {
-        let compiled = compile(cell, column, &arguments.out, config)?;
+        let compiled = compile(cell, column, &arguments.out, &builder)?;
         if !arguments.json {
             say(&format!("{:<11} {compiled}", cell.name));
         }
-        records.push(record(cell, column, &compiled));
+        records.push(record(cell, column, &builder, &compiled));
         if !compiled.holds() {
             exit = Exit::NothingCorrect;
         } else if matches!(cell.state, State::Measured(_)) && exit == Exit::Done {

@@ -1,4 +1,5 @@
-// c = a * transpose(b) without the matrix unit: a block of 256 threads keeps tiles of 16 x 16 numbers in LDS, one thread an element.
+// c = a * transpose(b) without the matrix unit: a block of 256 threads keeps tiles of 16 x 16 numbers in LDS, one thread an
+// element.
 
 namespace {
 

@@ -1,5 +1,5 @@
-// A product of MXFP4 numbers without the unit's scales: blocks of 32 are quantised and unpacked by arithmetic into tiles of single
-// precision in LDS, one thread an element.
+// A product of MXFP4 numbers without the unit's scales: blocks of 32 are quantised and unpacked by arithmetic into tiles of
+// single precision in LDS, one thread an element.
 
 namespace {
 
@@ -28,7 +28,8 @@ __global__ void tiles(__bf16 *c, const __bf16 *a, const int32_t *b, const int32_
     // One column more than a row has keeps its columns in different banks.
     __shared__ float left[16][33], right[16][33];
     const int x = threadIdx.x, y = threadIdx.y;
-    const int64_t row = (int64_t)blockIdx.y * 16 + y, column = (int64_t)blockIdx.x * 16 + x, other = (int64_t)blockIdx.x * 16 + y;
+    const int64_t row = (int64_t)blockIdx.y * 16 + y, column = (int64_t)blockIdx.x * 16 + x,
+                  other = (int64_t)blockIdx.x * 16 + y;
     float sum = 0.0f;
     for (int64_t k0 = 0; k0 < k; k0 += 32) {
         for (int j = x; j < 32; j += 16) {
@@ -52,8 +53,8 @@ __global__ void tiles(__bf16 *c, const __bf16 *a, const int32_t *b, const int32_
 
 }  // namespace
 
-extern "C" void quantized_product(__bf16 *c, const __bf16 *a, const int32_t *b, const int32_t *b_scale, int64_t m, int64_t n, int64_t k,
-                                  hipStream_t stream) {
+extern "C" void quantized_product(__bf16 *c, const __bf16 *a, const int32_t *b, const int32_t *b_scale, int64_t m, int64_t n,
+                                  int64_t k, hipStream_t stream) {
     const dim3 grid((unsigned)((n + 15) / 16), (unsigned)((m + 15) / 16));
     tiles<<<grid, dim3(16, 16), 0, stream>>>(c, a, b, b_scale, m, n, k);
 }

@@ -1,5 +1,5 @@
-// A product of MXFP4 numbers by MFMA 32x32x64 with block scales. A lane holds a block of 32 along k, so it quantises its own: no
-// lane asks another. Compiled for gfx950 and not run.
+// A product of MXFP4 numbers by MFMA 32x32x64 with block scales. A lane holds a block of 32 along k, so it quantises its own:
+// no lane asks another. Compiled for gfx950 and not run.
 
 namespace {
 
@@ -50,7 +50,8 @@ __device__ Block taken(const int32_t *from, const int32_t *scale) {
 }
 
 // A wave keeps 64 x 64 sums. Rows beyond the last read the last one again; nobody stores what comes of them.
-__global__ __launch_bounds__(64) void tiles(__bf16 *c, const __bf16 *a, const int32_t *b, const int32_t *b_scale, int64_t m, int64_t n, int64_t k) {
+__global__ __launch_bounds__(64) void tiles(__bf16 *c, const __bf16 *a, const int32_t *b, const int32_t *b_scale, int64_t m,
+                                            int64_t n, int64_t k) {
     const int lane = threadIdx.x;
     const int64_t row0 = (int64_t)blockIdx.y * 64, column0 = (int64_t)blockIdx.x * 64;
     sixteen sum[2][2] = {};
@@ -87,8 +88,8 @@ __global__ __launch_bounds__(64) void tiles(__bf16 *c, const __bf16 *a, const in
 
 }  // namespace
 
-extern "C" void quantized_product(__bf16 *c, const __bf16 *a, const int32_t *b, const int32_t *b_scale, int64_t m, int64_t n, int64_t k,
-                                  hipStream_t stream) {
+extern "C" void quantized_product(__bf16 *c, const __bf16 *a, const int32_t *b, const int32_t *b_scale, int64_t m, int64_t n,
+                                  int64_t k, hipStream_t stream) {
     const dim3 grid((unsigned)((n + 63) / 64), (unsigned)((m + 63) / 64));
     tiles<<<grid, 64, 0, stream>>>(c, a, b, b_scale, m, n, k);
 }

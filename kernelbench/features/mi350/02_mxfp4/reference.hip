@@ -23,7 +23,8 @@ __device__ float number(uint32_t code) {
     return code & 8 ? -size : size;
 }
 
-__global__ void elements(__bf16 *c, const __bf16 *a, const int32_t *b, const int32_t *b_scale, int64_t m, int64_t n, int64_t k) {
+__global__ void elements(__bf16 *c, const __bf16 *a, const int32_t *b, const int32_t *b_scale, int64_t m, int64_t n,
+                         int64_t k) {
     const int64_t column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const int64_t row = (int64_t)blockIdx.y * blockDim.y + threadIdx.y;
     if (row >= m || column >= n) return;
@@ -44,8 +45,8 @@ __global__ void elements(__bf16 *c, const __bf16 *a, const int32_t *b, const int
 
 }  // namespace
 
-extern "C" void quantized_product(__bf16 *c, const __bf16 *a, const int32_t *b, const int32_t *b_scale, int64_t m, int64_t n, int64_t k,
-                                  hipStream_t stream) {
+extern "C" void quantized_product(__bf16 *c, const __bf16 *a, const int32_t *b, const int32_t *b_scale, int64_t m, int64_t n,
+                                  int64_t k, hipStream_t stream) {
     const dim3 grid((unsigned)((n + 15) / 16), (unsigned)((m + 15) / 16));
     elements<<<grid, dim3(16, 16), 0, stream>>>(c, a, b, b_scale, m, n, k);
 }

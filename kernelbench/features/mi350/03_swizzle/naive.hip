@@ -1,5 +1,6 @@
-// c = a * transpose(b) by MFMA from tiles of 128 x 64 numbers in LDS. A row is 128 bytes, half of the 64 banks, and its eight chunks
-// of 16 bytes lie in their order: lanes that read one chunk of 16 rows meet in two places. Compiled for gfx950 and not run.
+// c = a * transpose(b) by MFMA from tiles of 128 x 64 numbers in LDS. A row is 128 bytes, half of the 64 banks, and its eight
+// chunks of 16 bytes lie in their order: lanes that read one chunk of 16 rows meet in two places. Compiled for gfx950 and not
+// run.
 
 namespace {
 

@@ -12,8 +12,8 @@ struct Place {
     __bf16 a[128 * 32], b[128 * 32];
 };
 
-// Brings rows first .. first + 15 of a factor, columns k0 .. k0 + 31, into 1 KiB of LDS: a chunk of 16 bytes a lane, one behind the
-// other. Rows beyond the last read the last one again; nobody stores what comes of them.
+// Brings rows first .. first + 15 of a factor, columns k0 .. k0 + 31, into 1 KiB of LDS: a chunk of 16 bytes a lane, one behind
+// the other. Rows beyond the last read the last one again; nobody stores what comes of them.
 __device__ void bring(__bf16 *to, const __bf16 *from, int64_t first, int64_t rows, int64_t k0, int64_t k) {
     const int lane = threadIdx.x % 64;
     const int64_t row = min(first + lane / 4, rows - 1);
@@ -61,7 +61,8 @@ __device__ void store(__bf16 *c, const sixteen (&sum)[2][2], int64_t row0, int64
 __global__ __launch_bounds__(256) void tiles(__bf16 *c, const __bf16 *a, const __bf16 *b, int64_t m, int64_t n, int64_t k) {
     __shared__ __attribute__((aligned(1024))) Place ring[PLACES];
     const int64_t row0 = (int64_t)blockIdx.y * 128, column0 = (int64_t)blockIdx.x * 128, steps = k / 32;
-    // A wave brings 32 rows of each tile: four loads a step. The wave's number is the same in all its lanes, and so is what it brings.
+    // A wave brings 32 rows of each tile: four loads a step. The wave's number is the same in all its lanes, and so is what it
+    // brings.
     const int wave = __builtin_amdgcn_readfirstlane(threadIdx.x / 64);
     const auto fill = [&](int64_t step) {
         Place &place = ring[step % PLACES];

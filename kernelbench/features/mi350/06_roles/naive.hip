@@ -8,7 +8,8 @@ typedef uint32_t words __attribute__((ext_vector_type(4)));
 // Numbers from row to row of a tile: 32, and 8 that keep rows apart in the banks.
 constexpr int PITCH = 40;
 
-// Rows first .. first + 127 of a factor, columns k0 .. k0 + 31, as 512 chunks of 16 bytes, two a thread. Beyond its ends lie zeros.
+// Rows first .. first + 127 of a factor, columns k0 .. k0 + 31, as 512 chunks of 16 bytes, two a thread. Beyond its ends lie
+// zeros.
 __device__ void fetch(words (&held)[2], const __bf16 *from, int64_t first, int64_t rows, int64_t k0, int64_t k) {
     for (int i = 0; i < 2; ++i) {
         const int chunk = threadIdx.x + 256 * i;

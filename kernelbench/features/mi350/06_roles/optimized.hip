@@ -1,5 +1,5 @@
-// c = a * transpose(b) by MFMA with roles: of four waves two only bring tiles into LDS, two only multiply, and two buffers lie between
-// them. k is a multiple of 32. Compiled for gfx950 and not run.
+// c = a * transpose(b) by MFMA with roles: of four waves two only bring tiles into LDS, two only multiply, and two buffers lie
+// between them. k is a multiple of 32. Compiled for gfx950 and not run.
 
 namespace {
 
@@ -11,8 +11,8 @@ struct Buffer {
     __bf16 a[64 * 32], b[128 * 32];
 };
 
-// Brings rows first .. first + 15 of a factor, columns k0 .. k0 + 31, into 1 KiB of LDS: a chunk of 16 bytes a lane, one behind the
-// other. Rows beyond the last read the last one again; nobody stores what comes of them.
+// Brings rows first .. first + 15 of a factor, columns k0 .. k0 + 31, into 1 KiB of LDS: a chunk of 16 bytes a lane, one behind
+// the other. Rows beyond the last read the last one again; nobody stores what comes of them.
 __device__ void bring(__bf16 *to, const __bf16 *from, int64_t first, int64_t rows, int64_t k0, int64_t k) {
     const int lane = threadIdx.x % 64;
     const int64_t row = min(first + lane / 4, rows - 1);
@@ -58,7 +58,8 @@ __device__ void store(__bf16 *c, const sixteen (&sum)[2][2], int64_t row0, int64
 }
 
 // A producer's half of a step: six loads.
-__device__ void produce(Buffer &to, int half, const __bf16 *a, const __bf16 *b, int64_t row0, int64_t column0, int64_t step, int64_t m, int64_t n, int64_t k) {
+__device__ void produce(Buffer &to, int half, const __bf16 *a, const __bf16 *b, int64_t row0, int64_t column0, int64_t step,
+                        int64_t m, int64_t n, int64_t k) {
     for (int rows = half * 32; rows < half * 32 + 32; rows += 16) bring(to.a + rows * 32, a, row0 + rows, m, step * 32, k);
     for (int rows = half * 64; rows < half * 64 + 64; rows += 16) bring(to.b + rows * 32, b, column0 + rows, n, step * 32, k);
 }

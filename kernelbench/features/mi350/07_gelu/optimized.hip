@@ -1,5 +1,5 @@
-// gelu(a * transpose(b) + bias) in one launch: bias and GeLU are applied to the sums where MFMA leaves them. Compiled for gfx950 and
-// not run.
+// gelu(a * transpose(b) + bias) in one launch: bias and GeLU are applied to the sums where MFMA leaves them. Compiled for
+// gfx950 and not run.
 
 namespace {
 
@@ -9,7 +9,8 @@ typedef uint32_t words __attribute__((ext_vector_type(4)));
 // Numbers from row to row of a tile: 32, and 8 that keep rows apart in the banks.
 constexpr int PITCH = 40;
 
-// Rows first .. first + 127 of a factor, columns k0 .. k0 + 31, as 512 chunks of 16 bytes, two a thread. Beyond its ends lie zeros.
+// Rows first .. first + 127 of a factor, columns k0 .. k0 + 31, as 512 chunks of 16 bytes, two a thread. Beyond its ends lie
+// zeros.
 __device__ void fetch(words (&held)[2], const __bf16 *from, int64_t first, int64_t rows, int64_t k0, int64_t k) {
     for (int i = 0; i < 2; ++i) {
         const int chunk = threadIdx.x + 256 * i;
@@ -50,7 +51,8 @@ __device__ float gelu(float x) {
 }
 
 // Number v of a lane is row 8 * (v / 4) + 4 * (lane / 32) + v % 4 of its column lane % 32.
-__device__ void store(float *c, const sixteen (&sum)[2][2], const float *bias, int64_t row0, int64_t column0, int64_t m, int64_t n) {
+__device__ void store(float *c, const sixteen (&sum)[2][2], const float *bias, int64_t row0, int64_t column0, int64_t m,
+                      int64_t n) {
     const int lane = threadIdx.x % 64, wave = threadIdx.x / 64;
 #pragma unroll
     for (int i = 0; i < 2; ++i)
@@ -64,7 +66,8 @@ __device__ void store(float *c, const sixteen (&sum)[2][2], const float *bias, i
             }
 }
 
-__global__ __launch_bounds__(256) void tiles(float *out, const __bf16 *a, const __bf16 *b, const float *bias, int64_t m, int64_t n, int64_t k) {
+__global__ __launch_bounds__(256) void tiles(float *out, const __bf16 *a, const __bf16 *b, const float *bias, int64_t m,
+                                             int64_t n, int64_t k) {
     __shared__ __attribute__((aligned(16))) __bf16 a_tile[128 * PITCH], b_tile[128 * PITCH];
     const int64_t row0 = (int64_t)blockIdx.y * 128, column0 = (int64_t)blockIdx.x * 128;
     sixteen sum[2][2] = {};
@@ -83,6 +86,7 @@ __global__ __launch_bounds__(256) void tiles(float *out, const __bf16 *a, const 
 
 }  // namespace
 
-extern "C" void linear_gelu(float *out, const __bf16 *a, const __bf16 *b, const float *bias, int64_t m, int64_t n, int64_t k, hipStream_t stream) {
+extern "C" void linear_gelu(float *out, const __bf16 *a, const __bf16 *b, const float *bias, int64_t m, int64_t n, int64_t k,
+                            hipStream_t stream) {
     tiles<<<dim3((unsigned)((n + 127) / 128), (unsigned)((m + 127) / 128)), 256, 0, stream>>>(out, a, b, bias, m, n, k);
 }

@@ -19,7 +19,8 @@ __global__ void elements(float *out, const __bf16 *a, const __bf16 *b, const flo
 
 }  // namespace
 
-extern "C" void linear_gelu(float *out, const __bf16 *a, const __bf16 *b, const float *bias, int64_t m, int64_t n, int64_t k, hipStream_t stream) {
+extern "C" void linear_gelu(float *out, const __bf16 *a, const __bf16 *b, const float *bias, int64_t m, int64_t n, int64_t k,
+                            hipStream_t stream) {
     const dim3 grid((unsigned)((n + 15) / 16), (unsigned)((m + 15) / 16));
     elements<<<grid, dim3(16, 16), 0, stream>>>(out, a, b, bias, m, n, k);
 }

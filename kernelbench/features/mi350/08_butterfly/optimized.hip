@@ -1,4 +1,5 @@
-// A block a row: each wave of 64 lanes adds up by a butterfly, in six steps and without a barrier. Compiled for gfx950 and not run.
+// A block a row: each wave of 64 lanes adds up by a butterfly, in six steps and without a barrier. Compiled for gfx950 and not
+// run.
 
 namespace {
 
