@@ -217,13 +217,13 @@ fn macros_of_a_task_are_seen_by_both_halves_and_what_lies_beside_the_compiler_s_
     let with = |flags: &str, source: &str| {
         let flags = TASK.replace("ARCH", "gfx90a").replace("entry =", &format!("flags = [{flags}]\nentry ="));
         let task = task_with(&flags, REFERENCE).unwrap();
-        run(workshop.build(&task, &Candidate::new(source))).unwrap().map(drop)
+        run(workshop.build(&task, &Candidate::new(source))).unwrap().err()
     };
     for side in ["0", "1"] {
         let source = format!("{}{REFERENCE}", wants(side));
-        assert_eq!(with("\"-DGIVEN\", \"-U__linux__\"", &source), Ok(()), "{side}");
+        assert_eq!(with("\"-DGIVEN\", \"-U__linux__\"", &source), None, "{side}");
         for flags in ["\"-DGIVEN\"", "\"-U__linux__\""] {
-            assert!(matches!(with(flags, &source), Err(Failure::Build { .. })), "{side}: {flags}");
+            assert!(matches!(with(flags, &source), Some(Failure::Build { .. })), "{side}: {flags}");
         }
     }
     let clang = Clang::find(Gfx::Gfx90a).unwrap();
@@ -240,7 +240,7 @@ fn macros_of_a_task_are_seen_by_both_halves_and_what_lies_beside_the_compiler_s_
     for path in paths {
         for include in [format!("#include <{path}>\n"), format!("#include \"{path}\"\n")] {
             let told = with("", &format!("{include}{REFERENCE}"));
-            assert!(matches!(&told, Err(Failure::Build { log }) if log.contains(&name)), "{include}: {told:?}");
+            assert!(matches!(&told, Some(Failure::Build { log }) if log.contains(&name)), "{include}: {told:?}");
         }
     }
 }

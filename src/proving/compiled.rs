@@ -60,9 +60,9 @@ impl std::fmt::Display for Compiled {
 /// What compiles the kernels of a column here.
 pub enum Builder {
     /// nvcc.
-    Nvcc(Options, String),
+    Nvcc(Box<Options>, String),
     /// A clang, for an AMD GPU.
-    Clang(Box<kernelbench::Compiled>),
+    Clang(kernelbench::Compiled),
 }
 
 impl Builder {
@@ -74,10 +74,10 @@ impl Builder {
     pub fn of(column: &Column, config: &Config) -> Result<Self, Trouble> {
         if let Some(Arch::Amd(name)) = column.archs.first() {
             let arch = name.parse().map_err(Trouble::usage)?;
-            return Ok(Self::Clang(Box::new(wiring::compiled(arch, config)?)));
+            return Ok(Self::Clang(wiring::compiled(arch, config)?));
         }
         let nvcc = cuda::find_nvcc().ok_or_else(|| Trouble::machine("there is no nvcc"))?;
-        Ok(Self::Nvcc(wiring::cuda_options(config)?, cuda::nvcc_version(&nvcc).unwrap_or_default()))
+        Ok(Self::Nvcc(Box::new(wiring::cuda_options(config)?), cuda::nvcc_version(&nvcc).unwrap_or_default()))
     }
 
     /// What it says of its version.
@@ -111,8 +111,13 @@ fn targets(column: &Column) -> Vec<&Arch> {
 #[must_use]
 pub fn record(cell: &Cell, column: &Column, builder: &Builder, compiled: &Compiled) -> Record {
     let built: Vec<String> = targets(column).into_iter().map(Arch::target).collect();
-    let (cell, files, compiler) = (cell.folder.clone(), identity(cell), builder.version().to_owned());
-    Record { cell, files, built: built.join(", "), compiler, found: compiled.to_string() }
+    Record {
+        cell: cell.folder.clone(),
+        files: identity(cell),
+        built: built.join(", "),
+        compiler: builder.version().to_owned(),
+        found: compiled.to_string(),
+    }
 }
 
 /// Builds both kernels of a cell for all that they run on, and looks for its instructions.

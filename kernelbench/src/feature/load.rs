@@ -218,7 +218,7 @@ fn whole(prefix: &str, files: &Files) -> Result<(), FeatureError> {
     let has = |kernel: &&str| ["cu", "hip"].iter().any(|ending| filled(&format!("{kernel}.{ending}")) == Some(true));
     match KERNELS.iter().find(|kernel| !has(kernel)) {
         Some(kernel) => {
-            let hip = files.keys().any(|name| name.ends_with(".hip"));
+            let hip = KERNELS.iter().any(|kernel| files.contains_key(&format!("{kernel}.hip")));
             Err(missing(&format!("{prefix}{kernel}.{}", if hip { "hip" } else { "cu" })))
         }
         None => Ok(()),
