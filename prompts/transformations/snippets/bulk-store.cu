@@ -9,6 +9,8 @@ __device__ __forceinline__ void bulk_store(const CUtensorMap *map, int row, int 
 #pragma unroll
     for (int chunk = 0; chunk < count / 32; ++chunk) {
         __half *buffer = buffers + chunk % 2 * 64 * 64;
+        // An odd number of chunks leaves the last one in the buffer that the next call begins with.
+        if (first && chunk == 0 && count / 32 % 2 == 1) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
         if (first) asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
         asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
 #pragma unroll
