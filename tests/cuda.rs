@@ -7,7 +7,7 @@
 
 mod program;
 
-use program::Told;
+use program::{Told, run};
 use serde_json::Value;
 use std::{
     fs,
@@ -317,6 +317,29 @@ fn imports(policy: &str) -> String {
     texts.concat()
 }
 
+/// A product by hand from what the sequence for a Hopper imports, with one, two and four chunks a row of a tile, stored by one
+/// call a tile and by two.
+fn hopper() -> [String; 3] {
+    let by_hand = fs::read_to_string("tests/peak/hopper.cu").unwrap();
+    [(64, 256), (128, 128), (128, 64)].map(|(rows, columns)| {
+        let sizes = format!("#define GROUP_ROWS {rows}\n#define TILE_COLUMNS {columns}\n");
+        format!("{}{sizes}{by_hand}", imports("peak-h200-fp16"))
+    })
+}
+
+#[test]
+#[cfg_attr(not(all(has_gpu, has_nvcc)), ignore = "needs a Hopper GPU and nvcc")]
+fn the_texts_for_a_hopper_make_a_right_product() {
+    let folder = tempfile::tempdir().unwrap();
+    for (at, text) in hopper().iter().enumerate() {
+        let file = folder.path().join(format!("{at}.cu"));
+        fs::write(&file, text).unwrap();
+        let told = run(&["evaluate", "examples/cuda/matmul_fp16", &file.display().to_string(), "--json"]).ended(0);
+        let found: Value = serde_json::from_str(&told.out).unwrap();
+        assert!(found["evaluation"]["passed"].is_object(), "{found}");
+    }
+}
+
 /// Compiled by a real nvcc, where there is one.
 #[test]
 #[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
@@ -329,9 +352,10 @@ fn the_examples_and_the_verifier_are_cuda() {
     let verifier = fs::read_to_string(root.join("kernelbench/src/backend/cuda/verifier.cu")).unwrap();
     let sequences = ["peak-a6000-fp32", "peak-a6000-fp16", "peak-h200-fp16", "peak-h200-fp32"];
     let imported = sequences.map(|name| format!("{before}{}", imports(name)));
-    let sources: Vec<String> =
-        examples.filter(|path| path.is_dir()).map(reference).chain([verifier]).chain(imported).collect();
-    assert!(sources.len() >= 13, "{sources:?}");
+    let by_hand = hopper().map(|text| format!("{before}{text}"));
+    let sources = examples.filter(|path| path.is_dir()).map(reference).chain([verifier]);
+    let sources: Vec<String> = sources.chain(imported).chain(by_hand).collect();
+    assert!(sources.len() >= 16, "{sources:?}");
     for text in sources {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source.cu");
