@@ -366,13 +366,16 @@ impl<B: Backend> Inner<B> {
         checked.and_then(|labels| tidied.map(|()| labels))
     }
 
-    /// Runs a candidate under a sanitizer, as a certificate does.
+    /// Runs a candidate under a sanitizer, as a certificate does, but on the smallest shape alone: a sanitizer is slow.
     fn sanitize(&self, task: &Task, candidate: &Candidate) -> Attempt<()> {
+        let bytes = |case: &&Case| self.backend.fits(task, case).unwrap_or(u64::MAX);
+        let smallest = task.cases.iter().chain(&task.final_cases).min_by_key(bytes);
+        let small = Task { cases: smallest.cloned().into_iter().collect(), final_cases: vec![], ..task.clone() };
         let (rng, mut parked) = (&mut self.rng(Purpose::Sanitize), Some(self.unpark(task, candidate)?));
         let sanitized = self.in_session((task, Some(&candidate.id())), is_full, |session, _| {
             let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
             let found =
-                stage::during(Stage::Sanitize, || self.backend.sanitize(task, session, &mut loaded, candidate, rng));
+                stage::during(Stage::Sanitize, || self.backend.sanitize(&small, session, &mut loaded, candidate, rng));
             let tidied = self.backend.tidy(session);
             found?;
             tidied?;
