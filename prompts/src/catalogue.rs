@@ -250,7 +250,8 @@ mod tests {
         assert_eq!((with.imported(mine, "cpu"), with.imported(mine, "cuda").len()), (vec!["int fast();\n"], 0));
         assert_eq!(Catalogue::embedded().with([own("Unroll", "copy-tile")]).unwrap().all().len(), 21);
         let why = Catalogue::embedded().with([own("Mine", "copy-tyle")]).unwrap_err().to_string();
-        let expected = "mine.toml: it imports \"copy-tyle\", and there is no such snippet; there are barrier, bulk-copy, bulk-store, copy-async, copy-tile,";
+        let expected = "mine.toml: it imports \"copy-tyle\", and there is no such snippet; there are barrier, bulk-copy, \
+                        bulk-store, copy-async, copy-tile,";
         assert!(why.starts_with(expected), "{why}");
     }
 

@@ -34,6 +34,16 @@ fn each_page_reads_like_this() {
 }
 
 #[test]
+fn a_parameter_that_a_transformation_retires_is_named_and_where_none_is_nothing_is_said() {
+    let prompts = Prompts::embedded();
+    let asked = example::pages().into_iter().filter(|(page, _)| *page == "transform");
+    let told =
+        asked.map(|(_, values)| prompts.text("transform.user", &values).contains("`WIDTH` is no tuning parameter"));
+    let told: Vec<bool> = told.collect();
+    assert!(told.contains(&true) && told.contains(&false), "{told:?}");
+}
+
+#[test]
 fn a_page_that_asks_for_json_says_which_keys_before_a_reply_is_refused_for_others() {
     let (mut asking, prompts) = (0, Prompts::embedded());
     for (page, values) in example::pages() {

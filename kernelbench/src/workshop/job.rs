@@ -258,6 +258,25 @@ mod tests {
         assert_ne!(profile.id("h200"), id("a", 0.0, "h200"));
     }
 
+    #[tokio::test]
+    async fn a_check_is_sanitized_where_that_is_asked_for_and_is_then_another_job() {
+        let workshop = crate::Simulated::new();
+        let check = |source: &str, sanitize: bool| {
+            let Job { task, asked: Asked::Evaluate { candidate, suite, .. } } = job(source, 0.0) else {
+                unreachable!("it is an evaluation")
+            };
+            Job { task, asked: Asked::Check { candidate, suite, sanitize } }
+        };
+        for (source, sanitize, fails) in
+            [("// simulate: racy", true, true), ("// simulate: racy", false, false), ("// simulate: us=1", true, false)]
+        {
+            let (found, _) = check(source, sanitize).work(&workshop).await;
+            let Ok(Found::Checked(failure)) = found else { unreachable!("{found:?}") };
+            assert_eq!(matches!(failure, Some(Failure::Sanitizer { .. })), fails, "{source}: {failure:?}");
+        }
+        assert_ne!(check("a", true).id("h200"), check("a", false).id("h200"));
+    }
+
     #[test]
     fn a_job_comes_out_of_json_as_it_went_in() {
         let whole = job("a", 0.25);

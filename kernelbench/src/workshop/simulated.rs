@@ -1,7 +1,7 @@
 //! A workshop with no compiler and no clock: what a candidate does stands in its text.
 //!
-//! A line with `simulate:` says it, in any comment: `us=50` (its time), `build-error`, `wrong`, `hang`, `crash`, `refused`
-//! (fails only when certified), `fault` (the machine fails), `build_ms=20` and `run_ms=20` (really waits, by tokio's
+//! A line with `simulate:` says it, in any comment: `us=50` (its time), `build-error`, `wrong`, `hang`, `crash`, `racy`
+//! (right, but for a sanitizer), `refused` (fails only when certified), `fault` (the machine fails), `build_ms=20` and `run_ms=20` (really waits, by tokio's
 //! clock), a counter's name with what a profiler reads under it (`dram__bytes.sum=4096`). A candidate without such a line takes 40 to 130 µs, by its hash; the reference takes 100 µs. The same text
 //! always comes to the same numbers.
 
@@ -144,6 +144,10 @@ impl Workshop for Simulated {
         Box::pin(self.checked(task, built, suite))
     }
 
+    fn sanitize<'a>(&'a self, _: &'a Task, verified: &'a Verified) -> Step<'a, Outcome<()>> {
+        Box::pin(std::future::ready(Ok(Directive::of(verified.candidate()).race().map_or(Ok(()), Err))))
+    }
+
     fn time<'a>(
         &'a self,
         _: &'a Task,
@@ -258,6 +262,7 @@ impl Simulated {
         let failure = match directive.told {
             Some(Told::Refused) => Some(mismatch(last.to_owned(), first_output(task))),
             Some(Told::BuildError) => Some(Failure::Build { log: "told to fail".into() }),
+            Some(Told::Racy) => directive.race(),
             _ => directive.failure(last, first_output(task)),
         };
         let verdict = match failure {

@@ -12,6 +12,8 @@ pub(super) enum Told {
     Crash,
     /// Calls its bindings no configuration.
     Invalid,
+    /// Is right, and a sanitizer finds a race.
+    Racy,
     /// Passes in the loop and fails at certification.
     Refused,
     /// Others use the machine, so that it cannot be timed.
@@ -55,6 +57,7 @@ impl Directive {
             ("hang", _) => self.told = Some(Told::Hang),
             ("invalid", _) => self.told = Some(Told::Invalid),
             ("crash", _) => self.told = Some(Told::Crash),
+            ("racy", _) => self.told = Some(Told::Racy),
             ("refused", _) => self.told = Some(Told::Refused),
             ("disturbed", _) => self.told = Some(Told::Disturbed),
             (counter, number) if counter.contains("__") => {
@@ -65,6 +68,12 @@ impl Directive {
         }
     }
 
+    /// What a sanitizer finds.
+    pub(super) fn race(&self) -> Option<Failure> {
+        let finding = || Failure::Sanitizer { tool: "simulated".to_owned(), finding: "told to race".to_owned() };
+        (self.told == Some(Told::Racy)).then(finding)
+    }
+
     /// The failure on this case, if running it was told to fail.
     pub(super) fn failure(&self, case: &str, output: &str) -> Option<Failure> {
         let case = case.to_owned();
@@ -73,7 +82,7 @@ impl Directive {
             Told::Invalid => Some(Failure::Invalid { case }),
             Told::Hang => Some(Failure::Hang { case, deadline_ms: 1000 }),
             Told::Crash => Some(Failure::Crash { case, signal: "SIGSEGV".into(), stderr: String::new() }),
-            Told::BuildError | Told::Refused | Told::Disturbed | Told::Fault => None,
+            Told::BuildError | Told::Racy | Told::Refused | Told::Disturbed | Told::Fault => None,
         }
     }
 }
