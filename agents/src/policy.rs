@@ -284,7 +284,13 @@ impl Policy {
     ///
     /// What is wrong with it, and in which line.
     pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
-        toml::from_str(text)
+        let policy: Self = toml::from_str(text)?;
+        if policy.timing.glance {
+            let why = "timing.glance: a policy cannot set it, for candidates would be compared briefly; a search does for its \
+                       own configurations";
+            return Err(serde::de::Error::custom(why));
+        }
+        Ok(policy)
     }
 }
 

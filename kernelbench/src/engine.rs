@@ -5,6 +5,7 @@ mod baselines;
 pub(crate) mod certify;
 pub(crate) mod check;
 pub(crate) mod contents;
+mod glance;
 pub(crate) mod notes;
 mod refused;
 pub(crate) mod sessions;
@@ -18,7 +19,7 @@ use crate::{
         candidate::{Built, Candidate, CandidateId, Verified},
         certificate::Certificate,
         error::{Attempt, EvalError, outcome, trusted},
-        evaluation::Timed,
+        evaluation::{Evaluation, Timed},
         failure::{Failure, Fault, Outcome},
         label::{Kind, Label},
         survey::Survey,
@@ -347,7 +348,6 @@ impl<B: Backend> Inner<B> {
         }
         let mut labels = checked?;
         labels.append(&mut of_build);
-        labels.append(&mut self.backend.code_labels(candidate, &loaded));
         self.kept.park(&self.backend, &candidate.id(), loaded)?;
         Ok(labels)
     }
@@ -395,7 +395,11 @@ impl<B: Backend> Inner<B> {
         plan: &TimingPlan,
         self_difference: f64,
     ) -> Attempt<Timed> {
-        let mut parked = Some(self.unpark(task, candidate)?);
+        let loaded = self.unpark(task, candidate)?;
+        // Reading machine code takes a while and no device.
+        let of_code = self.backend.code_labels(candidate, &loaded);
+        self.kept.note(&candidate.id(), |notes| notes.of_code = of_code);
+        let mut parked = Some(loaded);
         let timed = self.in_session((task, Some(&candidate.id())), is_full, |session, lease| {
             let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
             let what = What { task, suite, plan, effort: Effort::Loop, trusted: false, self_difference };
@@ -528,6 +532,21 @@ impl<B: Backend> Workshop for Engine<B> {
     ) -> Step<'a, Outcome<Timed>> {
         let (task, candidate, suite, plan) = (task.clone(), verified.candidate().clone(), suite.clone(), *plan);
         self.blocking(move |inner| outcome(inner.time(&task, &candidate, &suite, &plan, self_difference)))
+    }
+
+    fn glance<'a>(
+        &'a self,
+        task: &'a Task,
+        built: Built,
+        suite: &'a Suite,
+        plan: &'a TimingPlan,
+        self_difference: f64,
+    ) -> Step<'a, Result<Evaluation, Fault>> {
+        let (task, suite, plan) = (task.clone(), suite.clone(), *plan);
+        self.blocking(move |inner| {
+            let glanced = outcome(inner.glance(&task, built, &suite, &plan, self_difference))?;
+            Ok(glanced.map_or_else(Evaluation::Failed, Evaluation::Passed))
+        })
     }
 
     fn profile<'a>(

@@ -41,13 +41,16 @@ pub struct TimingPlan {
     /// Pairs of processes that the samples are spread over; as many as the backend thinks right where it is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u32>,
+    /// Whether what it finds only ranks the configurations of a search: then they are compared briefly too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub glance: bool,
 }
 
 impl TimingPlan {
     /// A plan of so many warm-ups and samples, of which the median stands for all.
     #[must_use]
     pub const fn median_of(warmup: u32, repetitions: u32) -> Self {
-        Self { warmup, repetitions, statistic: Statistic::Median, processes: None }
+        Self { warmup, repetitions, statistic: Statistic::Median, processes: None, glance: false }
     }
 }
 
@@ -212,6 +215,25 @@ pub trait Workshop: Send + Sync + 'static {
         Box::pin(async move {
             let timed = self.time(task, verified, suite, plan, self_difference).await?;
             Ok(timed.map_or_else(Evaluation::Failed, Evaluation::Passed))
+        })
+    }
+
+    /// Looks at a configuration of a search: compares it briefly on every case, and times it for a ranking. What a brief look
+    /// finds wrong is checked in full before it counts; what is ranked first is examined in full by whoever searches.
+    fn glance<'a>(
+        &'a self,
+        task: &'a Task,
+        built: Built,
+        suite: &'a Suite,
+        plan: &'a TimingPlan,
+        self_difference: f64,
+    ) -> Step<'a, Result<Evaluation, Fault>> {
+        Box::pin(async move {
+            let verified = match self.check(task, built, suite).await? {
+                Ok(verified) => verified,
+                Err(failure) => return Ok(Evaluation::Failed(failure)),
+            };
+            self.measure(task, &verified, suite, plan, self_difference).await
         })
     }
 

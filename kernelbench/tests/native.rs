@@ -5,6 +5,8 @@
 mod baselines;
 #[path = "native/confined.rs"]
 mod confined;
+#[path = "native/glance.rs"]
+mod glance;
 #[path = "native/held_out.rs"]
 mod held_out;
 

@@ -399,6 +399,15 @@ impl Backend for CudaDriver {
         Ok(loaded.process.as_mut().is_none_or(|process| process.peer.is_alive()))
     }
 
+    /// Starting a process and making its context takes as long as all else of a brief look.
+    fn hand_over(&self, from: &mut Kernel, to: &mut Kernel) {
+        let baseline = from.of_baseline.is_some() || to.of_baseline.is_some();
+        let Some(mut process) = from.process.take().filter(|_| to.process.is_none() && !baseline) else { return };
+        if process.may_load_more() && process.load_copy(&to.object).is_ok() {
+            to.process = Some(process);
+        }
+    }
+
     fn get_ready(&self) {
         self.pool.refill();
         self.profiler.get_ready();

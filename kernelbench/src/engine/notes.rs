@@ -81,6 +81,8 @@ pub(crate) struct Notes {
     pub(crate) needs_stock: bool,
     /// Of its build and its check.
     pub(crate) labels: Vec<Label>,
+    /// Of its machine code.
+    pub(crate) of_code: Vec<Label>,
     /// Of its times.
     pub(crate) remarks: Option<Remarks>,
     /// Its times, case by case.
@@ -90,6 +92,6 @@ pub(crate) struct Notes {
 impl Notes {
     /// All that is worth a label.
     pub(crate) fn all_labels(&self) -> Vec<Label> {
-        self.labels.iter().cloned().chain(self.remarks.iter().flat_map(Remarks::labels)).collect()
+        self.labels.iter().chain(&self.of_code).cloned().chain(self.remarks.iter().flat_map(Remarks::labels)).collect()
     }
 }

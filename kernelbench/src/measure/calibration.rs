@@ -15,6 +15,8 @@ use rand::rngs::StdRng;
 const OF_CANDIDATE: f64 = 0.5;
 /// What a slow candidate's calls last at most in a glance, in the length of a request.
 const SLOW: f64 = 4.0;
+/// The same outside a glance.
+const ENDLESS: f64 = 16.0;
 /// How many times as many calls that may take.
 const MORE: f64 = 16.0;
 
@@ -69,6 +71,13 @@ pub(crate) fn few_enough(calls: usize, ran_once: &Reading, request_ns: f64) -> u
     ((SLOW * request_ns / ran_once.inside_ns.max(1.0)) as usize).clamp(1, calls)
 }
 
+/// At most so many calls in the loop, where a request of so many took the candidate so long: one that is many times slower than
+/// its reference is not waited for as long as a precise ratio would take.
+pub(crate) fn not_endless(calls: usize, ran: &Reading, request_ns: f64) -> usize {
+    let part = ENDLESS * request_ns / ran.inside_ns.max(1.0);
+    if part < 1.0 { ((calls as f64 * part) as usize).clamp(1, calls) } else { calls }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +104,11 @@ mod tests {
     fn a_glance_at_a_candidate_that_is_many_times_slower_holds_fewer_calls_and_one_at_least() {
         let few = |ns| few_enough(48, &Reading { outside_ns: ns, inside_ns: ns }, 1.2e6);
         assert_eq!([0.0, 25e3, 100e3, 200e3, 2.4e6, 36e6].map(few), [48, 48, 48, 24, 2, 1]);
+    }
+
+    #[test]
+    fn a_request_of_a_candidate_that_is_many_times_slower_lasts_no_longer_than_sixteen() {
+        let fewer = |ns| not_endless(48, &Reading { outside_ns: ns, inside_ns: ns }, 1.2e6);
+        assert_eq!([0.0, 1.2e6, 19.2e6, 38.4e6, 153.6e6, 4e9].map(fewer), [48, 48, 48, 24, 6, 1]);
     }
 }

@@ -24,6 +24,10 @@ const MOST_LOST: u32 = 20;
 /// Requests that warm up both sides, at most, where each holds several calls.
 const MOST_WARM_UPS: usize = 5;
 
+/// The fewest pairs of a glance, which only ranks, and what it may take for more.
+const FEWEST_OF_GLANCE: usize = 3;
+const BUDGET_OF_GLANCE: Duration = Duration::from_millis(80);
+
 /// Pairs of one case from one pair of processes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Block {
@@ -76,9 +80,16 @@ impl Taking<'_> {
     fn pairs(&self) -> (usize, usize) {
         let asked = self.share_of(self.plan.repetitions) as usize;
         match (self.effort, self.budget) {
+            _ if self.plan.glance => (asked.min(FEWEST_OF_GLANCE), asked),
             (Effort::Loop, Some(_)) => (asked.min(self.numbers.fewest as usize), asked),
             _ => (asked, asked),
         }
+    }
+
+    /// What the block may take for more than the fewest pairs.
+    fn budget(&self) -> Option<Duration> {
+        let glance = self.plan.glance.then_some(BUDGET_OF_GLANCE);
+        self.budget.into_iter().chain(glance).min()
     }
 }
 
@@ -91,15 +102,25 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
     let mut calls =
         how.calls.map_or_else(|| calibration::calls(request_ns, call_ns, most), |known| known.clamp(1, most));
     let mut sampler = Sampler { pair, case, how, call_ns, lost: 0 };
-    if how.plan.is_glance() && how.calls.is_none() && calls > 1 {
+    let mut warm = false;
+    if how.plan.glance && how.calls.is_none() && calls > 1 {
         sampler.pair.prepare(1, true)?;
         sampler.sample(1, rng)?;
         let [_, ran] = sampler.sample(1, rng)?;
         calls = calibration::few_enough(calls, &ran, request_ns);
+        // One of which a call lasts as long as a request is warm by now.
+        warm = calls == 1 && ran.inside_ns > request_ns;
     }
     let mut recorded = sampler.pair.prepare(calls, true)?;
-    sampler.sample(calls, rng)?;
-    if how.calls.is_none() {
+    if !warm {
+        let [_, ran] = sampler.sample(calls, rng)?;
+        let few = if how.effort == Effort::Loop { calibration::not_endless(calls, &ran, request_ns) } else { calls };
+        if few < calls {
+            calls = few;
+            recorded = sampler.pair.prepare(calls, true)?;
+        }
+    }
+    if how.calls.is_none() && !warm {
         let first = sampler.sample(calls, rng)?;
         let enough = calibration::enough(calls, &first, request_ns, how.numbers.longest_request_ns, most);
         if enough > calls {
@@ -108,7 +129,7 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
         }
     }
     let warm_up = (how.share_of(how.plan.warmup) as usize).div_ceil(calls).clamp(1, MOST_WARM_UPS);
-    for _ in 0..warm_up {
+    for _ in 0..if warm { 0 } else { warm_up } {
         sampler.sample(calls, rng)?;
     }
     drop(calibrate);
@@ -119,7 +140,8 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
         0 => usize::MAX,
         wanted => fewest.div_ceil(wanted as usize).max(1),
     };
-    let in_budget = |start: Instant| how.budget.is_none_or(|budget| start.elapsed() <= budget);
+    let budget = how.budget();
+    let in_budget = |start: Instant| budget.is_none_or(|budget| start.elapsed() <= budget);
     while pairs.len() < fewest || (pairs.len() < asked && in_budget(start)) {
         if between < usize::MAX && pairs.len() % between == 0 {
             empties.push(sampler.pair.empty(rng)?);
@@ -172,7 +194,8 @@ mod tests {
 
     fn taking(effort: Effort, share: (u32, u32)) -> (usize, usize) {
         let numbers = Numbers { fewest: 12, ..crate::backend::native::NUMBERS };
-        let plan = TimingPlan { warmup: 20, repetitions: 100, statistic: Statistic::Median, processes: None };
+        let plan =
+            TimingPlan { warmup: 20, repetitions: 100, statistic: Statistic::Median, processes: None, glance: false };
         let tolerance = Tolerance { atol: 0.0, rtol: 0.0, share: 1.0 };
         let (verify, slack, budget) = (true, Duration::ZERO, Some(Duration::from_secs(1)));
         let (plan, numbers, tolerance) = (&plan, &numbers, &tolerance);

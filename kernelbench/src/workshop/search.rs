@@ -90,12 +90,7 @@ impl TimingPlan {
     /// The brief form of it, by which configurations are compared with one another.
     #[must_use]
     pub fn glance(&self) -> Self {
-        Self { repetitions: self.repetitions.min(GLANCE), processes: Some(1), ..*self }
-    }
-
-    /// Whether what it says only ranks configurations.
-    pub(crate) fn is_glance(&self) -> bool {
-        self.repetitions <= GLANCE && self.processes == Some(1)
+        Self { repetitions: self.repetitions.min(GLANCE), processes: Some(1), glance: true, ..*self }
     }
 }
 
