@@ -11,13 +11,12 @@ use crate::{
     identity::is_signed_by,
     look,
     message::{BLOBS, FOUND, Facts, KEY, SIGNATURE, Stowed, Taken, Told},
-    server::{self, Server},
+    server::{Blobs, Server},
 };
 use async_nats::jetstream::{
     self,
     consumer::{AckPolicy, DeliverPolicy, pull},
     kv::{self, Operation},
-    object_store::ObjectStore,
     stream::Stream,
 };
 use futures::StreamExt;
@@ -46,8 +45,8 @@ pub(crate) struct Courier {
     jobs: Stream,
     told: Stream,
     workers: kv::Store,
-    blobs: ObjectStore,
-    found: ObjectStore,
+    blobs: Blobs,
+    found: Blobs,
     state: Mutex<State>,
 }
 
@@ -166,7 +165,7 @@ impl Courier {
         let mut told = match stowed {
             Stowed::Here(told) => told,
             Stowed::Blob(hash) => {
-                let content = server::get(&self.found, &hash).await?;
+                let content = self.found.get(&hash).await?;
                 serde_json::from_slice(&content).map_err(|e| e.to_string())?
             }
         };

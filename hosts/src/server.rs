@@ -11,7 +11,6 @@ use async_nats::{
 };
 use kernelbench::Hash;
 use std::{fmt::Display, path::Path, time::Duration};
-use tokio::io::AsyncReadExt;
 use warpsmith::{exit::Trouble, hosts::Address, key::without_credentials};
 
 /// What a worker calls itself when it connects.
@@ -25,7 +24,7 @@ const KEPT: Duration = Duration::from_hours(24 * 14);
 /// How long a worker that has fallen silent is remembered.
 const REMEMBERED: Duration = Duration::from_mins(10);
 /// The largest blob.
-const LARGEST: u64 = 64 << 20;
+const LARGEST: usize = 64 << 20;
 
 /// A server that answers.
 #[derive(Clone)]
@@ -132,8 +131,11 @@ impl Server {
     /// # Errors
     ///
     /// Where nobody has made it, or this account may not look at it.
-    pub async fn blobs(&self, bucket: &str) -> Result<ObjectStore, Trouble> {
-        self.js.get_object_store(bucket).await.map_err(|e| self.missing("a bucket of blobs", &e))
+    pub async fn blobs(&self, bucket: &str) -> Result<Blobs, Trouble> {
+        let missing = |why: &dyn Display| self.missing("a bucket of blobs", why);
+        let store = self.js.get_object_store(bucket).await.map_err(|e| missing(&e))?;
+        let stream = self.js.get_stream_no_info(format!("OBJ_{bucket}")).await.map_err(|e| missing(&e))?;
+        Ok(Blobs { store, stream, chunks: format!("$O.{bucket}.C") })
     }
 
     /// What is said of a server that is there and stores nothing.
@@ -226,34 +228,57 @@ fn fitting(client: &Client, url: &str) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Puts a blob where whoever has its hash can get it.
-///
-/// # Errors
-///
-/// What kept it from being put.
-pub async fn put(store: &ObjectStore, content: &[u8]) -> Result<Hash, String> {
-    let hash = Hash::of(content);
-    if store.info(hash.as_str()).await.is_ok_and(|info| info.size == content.len()) {
-        return Ok(hash);
-    }
-    let mut rest = content;
-    store.put(hash.as_str(), &mut rest).await.map_err(|e| format!("the blob {} cannot be put: {e}", hash.short()))?;
-    Ok(hash)
+/// A bucket of blobs.
+#[derive(Clone)]
+pub struct Blobs {
+    store: ObjectStore,
+    /// The stream that it lies in, and the subject of its chunks.
+    stream: Stream<()>,
+    chunks: String,
 }
 
-/// Gets a blob, and looks whether it is what it is called.
-///
-/// # Errors
-///
-/// Where it is not there, not whole, too large or another than its name says.
-pub async fn get(store: &ObjectStore, hash: &Hash) -> Result<Vec<u8>, String> {
-    let failed = |why: &dyn Display| format!("the blob {}: {why}", hash.short());
-    let object = store.get(hash.as_str()).await.map_err(|e| failed(&e))?;
-    let mut content = vec![];
-    object.take(LARGEST + 1).read_to_end(&mut content).await.map_err(|e| failed(&e))?;
-    let is = Hash::of(&content);
-    if is != *hash {
-        return Err(format!("the blob {} does not have its hash: what is there has {}", hash.short(), is.short()));
+impl Blobs {
+    /// Puts a blob where whoever has its hash can get it.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from being put.
+    pub async fn put(&self, content: &[u8]) -> Result<Hash, String> {
+        let hash = Hash::of(content);
+        if self.store.info(hash.as_str()).await.is_ok_and(|info| info.size == content.len()) {
+            return Ok(hash);
+        }
+        let (name, mut rest) = (hash.as_str(), content);
+        let put = self.store.put(name, &mut rest).await;
+        put.map_err(|e| format!("the blob {} cannot be put: {e}", hash.short()))?;
+        Ok(hash)
     }
-    Ok(content)
+
+    /// Gets a blob, and looks whether it is what it is called. Its chunks are read one by one: an object that is read as a
+    /// whole leaves a consumer behind for a while, and a server has no more than so many of them.
+    ///
+    /// # Errors
+    ///
+    /// Where it is not there, not whole, too large or another than its name says.
+    pub async fn get(&self, hash: &Hash) -> Result<Vec<u8>, String> {
+        let failed = |why: &dyn Display| format!("the blob {}: {why}", hash.short());
+        let info = self.store.info(hash.as_str()).await.map_err(|e| failed(&e))?;
+        if info.size > LARGEST {
+            return Err(failed(&format!("it has {} bytes, the limit is {LARGEST}", info.size)));
+        }
+        let (subject, mut content, mut next) = (format!("{}.{}", self.chunks, info.nuid), vec![], None);
+        for _ in 0..info.chunks {
+            let chunk = self.stream.direct_get_next_for_subject(&subject, next).await.map_err(|e| failed(&e))?;
+            content.extend_from_slice(&chunk.payload);
+            if content.len() > LARGEST {
+                return Err(failed(&format!("it has more than {LARGEST} bytes")));
+            }
+            next = Some(chunk.sequence + 1);
+        }
+        let is = Hash::of(&content);
+        if is != *hash {
+            return Err(format!("the blob {} does not have its hash: what is there has {}", hash.short(), is.short()));
+        }
+        Ok(content)
+    }
 }

@@ -8,11 +8,10 @@ mod work;
 use crate::{
     identity::Identity,
     message::{self, BLOBS, FOUND, Facts, JOBS, Place, token},
-    server::{Server, WORKER},
+    server::{Blobs, Server, WORKER},
 };
 use async_nats::jetstream::{
     consumer::{AckPolicy, PullConsumer, pull},
-    object_store::ObjectStore,
     stream::Stream,
 };
 use futures::StreamExt;
@@ -54,8 +53,8 @@ pub(crate) struct Host {
     server: Server,
     identity: Identity,
     jobs: Stream,
-    blobs: ObjectStore,
-    found: ObjectStore,
+    blobs: Blobs,
+    found: Blobs,
     presence: Presence,
     pace: warpsmith::hosts::Pace,
     /// The tasks that came last, by their blobs.

@@ -4,7 +4,6 @@ use super::{Courier, Missing};
 use crate::{
     look,
     message::{ANY, Ask, DELIVERIES, Home, Stowed, Told, job_subject},
-    server,
 };
 use async_nats::jetstream::context::PublishErrorKind;
 use kernelbench::{Asked, Baseline, Done, Fault, Hash, Job, JobFound};
@@ -124,7 +123,7 @@ impl Courier {
         }
         let began = Instant::now();
         loop {
-            match server::put(&self.blobs, content).await {
+            match self.blobs.put(content).await {
                 Ok(hash) => {
                     self.state().kept.insert(hash.clone());
                     return Ok(hash);

@@ -1,10 +1,7 @@
 //! One job at a worker: what it is, that it is under way, what came of it, and that it is told.
 
 use super::{Bench, Host};
-use crate::{
-    message::{Ask, Doing, KEY, SIGNATURE, Stowed, Taken, Told, taken_subject, told_subject},
-    server,
-};
+use crate::message::{Ask, Doing, KEY, SIGNATURE, Stowed, Taken, Told, taken_subject, told_subject};
 use async_nats::{
     HeaderMap,
     jetstream::{self, AckKind},
@@ -156,7 +153,7 @@ impl Host {
     async fn try_to_tell(&self, ask: &Ask, told: &Told) -> Result<(), String> {
         let text = serde_json::to_vec(told).map_err(|e| e.to_string())?;
         let payload = if text.len() > SMALL {
-            let hash = server::put(&self.found, &text).await?;
+            let hash = self.found.put(&text).await?;
             serde_json::to_vec(&Stowed::<Told>::Blob(hash)).map_err(|e| e.to_string())?
         } else {
             serde_json::to_vec(&Stowed::Here(told)).map_err(|e| e.to_string())?
@@ -192,7 +189,7 @@ impl Host {
 
     /// What stands in a blob.
     async fn read<T: serde::de::DeserializeOwned>(&self, hash: &kernelbench::Hash) -> Result<T, Refused> {
-        let content = server::get(&self.blobs, hash).await.map_err(|why| {
+        let content = self.blobs.get(hash).await.map_err(|why| {
             if why.contains("does not have its hash") { Refused::Invalid(why) } else { Refused::Unready(why) }
         })?;
         serde_json::from_slice(&content).map_err(|e| Refused::Invalid(format!("the blob {}: {e}", hash.short())))
