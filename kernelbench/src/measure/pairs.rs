@@ -102,34 +102,39 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
     let mut calls =
         how.calls.map_or_else(|| calibration::calls(request_ns, call_ns, most), |known| known.clamp(1, most));
     let mut sampler = Sampler { pair, case, how, call_ns, lost: 0 };
+    let glance = how.plan.glance && how.calls.is_none();
     let mut warm = false;
-    if how.plan.glance && how.calls.is_none() && calls > 1 {
+    if glance && calls > 1 {
         sampler.pair.prepare(1, true)?;
         sampler.sample(1, rng)?;
         let [_, ran] = sampler.sample(1, rng)?;
         calls = calibration::few_enough(calls, &ran, request_ns);
-        // One of which a call lasts as long as a request is warm by now.
+        // One of which a call lasts as long as a request needs no more of them.
         warm = calls == 1 && ran.inside_ns > request_ns;
     }
     let mut recorded = sampler.pair.prepare(calls, true)?;
     if !warm {
-        let [_, ran] = sampler.sample(calls, rng)?;
-        let few = if how.effort == Effort::Loop { calibration::not_endless(calls, &ran, request_ns) } else { calls };
-        if few < calls {
-            calls = few;
-            recorded = sampler.pair.prepare(calls, true)?;
+        let mut first = sampler.sample(calls, rng)?;
+        if how.effort == Effort::Loop {
+            let few = calibration::not_endless(calls, &first[1], request_ns);
+            if few < calls {
+                calls = few;
+                recorded = sampler.pair.prepare(calls, true)?;
+            }
         }
-    }
-    if how.calls.is_none() && !warm {
-        let first = sampler.sample(calls, rng)?;
-        let enough = calibration::enough(calls, &first, request_ns, how.numbers.longest_request_ns, most);
-        if enough > calls {
-            calls = enough;
-            recorded = sampler.pair.prepare(calls, true)?;
+        if how.calls.is_none() {
+            if !glance {
+                first = sampler.sample(calls, rng)?;
+            }
+            let enough = calibration::enough(calls, &first, request_ns, how.numbers.longest_request_ns, most);
+            if enough > calls {
+                calls = enough;
+                recorded = sampler.pair.prepare(calls, true)?;
+            }
         }
     }
     let warm_up = (how.share_of(how.plan.warmup) as usize).div_ceil(calls).clamp(1, MOST_WARM_UPS);
-    for _ in 0..if warm { 0 } else { warm_up } {
+    for _ in 0..if glance { 0 } else { warm_up } {
         sampler.sample(calls, rng)?;
     }
     drop(calibrate);
