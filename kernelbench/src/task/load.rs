@@ -86,7 +86,7 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
     check_heading(document, &file)?;
     let arguments = arguments::check(document, &file.argument)?;
     known_in(document, *file.language.get_ref(), &file.argument)?;
-    let (cases, final_cases) = cases::check(document, &file, &arguments)?;
+    let [cases, final_cases, sanitizer_cases] = cases::check(document, &file, &arguments)?;
     let timed = cases::timed(document, file.timing.as_ref(), &cases)?;
     let tolerance = tolerance(document, &file.tolerance)?;
     let language = *file.language.get_ref();
@@ -142,6 +142,7 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
         tolerance,
         cases,
         final_cases,
+        sanitizer_cases,
         timed,
     })
 }

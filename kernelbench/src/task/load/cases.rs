@@ -8,12 +8,12 @@ use crate::task::{Argument, ArgumentKind, Case, Dtype, Number, Size, TimedCases}
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Spanned, Value};
 
-/// The cases of the loop and those of the certificate.
+/// The cases of the loop, those of the certificate, and those of sanitizers.
 pub(super) fn check(
     document: &Document<'_>,
     file: &TaskFile,
     arguments: &[Argument],
-) -> Result<(Vec<Case>, Vec<Case>), TaskError> {
+) -> Result<[Vec<Case>; 3], TaskError> {
     if file.case.is_empty() {
         let help = "add a [[case]] with a name and a value for each scalar";
         return Err(document.error_at(0..0, "this task has no case to run", help));
@@ -22,7 +22,7 @@ pub(super) fn check(
     let mut read = |files: &[CaseFile]| -> Result<Vec<Case>, TaskError> {
         files.iter().map(|case| one(document, file, arguments, case, &mut names)).collect()
     };
-    Ok((read(&file.case)?, read(&file.final_case)?))
+    Ok([read(&file.case)?, read(&file.final_case)?, read(&file.sanitizer_case)?])
 }
 
 /// Which cases are timed: without a word about it, the largest.

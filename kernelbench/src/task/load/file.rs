@@ -30,6 +30,8 @@ pub(super) struct TaskFile {
     #[serde(default)]
     pub(super) final_case: Vec<CaseFile>,
     #[serde(default)]
+    pub(super) sanitizer_case: Vec<CaseFile>,
+    #[serde(default)]
     pub(super) tuning: Tuning,
     #[serde(default)]
     pub(super) returns: Returns,

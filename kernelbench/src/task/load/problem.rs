@@ -45,6 +45,7 @@ pub fn problem(path: &Path, precision: Precision) -> Result<Task, TaskError> {
         tolerance: Tolerance { atol: tolerance, rtol: tolerance, share: 1.0 },
         cases: vec![Case { name: suite::DEFAULT.to_owned(), scalars: [].into() }],
         final_cases: vec![],
+        sanitizer_cases: vec![],
         timed: TimedCases::All,
     })
 }
