@@ -366,10 +366,10 @@ impl<B: Backend> Inner<B> {
         checked.and_then(|labels| tidied.map(|()| labels))
     }
 
-    /// Runs a candidate under a sanitizer, as a certificate does, but on the smallest shape alone: a sanitizer is slow.
+    /// Runs a candidate under a sanitizer, as a certificate does, but on a small shape alone: a sanitizer is slow.
     fn sanitize(&self, task: &Task, candidate: &Candidate) -> Attempt<()> {
         let bytes = |case: &&Case| self.backend.fits(task, case).unwrap_or(u64::MAX);
-        let smallest = task.for_sanitizers().min_by_key(bytes);
+        let smallest = task.cases.iter().chain(&task.final_cases).min_by_key(bytes);
         let small = Task { cases: smallest.cloned().into_iter().collect(), final_cases: vec![], ..task.clone() };
         let (rng, mut parked) = (&mut self.rng(Purpose::Sanitize), Some(self.unpark(task, candidate)?));
         let sanitized = self.in_session((task, Some(&candidate.id())), is_full, |session, _| {

@@ -43,7 +43,8 @@ pub struct Task {
     pub cases: Vec<Case>,
     /// The shapes that only the certificate uses (Astra §4: never those of the loop).
     pub final_cases: Vec<Case>,
-    /// The shapes that sanitizers which are slow look at, and nothing else; where there is none, the smallest of the others.
+    /// The shapes that sanitizers of a GPU look at where they are slow, and nothing else; without one, or where a candidate does
+    /// not come to its end there, it is the smallest of the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sanitizer_cases: Vec<Case>,
     /// Which of the cases are timed.
@@ -151,12 +152,6 @@ impl Precision {
 }
 
 impl Task {
-    /// The shapes for sanitizers that are slow: those named for them, else all.
-    pub(crate) fn for_sanitizers(&self) -> impl Iterator<Item = &Case> {
-        let all = self.cases.iter().chain(&self.final_cases).filter(|_| self.sanitizer_cases.is_empty());
-        self.sanitizer_cases.iter().chain(all)
-    }
-
     /// The language of the reference and of every candidate.
     #[must_use]
     pub fn language(&self) -> Language {
@@ -561,17 +556,4 @@ pub enum TimedCases {
     All,
     /// One by name.
     Case(String),
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn sanitizers_look_at_the_shapes_that_are_named_for_them_and_where_none_is_at_any() {
-        let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/cuda");
-        let of = |name: &str| crate::load::task(&examples.join(name)).unwrap();
-        let names = |task: &super::Task| task.for_sanitizers().map(|case| case.name.clone()).collect::<Vec<_>>();
-        assert_eq!(names(&of("matmul_fp16")), ["256"]);
-        let task = of("silu_and_mul_bf16");
-        assert_eq!(names(&task).len(), task.cases.len() + task.final_cases.len());
-    }
 }

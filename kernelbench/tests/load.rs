@@ -364,6 +364,8 @@ fn the_matrix_products_have_regions_and_a_kernel_of_at_most_six_lines() {
     for name in ["matmul", "cuda/matmul_fp32", "cuda/matmul_fp16"] {
         let task = load::task(&example(name)).unwrap();
         let initial = task.initial_context().unwrap();
+        let small = task.sanitizer_cases.iter().map(|case| case.name.as_str());
+        assert!(small.eq(["512"].into_iter().filter(|_| name != "matmul")), "{name}");
         assert!(initial.region("device").unwrap().lines().count() - 2 <= 6, "{name}");
         assert_eq!(initial.open(&task.context().unwrap().tuning), ["BLOCK_X", "BLOCK_Y"], "{name}");
         assert!(task.reference().contains("16"), "{name}");

@@ -27,7 +27,11 @@ use crate::{
         gpu_clock::{GpuClock, broken},
         numbers::{Clock, Numbers},
     },
-    profile::{compute_sanitizer::Tool, cuobjdump, tool::Tools},
+    profile::{
+        compute_sanitizer::{NOT_ENDED, Tool},
+        cuobjdump,
+        tool::Tools,
+    },
     result::{
         candidate::Candidate,
         certificate::Check,
@@ -292,6 +296,26 @@ impl CudaDriver {
         }
         Ok(Check::Sanitizer { tool: format!("compute-sanitizer's {}", tool.name()), outcome })
     }
+
+    /// Has a tool look at one call on the smallest shape for sanitizers; where the candidate does not come to its end there, for
+    /// it may refuse so small a shape, on the smallest of the others.
+    fn sanitize_small(&self, tool: Tool, task: &Task, loaded: &Kernel, rng: &mut StdRng) -> Attempt<Check> {
+        let bytes = |case: &&Case| self.fits(task, case).unwrap_or(u64::MAX);
+        let others = task.cases.iter().chain(&task.final_cases).min_by_key(bytes);
+        let named = task.sanitizer_cases.iter().min_by_key(bytes);
+        let tried: Vec<&Case> = named.into_iter().chain(others).collect();
+        let mut row = None;
+        for case in tried {
+            let what = format!("one call on case {}, each array in memory of its own", case.name);
+            let found = self.sanitize_by(tool, task, (&[case], what), loaded, rng)?;
+            let ended = !matches!(&found, Check::Sanitizer { outcome: Err(why), .. } if why == NOT_ENDED);
+            row = Some(found);
+            if ended {
+                break;
+            }
+        }
+        row.ok_or_else(|| Fault::Machine(format!("{} has no case", task.name)).into())
+    }
 }
 
 impl Backend for CudaDriver {
@@ -399,15 +423,6 @@ impl Backend for CudaDriver {
         Ok(loaded.process.as_mut().is_none_or(|process| process.peer.is_alive()))
     }
 
-    /// Starting a process and making its context takes as long as all else of a brief look.
-    fn hand_over(&self, from: &mut Kernel, to: &mut Kernel) {
-        let baseline = from.of_baseline.is_some() || to.of_baseline.is_some();
-        let Some(mut process) = from.process.take().filter(|_| to.process.is_none() && !baseline) else { return };
-        if process.may_load_more() && process.load_copy(&to.object).is_ok() {
-            to.process = Some(process);
-        }
-    }
-
     fn get_ready(&self) {
         self.pool.refill();
         self.profiler.get_ready();
@@ -452,8 +467,8 @@ impl Backend for CudaDriver {
         Ok(self.profiler.survey(&layout, &loaded.object, &slot)?)
     }
 
-    /// One call on each of the shapes that are new to the candidate, or where there are none, on the smallest; on that also by
-    /// the tools that are slow.
+    /// One call on each of the shapes that are new to the candidate; and by the tools that are slow, or by all where no shape is
+    /// new, on a small one.
     fn sanitize(
         &self,
         task: &Task,
@@ -462,16 +477,16 @@ impl Backend for CudaDriver {
         _: &Candidate,
         rng: &mut StdRng,
     ) -> Attempt<Vec<Check>> {
-        let bytes = |case: &&Case| self.fits(task, case).unwrap_or(u64::MAX);
-        let smallest = || task.cases.iter().min_by_key(bytes).into_iter().collect();
-        let cases: Vec<&Case> =
-            if task.final_cases.is_empty() { smallest() } else { task.final_cases.iter().collect() };
-        let all = format!("one call on each of {} shapes, each array in memory of its own", cases.len());
-        let mut rows = vec![self.sanitize_by(Tool::Memcheck, task, (&cases, all), loaded, rng)?];
-        let small = || task.for_sanitizers().min_by_key(bytes);
-        for (tool, case) in Tool::SLOW.into_iter().filter_map(|tool| Some((tool, small()?))) {
-            let one = format!("one call on case {}, each array in memory of its own", case.name);
-            rows.push(self.sanitize_by(tool, task, (&[case], one), loaded, rng)?);
+        let new: Vec<&Case> = task.final_cases.iter().collect();
+        let mut rows = vec![];
+        if new.is_empty() {
+            rows.push(self.sanitize_small(Tool::Memcheck, task, loaded, rng)?);
+        } else {
+            let all = format!("one call on each of {} shapes, each array in memory of its own", new.len());
+            rows.push(self.sanitize_by(Tool::Memcheck, task, (&new, all), loaded, rng)?);
+        }
+        for tool in Tool::SLOW {
+            rows.push(self.sanitize_small(tool, task, loaded, rng)?);
         }
         Ok(rows)
     }

@@ -260,11 +260,6 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Gives the process of one configuration to another of the same context, where a process can hold one after the other.
-    fn hand_over(&self, from: &mut Self::Loaded, to: &mut Self::Loaded) {
-        let _ = (from, to);
-    }
-
     /// Whether a candidate that failed is built once more in another way before that counts, and why, for a label.
     fn in_doubt(&self, loaded: &Self::Loaded, error: &EvalError) -> Option<Label> {
         let _ = (loaded, error);

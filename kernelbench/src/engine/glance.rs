@@ -1,7 +1,7 @@
 //! A brief look: which of many configurations of a context is worth more?
 //!
 //! A search looks at hundreds, and what it ranks first is examined in full. So a configuration is compared as little as shows
-//! that it is wrong, timed for a ranking, and called by the process that called the one before it.
+//! that it is wrong, and timed for a ranking.
 
 use super::{
     Inner, Purpose,
@@ -29,8 +29,8 @@ fn is_settled(failure: &Failure) -> bool {
 }
 
 impl<B: Backend> Inner<B> {
-    /// Looks at a configuration of a search. What seems wrong may be the doing of one that had this process before it, or of
-    /// others beside it: it is checked in full, in a process of its own, before it counts.
+    /// Looks at a configuration of a search. What seems wrong may be the doing of others beside it: it is checked in full before
+    /// it counts.
     pub(super) fn glance(
         &self,
         task: &Task,
@@ -58,7 +58,6 @@ impl<B: Backend> Inner<B> {
         let mut parked = Some(self.unpark(task, candidate)?);
         let glanced = self.in_session((task, Some(&id)), is_full, |session, lease| {
             let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
-            stage::during(Stage::Load, || self.kept.hand_over(&self.backend, task, candidate, &mut loaded));
             let which = (Standard::Outputs, Processes::AtHand);
             let pair = stage::during(Stage::Load, || self.backend.pair(task, session, &mut loaded, which));
             let how = Checking { draws: 1, signed: false, oracle: false, ..self.checking(task) };
@@ -71,7 +70,6 @@ impl<B: Backend> Inner<B> {
             let (timed, _) = timed?;
             tidied?;
             self.kept.park(&self.backend, &id, loaded)?;
-            self.kept.hands_over(task, candidate);
             Ok(timed)
         });
         self.backend.get_ready();

@@ -11,12 +11,11 @@ use crate::{
     hash::Hash,
     lease::Lease,
     result::{
-        candidate::{Candidate, CandidateId},
+        candidate::CandidateId,
         error::{Attempt, EvalError},
         failure::Failure,
     },
     stage::{self, Stage},
-    task::Task,
 };
 use lru::LruCache;
 use std::{
@@ -69,8 +68,6 @@ pub(crate) struct Kept<B: Backend> {
     /// Those that gave way to others: their builds, without processes.
     asleep: Mutex<LruCache<CandidateId, B::Loaded>>,
     notes: Mutex<LruCache<CandidateId, Notes>>,
-    /// The configuration that was looked at last, and what it is one of: its process may serve the next of them.
-    last: Mutex<Option<(Hash, CandidateId)>>,
     rebuilt: Mutex<LruCache<u64, Anew<B>>>,
     tickets: AtomicU64,
 }
@@ -91,7 +88,6 @@ impl<B: Backend> Kept<B> {
             candidates: Mutex::new(LruCache::new(most(numbers.kept_candidates))),
             asleep: Mutex::new(LruCache::new(ASLEEP)),
             notes: Mutex::new(LruCache::new(NOTED)),
-            last: Mutex::default(),
             rebuilt: Mutex::new(LruCache::new(REBUILT)),
             tickets: AtomicU64::new(1),
         }
@@ -220,21 +216,6 @@ impl<B: Backend> Kept<B> {
         Ok(())
     }
 
-    /// Notes that this configuration was looked at last, and waits.
-    pub(crate) fn hands_over(&self, task: &Task, candidate: &Candidate) {
-        *lock(&self.last) = Some((context_of(task, candidate), candidate.id()));
-    }
-
-    /// Gives a configuration the process of the one that was looked at before, where both are of one context and the backend
-    /// can: whoever wrote one wrote the other.
-    pub(crate) fn hand_over(&self, backend: &B, task: &Task, candidate: &Candidate, loaded: &mut B::Loaded) {
-        let context = context_of(task, candidate);
-        let last = lock(&self.last).take().filter(|(of, id)| *of == context && *id != candidate.id());
-        if let Some(mut previous) = last.and_then(|(_, id)| self.unpark(&id)) {
-            backend.hand_over(&mut previous, loaded);
-        }
-    }
-
     /// Keeps what was built again until it is certified; its ticket.
     pub(crate) fn check_in(&self, anew: Anew<B>) -> u64 {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
@@ -343,12 +324,6 @@ fn until(wanted: u64, free: impl Fn() -> Option<u64>, mut evict: impl FnMut(Wait
         }
     }
     gone
-}
-
-/// What a candidate is a configuration of, in a task.
-fn context_of(task: &Task, candidate: &Candidate) -> Hash {
-    let open = Candidate::of_parts(candidate.parts().to_vec());
-    Hash::of(format!("{}\n{}", task.name, open.canonical()).as_bytes())
 }
 
 /// Whether so much of the device's memory is free, once what ended has given its back.

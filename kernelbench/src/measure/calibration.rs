@@ -72,9 +72,10 @@ pub(crate) fn few_enough(calls: usize, ran_once: &Reading, request_ns: f64) -> u
 }
 
 /// At most so many calls in the loop, where a request of so many took the candidate so long: one that is many times slower than
-/// its reference is not waited for as long as a precise ratio would take.
-pub(crate) fn not_endless(calls: usize, ran: &Reading, request_ns: f64) -> usize {
-    let part = ENDLESS * request_ns / ran.inside_ns.max(1.0);
+/// its reference is not waited for as long as a precise ratio would take. By both clocks, for its own may lie.
+pub(crate) fn not_endless(calls: usize, [reference, ran]: &[Reading; 2], request_ns: f64) -> usize {
+    let by_ours = ran.outside_ns - reference.gap_ns();
+    let part = ENDLESS * request_ns / ran.inside_ns.min(by_ours).max(1.0);
     if part < 1.0 { ((calls as f64 * part) as usize).clamp(1, calls) } else { calls }
 }
 
@@ -108,7 +109,10 @@ mod tests {
 
     #[test]
     fn a_request_of_a_candidate_that_is_many_times_slower_lasts_no_longer_than_sixteen() {
-        let fewer = |ns| not_endless(48, &Reading { outside_ns: ns, inside_ns: ns }, 1.2e6);
+        let read = |ns| Reading { outside_ns: ns, inside_ns: ns };
+        let fewer = |ns| not_endless(48, &[read(1.2e6), read(ns)], 1.2e6);
         assert_eq!([0.0, 1.2e6, 19.2e6, 38.4e6, 153.6e6, 4e9].map(fewer), [48, 48, 48, 24, 6, 1]);
+        let lies = Reading { outside_ns: 1.3e6, inside_ns: 4e9 };
+        assert_eq!(not_endless(48, &[read(1.2e6), lies], 1.2e6), 48, "its own clock says so alone");
     }
 }

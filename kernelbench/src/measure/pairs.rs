@@ -115,15 +115,13 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
     let mut recorded = sampler.pair.prepare(calls, true)?;
     if !warm {
         let mut first = sampler.sample(calls, rng)?;
-        if how.effort == Effort::Loop {
-            let few = calibration::not_endless(calls, &first[1], request_ns);
-            if few < calls {
+        if how.calls.is_none() {
+            let few = calibration::not_endless(calls, &first, request_ns);
+            if how.effort == Effort::Loop && few < calls {
                 calls = few;
                 recorded = sampler.pair.prepare(calls, true)?;
-            }
-        }
-        if how.calls.is_none() {
-            if !glance {
+                first = sampler.sample(calls, rng)?;
+            } else if !glance {
                 first = sampler.sample(calls, rng)?;
             }
             let enough = calibration::enough(calls, &first, request_ns, how.numbers.longest_request_ns, most);

@@ -84,10 +84,13 @@ pub(crate) fn finding(printed: &str) -> Result<Option<String>, String> {
     }
 }
 
+/// What is said of a call that did not come to its end, so that there was nothing to find.
+pub(crate) const NOT_ENDED: &str = "the call did not come to its end";
+
 /// The same of a process that says `done` when its call has come to its end.
 pub(crate) fn finding_in_whole_call(printed: &str, done: &str) -> Result<Option<String>, String> {
     match finding(printed)? {
-        None if !printed.lines().any(|line| line == done) => Err("the call did not come to its end".to_owned()),
+        None if !printed.lines().any(|line| line == done) => Err(NOT_ENDED.to_owned()),
         found => Ok(found),
     }
 }

@@ -177,8 +177,6 @@ impl Line {
 pub(crate) struct KernelChild<D> {
     device: D,
     call: Option<(libloading::Library, Call)>,
-    /// Whether its filter stands, which does for all that it loads.
-    filtered: bool,
     slots: Slots,
     /// Calls of a request.
     count: usize,
@@ -187,7 +185,7 @@ pub(crate) struct KernelChild<D> {
 impl<D: Device> KernelChild<D> {
     /// One that has loaded nothing yet.
     pub(crate) fn new(device: D) -> Self {
-        Self { device, call: None, filtered: false, slots: Slots::default(), count: 0 }
+        Self { device, call: None, slots: Slots::default(), count: 0 }
     }
 
     /// Does what it is asked until the parent is gone. A `go` is answered without taking memory: there may be none left.
@@ -235,12 +233,9 @@ impl<D: Device> KernelChild<D> {
         }
     }
 
-    /// Loads a shared object between two filters. What was loaded before is gone then, with what was recorded of it.
+    /// Loads a shared object between two filters.
     pub(crate) fn load(&mut self, object: Option<&Path>) -> Result<Vec<Layer>, String> {
-        let _ = self.device.record(None);
-        self.call = None;
-        let mut layers = if self.filtered { vec![] } else { vec![self.device.filter()] };
-        self.filtered = true;
+        let mut layers = vec![self.device.filter()];
         // The second filter comes even where loading failed: constructors have run.
         let loaded = object.map(load).transpose();
         layers.extend(self.device.lock());
@@ -260,7 +255,7 @@ impl<D: Device> KernelChild<D> {
     }
 
     fn with_calls<T>(&mut self, work: impl FnOnce(&mut D, &Calls<'_>) -> T) -> T {
-        let Self { device, call, slots, count, .. } = self;
+        let Self { device, call, slots, count } = self;
         let (call, slots, count) = (&*call, &*slots, *count);
         let stream = device.stream();
         let calls = || {

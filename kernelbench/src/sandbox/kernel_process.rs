@@ -19,9 +19,6 @@ use tempfile::TempDir;
 /// The number of the error that says that a device has no memory left, in CUDA's and HIP's numbering.
 const OUT_OF_MEMORY: u32 = 2;
 
-/// How many kernels one process loads, one after the other, at most.
-const MOST_LOADED: u32 = 16;
-
 /// A child that holds one kernel, or none yet.
 pub(crate) struct KernelProcess {
     pub(crate) peer: Peer,
@@ -32,14 +29,12 @@ pub(crate) struct KernelProcess {
     asked: Option<(usize, bool, bool)>,
     /// Its own folder, where it has one.
     folder: Option<TempDir>,
-    /// How many kernels it has loaded, one after the other.
-    loaded: u32,
 }
 
 impl KernelProcess {
     /// A process that was greeted.
     pub(crate) fn new(peer: Peer, patience: Duration) -> Self {
-        Self { peer, patience, case: "while it was loaded".to_owned(), asked: None, folder: None, loaded: 0 }
+        Self { peer, patience, case: "while it was loaded".to_owned(), asked: None, folder: None }
     }
 
     /// The same with a folder of its own, which goes away with it.
@@ -50,8 +45,7 @@ impl KernelProcess {
     /// Has it load a copy of a shared object in its own folder, which it can read as the user that it is.
     pub(crate) fn load_copy(&mut self, object: &Path) -> Attempt<()> {
         let Some(folder) = &self.folder else { return self.load(Some(object)) };
-        // A loader that knows the name of a library gives what it has by that name.
-        let copy = folder.path().join(format!("kernel-{}.so", self.loaded));
+        let copy = folder.path().join("kernel.so");
         fs::copy(object, &copy).map_err(fault(format_args!("cannot copy {}", object.display())))?;
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).map_err(fault("cannot open a build"))?;
         self.load(Some(&copy))
@@ -59,8 +53,6 @@ impl KernelProcess {
 
     /// Has it load a shared object, and lock itself in.
     pub(crate) fn load(&mut self, object: Option<&Path>) -> Attempt<()> {
-        self.loaded += 1;
-        self.asked = None;
         match self.ask(&Ask::Load { object: object.map(Path::to_owned) })? {
             Answer::Loaded(layers) => {
                 self.peer.layers.extend(layers);
@@ -69,11 +61,6 @@ impl KernelProcess {
             Answer::NotLoaded(why) => Err(Failure::Interface { log: format!("it cannot be loaded: {why}") }.into()),
             other => Err(self.unexpected(other)),
         }
-    }
-
-    /// Whether it lives, and has not loaded so many kernels that what they left behind would show.
-    pub(crate) fn may_load_more(&mut self) -> bool {
-        self.loaded < MOST_LOADED && self.peer.is_alive()
     }
 
     /// Says which case is called next, in so many slots.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     ffi::c_void,
     fs::File,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     os::fd::RawFd,
     path::{Path, PathBuf},
 };
@@ -62,6 +62,8 @@ pub(crate) struct Job {
     pub(crate) arrays: Vec<[usize; 2]>,
     /// Calls before the one that is looked at.
     pub(crate) warm_up: u32,
+    /// What is said once the call has come to its end, if anything.
+    pub(crate) done: String,
 }
 
 /// Serves requests until the parent is gone.
@@ -184,7 +186,11 @@ pub(crate) fn run_once(once: &Once) -> Result<(), String> {
     driver::profile(true);
     let ran = child.run_alone(&job.layout, 1).map_err(said);
     driver::profile(false);
-    ran
+    ran?;
+    if !job.done.is_empty() {
+        writeln!(std::io::stdout(), "{}", job.done).map_err(|e| e.to_string())?;
+    }
+    Ok(())
 }
 
 /// What the kernel is called that does nothing.

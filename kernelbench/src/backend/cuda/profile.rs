@@ -65,6 +65,8 @@ struct Called<'a> {
     slot: &'a [u8],
     /// What it may take.
     deadline: Duration,
+    /// What it says once its call has come to its end; nothing where this is empty.
+    done: &'a str,
 }
 
 impl Profiler {
@@ -112,7 +114,7 @@ impl Profiler {
 
     /// What a tool prints of one call; in words why not.
     fn call(waiting: Waiting, called: &Called<'_>) -> Result<Result<String, String>, Fault> {
-        let Called { layout, object, slot, deadline } = *called;
+        let Called { layout, object, slot, deadline, done } = *called;
         let place = |name: &str| waiting.folder().join(name);
         let (copy, content) = (place("kernel.so"), place("slot"));
         let write = || {
@@ -127,6 +129,7 @@ impl Profiler {
             slot: content,
             arrays: layout.arrays.iter().map(|array| [array.offset, array.bytes]).collect(),
             warm_up: WARM_UP,
+            done: done.to_owned(),
         };
         Ok(waiting.work(&job, deadline))
     }
@@ -181,7 +184,7 @@ impl Profiler {
         };
         let Some(set) = &self.set else { return Ok(without("the settings ask for no metrics".to_owned())) };
         let deadline = if set.is_full() { SURVEYING } else { DEADLINE };
-        let called = Called { layout, object, slot, deadline };
+        let called = Called { layout, object, slot, deadline, done: "" };
         let ahead = lock(&self.ahead).take();
         Ok(match self.under(ahead, &ncu::command(set, LAUNCHES, &[]), &called, read)? {
             Ok((capture, behind)) => {
@@ -199,7 +202,7 @@ impl Profiler {
         self.settle();
         let hung = lock(&self.ahead).take_if(|waiting| !waiting.let_others_read());
         drop(hung);
-        let called = Called { layout, object, slot, deadline: SURVEYING };
+        let called = Called { layout, object, slot, deadline: SURVEYING, done: "" };
         let everything = ncu::everything(&MetricSet::cudaforge24(), SURVEYED);
         let read = self.under(None, &everything, &called, read)?;
         Ok(read.map(|(capture, behind)| {
@@ -216,8 +219,11 @@ impl Profiler {
         object: &Path,
         slot: &[u8],
     ) -> Attempt<Result<(), String>> {
-        let called = Called { layout, object, slot, deadline: DEADLINE };
-        match self.under(None, &tool.command(), &called, compute_sanitizer::finding)? {
+        // An entry that refuses the shape, or a kernel that ends its process, was looked at by nobody.
+        let done = &*format!("done {:016x}", rand::random::<u64>());
+        let called = Called { layout, object, slot, deadline: DEADLINE, done };
+        let read = |printed: &str| compute_sanitizer::finding_in_whole_call(printed, done);
+        match self.under(None, &tool.command(), &called, read)? {
             Err(why) => Ok(Err(why)),
             Ok((None, _)) => Ok(Ok(())),
             Ok((Some(finding), _)) => Err(Failure::Sanitizer { tool: tool.watches().to_owned(), finding }.into()),
