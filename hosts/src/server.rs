@@ -263,6 +263,9 @@ impl Blobs {
     pub async fn get(&self, hash: &Hash) -> Result<Vec<u8>, String> {
         let failed = |why: &dyn Display| format!("the blob {}: {why}", hash.short());
         let info = self.store.info(hash.as_str()).await.map_err(|e| failed(&e))?;
+        if info.deleted {
+            return Err(failed(&"it is gone"));
+        }
         if info.size > LARGEST {
             return Err(failed(&format!("it has {} bytes, the limit is {LARGEST}", info.size)));
         }

@@ -165,7 +165,7 @@ fn said(command: Command, code: i32) -> String {
 
 #[test]
 #[cfg_attr(not(has_nats), ignore = "needs a nats-server, which WARPSMITH_NATS names")]
-fn what_keeps_a_batch_from_beginning_is_said_in_a_sentence_within_ten_seconds() {
+fn a_batch_that_cannot_begin_says_why_in_a_sentence_within_ten_seconds() {
     let mut bed = Bed::with_config(Some(&documented()));
     bed.tasks(1, &QUICK);
     let nobody = said(bed.batch("there", 2, true), 3);
