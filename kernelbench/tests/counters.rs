@@ -163,7 +163,7 @@ fn a_candidate_that_ends_its_process_under_the_profiler_is_no_word_against_the_c
 
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
-fn several_that_are_profiled_side_by_side_are_all_read_each_in_a_process_of_its_own() {
+fn all_that_are_profiled_side_by_side_are_read_each_in_a_process_of_its_own() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let workshop = with("ncu", true);
     let together = Barrier::new(3);

@@ -374,7 +374,7 @@ fn torch_is_imported_once_and_its_process_forked_for_each_side_and_confined_ther
 
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
-fn where_the_process_that_is_forked_is_lost_another_takes_its_place() {
+fn a_forked_process_that_is_lost_is_replaced_by_another() {
     let workshop = workshop();
     let lives = |id: &i32| {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
