@@ -19,7 +19,7 @@ use agents::{
     validator::{By, Validator},
 };
 use kernelbench::{
-    ReferenceMode,
+    Precision, ReferenceMode,
     torch::{Headers, ProfilerKind},
 };
 use serde::{Deserialize, Serialize};
@@ -240,6 +240,9 @@ pub struct Workshop {
     /// With which arithmetic a problem's reference runs: `kernelbench` or `ieee`.
     #[serde(with = "words::one")]
     pub reference: ReferenceMode,
+    /// What a problem's floating-point weights and inputs are cast to: `fp32`, `fp16` or `bf16`.
+    #[serde(with = "words::one")]
+    pub precision: Precision,
     /// What a problem's reference is timed as: `eager`, and after commas `compile` and `max-autotune`.
     pub baselines: Baselines,
     /// What C++ and CUDA in candidates for problems is built with: `slim` or `stock` headers.
@@ -347,6 +350,7 @@ impl Default for Workshop {
             python: String::new(),
             device: String::new(),
             reference: ReferenceMode::KernelBench,
+            precision: Precision::Fp32,
             baselines: Baselines::default(),
             headers: Headers::Slim,
             profiler: None,

@@ -7,14 +7,14 @@ pub use overruled::{known, overruled};
 pub use seeded::seeded;
 
 use crate::{
-    config::{Config, Spec},
+    config::{Config, Spec, Workshop},
     exit::Trouble,
     recall,
     store::{Record, RunFolder},
 };
 use agents::{event::Event, policy::Policy};
 use kernelbench::{
-    ReferenceMode, Source, Task,
+    Source, Task,
     load::{self, TaskError},
 };
 use std::path::{Path, PathBuf};
@@ -71,16 +71,16 @@ impl Plan {
 ///
 /// If it cannot be read.
 pub fn task(path: &Path, config: &Config) -> Result<Task, TaskError> {
-    load::task(path).map(|task| with_reference(task, config.workshop.reference))
+    load::task(path).map(|task| with_arithmetic(task, &config.workshop))
 }
 
-/// A task whose reference runs with this arithmetic, where it is a problem.
+/// A task whose reference runs with the arithmetic and in the precision of the settings, where it is a problem.
 #[must_use]
-pub fn with_reference(mut task: Task, reference: ReferenceMode) -> Task {
+pub fn with_arithmetic(mut task: Task, settings: &Workshop) -> Task {
     if let Source::Problem(problem) = &mut task.source {
-        problem.reference = reference;
+        problem.reference = settings.reference;
     }
-    task
+    task.in_precision(settings.precision)
 }
 
 /// What the settings name as the model.

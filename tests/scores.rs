@@ -87,7 +87,7 @@ fn problem(folder: &Path, number: usize) -> Task {
     fs::create_dir_all(&level).unwrap();
     let path = level.join(format!("{number}_A_problem_with_{}_name.py", "a_long_".repeat(9)));
     fs::write(&path, "class Model(object): pass\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n").unwrap();
-    load::problem(&path, kernelbench::Precision::Fp32).unwrap()
+    load::problem(&path).unwrap()
 }
 
 fn timed(us: f64) -> Timed {

@@ -128,10 +128,11 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Absolute and relative tolerance alike (KernelBench's: 1e-4 in single, 1e-2 in half precision).
+    /// Absolute and relative alike, for all elements (KernelBench's: 1e-4 in single, 1e-2 in half precision).
     #[must_use]
-    pub fn tolerance(self) -> f64 {
-        if self == Self::Fp32 { 1e-4 } else { 1e-2 }
+    pub fn tolerance(self) -> Tolerance {
+        let either = if self == Self::Fp32 { 1e-4 } else { 1e-2 };
+        Tolerance { atol: either, rtol: either, share: 1.0 }
     }
 
     /// torch's name for it.
@@ -156,6 +157,16 @@ impl Task {
     #[must_use]
     pub fn language(&self) -> Language {
         self.context().map_or(Language::Python, |context| context.language)
+    }
+
+    /// The same with a problem's weights and inputs cast to this, and its tolerance; a kernel says itself what it computes in.
+    #[must_use]
+    pub fn in_precision(mut self, precision: Precision) -> Self {
+        if let Source::Problem(problem) = &mut self.source {
+            problem.precision = precision;
+            self.tolerance = precision.tolerance();
+        }
+        self
     }
 
     /// The reference's source text.

@@ -5,7 +5,8 @@ mod python;
 
 use python::{PLAN, problem, workshop, workshop_with};
 use warpsmith_kernelbench::{
-    Candidate, Failure, Outcome, ReferenceMode, Source, Suite, Task, TensorLayout, Timed, Variant, Workshop, load,
+    Candidate, Failure, Outcome, Precision, ReferenceMode, Source, Suite, Task, TensorLayout, Timed, Variant, Workshop,
+    load,
     torch::{Mode, Torch},
 };
 
@@ -424,6 +425,25 @@ fn a_mask_comes_as_kernelbench_hands_it_over_unless_the_task_says_otherwise() {
     assert!(evaluate(&workshop, &task, &needs("float32")).unwrap().is_ok());
     assert!(evaluate(&workshop, &ieee(task.clone()), &needs("bool")).unwrap().is_ok());
     let failure = evaluate(&workshop, &task, &needs("bool")).unwrap().unwrap_err();
+    assert!(failure.to_string().contains("torch.float32"), "{failure}");
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn weights_and_inputs_are_of_the_precision_that_is_asked_for_and_so_is_the_tolerance() {
+    let (folder, workshop) = (tempfile::tempdir().unwrap(), workshop());
+    let task = with_second_input(folder.path(), "torch.rand(64, 32)", "x * second");
+    let off = |by: f32| {
+        format!(
+            "import torch\nimport torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x, second):\n        \
+             assert x.dtype == second.dtype == torch.bfloat16, x.dtype\n        return x * second + {by}\n"
+        )
+    };
+    let half = task.clone().in_precision(Precision::Bf16);
+    assert!(evaluate(&workshop, &half, &off(0.004)).unwrap().is_ok());
+    let failure = evaluate(&workshop, &half, &off(0.1)).unwrap().unwrap_err();
+    assert!(failure.to_string().contains("are wrong"), "{failure}");
+    let failure = evaluate(&workshop, &task, &off(0.0)).unwrap().unwrap_err();
     assert!(failure.to_string().contains("torch.float32"), "{failure}");
 }
 

@@ -140,6 +140,9 @@ fn every_page_that_asks_for_code_holds_the_reference_and_the_layout_of_the_input
 fn the_paragraph_on_precision_says_with_which_arithmetic_the_reference_runs() {
     let text = |task| Prompts::embedded().seed(&task, &example::h200()).turns.remove(0).text;
     let (ieee, kernelbench) = (text(example::problem()), text(example::as_kernelbench()));
+    let half = text(example::as_kernelbench().in_precision(kernelbench::Precision::Bf16));
+    assert_order(&half, &["<= 1e-2 + 1e-2", "cast to torch.bfloat16", "torch's defaults", "stay below it"]);
+    assert!(!half.contains("rounded to TF32"), "{half}");
     assert!(ieee.contains("with TF32 off in matrix products and in convolutions"));
     assert!(!ieee.contains("cuDNN's convolution"));
     let words = ["torch's defaults", "for other shapes it computes in full", "Keeping cuDNN's convolution", "no label"];

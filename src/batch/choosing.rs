@@ -5,8 +5,8 @@ use super::{
     sample::Sample,
     suite::Suite,
 };
-use crate::{exit::Trouble, plan, store::Unreadable};
-use kernelbench::{ReferenceMode, Task, load};
+use crate::{config::Workshop, exit::Trouble, plan, store::Unreadable};
+use kernelbench::{Task, load};
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -149,10 +149,10 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 }
 
 impl Chosen {
-    /// The same, with this arithmetic of problems' references.
+    /// The same, with the settings' arithmetic and precision of problems.
     #[must_use]
-    pub fn with_reference(mut self, reference: ReferenceMode) -> Self {
-        self.tasks = self.tasks.into_iter().map(|(path, task)| (path, plan::with_reference(task, reference))).collect();
+    pub fn with_arithmetic(mut self, settings: &Workshop) -> Self {
+        self.tasks = self.tasks.into_iter().map(|(path, task)| (path, plan::with_arithmetic(task, settings))).collect();
         self
     }
 }

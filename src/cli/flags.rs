@@ -9,7 +9,7 @@ use crate::{
 };
 use agents::policy::{Decider, Guidance, Shapes};
 use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
-use kernelbench::{ReferenceMode, torch::ProfilerKind};
+use kernelbench::{Precision, ReferenceMode, torch::ProfilerKind};
 
 /// Which model, and how to wait for it.
 #[derive(Debug, Default, Args)]
@@ -53,6 +53,10 @@ pub struct ProblemArgs {
     /// convolutions) or `ieee` (without TF32) [default: kernelbench].
     #[arg(long, value_name = "MODE", value_parser = ReferenceMode::read)]
     pub reference: Option<ReferenceMode>,
+    /// For a problem: what its floating-point weights and inputs are cast to, `fp32`, `fp16` or `bf16`; the tolerance is
+    /// KernelBench's, 1e-4 and 1e-2 [default: fp32].
+    #[arg(long, value_name = "TYPE", value_parser = Precision::read)]
+    pub precision: Option<Precision>,
     /// For a problem: what its reference is timed as, of eager, compile and max-autotune (torch.compile's; slow the first
     /// time) [default: eager].
     #[arg(long, value_name = "LIST")]
@@ -76,6 +80,7 @@ impl ProblemArgs {
         layers.flag("workshop.device", self.device.clone(), |config, device| config.workshop.device = device);
         layers.flag("workshop.python", self.python.clone(), |config, python| config.workshop.python = python);
         layers.flag("workshop.reference", self.reference, |config, mode| config.workshop.reference = mode);
+        layers.flag("workshop.precision", self.precision, |config, precision| config.workshop.precision = precision);
         let baselines = self.baselines.clone();
         layers.flag("workshop.baselines", baselines, |config, baselines| config.workshop.baselines = baselines);
         layers.flag("workshop.profiler", self.profiler, |config, kind| config.workshop.profiler = Some(kind));

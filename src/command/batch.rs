@@ -107,7 +107,7 @@ fn choose_tasks(arguments: &BatchArgs, config: &Config) -> Result<Chosen, Troubl
     let (path, name) = (&arguments.tasks, arguments.tasks.to_string_lossy());
     let is_suite = !path.is_dir() && (Suite::names().any(|known| known == name) || name.ends_with(".toml"));
     if !is_suite || path.file_name().is_some_and(|file| file == "task.toml") {
-        return choose(path, &choice).map(|chosen| chosen.with_reference(config.workshop.reference));
+        return choose(path, &choice).map(|chosen| chosen.with_arithmetic(&config.workshop));
     }
     choice.suite = Some(Suite::named(&name)?);
     if config.batch.problems.is_empty() {
@@ -116,7 +116,7 @@ fn choose_tasks(arguments: &BatchArgs, config: &Config) -> Result<Chosen, Troubl
         )));
     }
     let chosen = choose(Path::new(&config.batch.problems), &choice)?;
-    Ok(chosen.with_reference(config.workshop.reference))
+    Ok(chosen.with_arithmetic(&config.workshop))
 }
 
 fn spec(config: &Config) -> Result<Spec, Trouble> {

@@ -3,7 +3,7 @@
 use super::Spec;
 use agents::policy::{Decider, Guidance, Shapes};
 use kernelbench::{
-    ReferenceMode, gpu,
+    Precision, ReferenceMode, gpu,
     torch::{Headers, Mode, ProfilerKind},
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -54,6 +54,10 @@ impl Word for ProfilerKind {
 
 impl Word for ReferenceMode {
     const WORDS: &'static [(&'static str, Self)] = &[("kernelbench", Self::KernelBench), ("ieee", Self::Ieee)];
+}
+
+impl Word for Precision {
+    const WORDS: &'static [(&'static str, Self)] = &[("fp32", Self::Fp32), ("fp16", Self::Fp16), ("bf16", Self::Bf16)];
 }
 
 impl Word for Mode {

@@ -22,9 +22,7 @@ pub use tuning::parameters;
 
 use crate::{
     build::flags,
-    task::{
-        Case, Dtype, KernelContext, Language, Precision, Size, Source, Task, Tolerance, gfx::Gfx, processor::Processor,
-    },
+    task::{Case, Dtype, KernelContext, Language, Size, Source, Task, Tolerance, gfx::Gfx, processor::Processor},
 };
 use baselines::Wanted;
 use error::Document;
@@ -48,7 +46,7 @@ const LARGEST_FILE: u64 = 1 << 20;
 /// Anything that is not a whole and consistent task, with the place where it is not.
 pub fn task(path: &Path) -> Result<Task, TaskError> {
     if path.extension().is_some_and(|extension| extension == "py") {
-        return problem(path, Precision::default());
+        return problem(path);
     }
     let path = task_file(path)?;
     let text = reference::read_text(&path).map_err(|why| TaskError::of_file(&path, why.0, why.1))?;

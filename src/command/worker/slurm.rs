@@ -1,7 +1,7 @@
 //! A pilot job for Slurm: one worker a node, as long as the job lasts.
 
 use super::WorkerArgs;
-use crate::config::Config;
+use crate::config::{Config, Word};
 use clap::Args;
 use std::path::Path;
 
@@ -84,6 +84,7 @@ fn flags(worker: &WorkerArgs, settings: Option<&Path>, config: &Config) -> Strin
         ("--simulate", worker.simulate.map(|count| count.to_string())),
         ("--device", problem.device.clone()),
         ("--reference", problem.reference.map(|mode| mode.name().to_owned())),
+        ("--precision", problem.precision.map(|precision| precision.word().to_owned())),
         ("--baselines", problem.baselines.as_ref().map(ToString::to_string)),
         ("--python", problem.python.clone()),
         ("--profiler", problem.profiler.map(|kind| kind.name().to_owned())),
@@ -114,13 +115,13 @@ mod tests {
         config.hosts.url = "nats://head:4222".to_owned();
         config.hosts.credentials = "/etc/it's.creds".to_owned();
         let given = "worker --slurm --nodes 4 --gres gpu:8 --hours 1.5 --sbatch --account=lab --lanes problem,cuda --name lab \
-                     --at-once 3 --baselines eager,compile --profiler torch --reference ieee --identity /etc/seed";
+                     --at-once 3 --baselines eager,compile --profiler torch --reference ieee --precision bf16 --identity /etc/seed";
         let given = <Given as clap::Parser>::parse_from(given.split_whitespace());
         let script = script(&given.worker, Some(Path::new("/etc/warpsmith.toml")), &config);
         for line in ["#SBATCH --array=1-4", "#SBATCH --gres=gpu:8", "#SBATCH --time=90", "#SBATCH --account=lab"] {
             assert!(script.lines().any(|own| own == line), "{line} is not in {script}");
         }
-        let flags = r"warpsmith worker --config '/etc/warpsmith.toml' --hosts 'nats://head:4222' --hosts-credentials '/etc/it'\''s.creds' --gpus 'all' --lanes 'problem,cuda' --identity '/etc/seed' --at-once '3' --reference 'ieee' --baselines 'eager,compile' --profiler 'torch' --grace 120";
+        let flags = r"warpsmith worker --config '/etc/warpsmith.toml' --hosts 'nats://head:4222' --hosts-credentials '/etc/it'\''s.creds' --gpus 'all' --lanes 'problem,cuda' --identity '/etc/seed' --at-once '3' --reference 'ieee' --precision 'bf16' --baselines 'eager,compile' --profiler 'torch' --grace 120";
         assert!(script.contains(flags) && script.contains("--name 'lab'\"-$"), "{flags} is not in {script}");
         let mut shell = std::process::Command::new("bash");
         let child = shell.arg("-n").stdin(std::process::Stdio::piped()).spawn();

@@ -1,9 +1,7 @@
 //! How does a file in KernelBench's format become a [`Task`]?
 
 use super::{TaskError, is_plain_name, reference::read_text};
-use crate::task::{
-    Case, Precision, Problem, ReferenceMode, Source, Task, TimedCases, Tolerance, signature::Signature, suite,
-};
+use crate::task::{Case, Precision, Problem, ReferenceMode, Source, Task, TimedCases, signature::Signature, suite};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -12,11 +10,11 @@ const CONTRACT: [&str; 3] = ["class Model(", "def get_inputs(", "def get_init_in
 /// Problems of the public collection that let pass what is no answer.
 const DEFECTIVE: &str = include_str!("../../../problems/defective.toml");
 
-/// Reads a problem, to be evaluated in this precision. Its level and number come from its folder and its file's name.
+/// Reads a problem, to be evaluated in single precision. Its level and number come from its folder and its file's name.
 ///
 /// # Errors
 /// A file that cannot be read, or that does not define what the format asks for.
-pub fn problem(path: &Path, precision: Precision) -> Result<Task, TaskError> {
+pub fn problem(path: &Path) -> Result<Task, TaskError> {
     let source = read_text(path).map_err(|why| TaskError::of_file(path, why.0, why.1))?;
     if let Some(missing) = CONTRACT.iter().find(|name| !source.contains(*name)) {
         let what = format!("there is no `{}` in this file", missing.trim_end_matches('('));
@@ -26,8 +24,7 @@ pub fn problem(path: &Path, precision: Precision) -> Result<Task, TaskError> {
     }
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let (level, number) = (level(path), number(&stem));
-    let tolerance = precision.tolerance();
+    let (level, number, precision) = (level(path), number(&stem), Precision::default());
     let labels = labels(level, number);
     Ok(Task {
         name: name(level, &stem),
@@ -42,7 +39,7 @@ pub fn problem(path: &Path, precision: Precision) -> Result<Task, TaskError> {
             reference: ReferenceMode::KernelBench,
             signature: Signature::default(),
         }),
-        tolerance: Tolerance { atol: tolerance, rtol: tolerance, share: 1.0 },
+        tolerance: precision.tolerance(),
         cases: vec![Case { name: suite::DEFAULT.to_owned(), scalars: [].into() }],
         final_cases: vec![],
         sanitizer_cases: vec![],

@@ -1,0 +1,19 @@
+"""A matrix product, M = N = K = 4096 (Hawkeye, section 4.1)."""
+
+import torch
+import torch.nn as nn
+
+size = 4096
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return torch.matmul(a, b)
+
+
+def get_inputs():
+    return [torch.randn(size, size) / size**0.25, torch.randn(size, size) / size**0.25]
+
+
+def get_init_inputs():
+    return []
