@@ -4,6 +4,7 @@ import torch
 import torch.nn as nn
 
 batch = 256
+operations = 2 * batch * 55 * 55 * 96 * 3 * 11 * 11  # as the paper counts them (G.2)
 
 
 class Model(nn.Module):

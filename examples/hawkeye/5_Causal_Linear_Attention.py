@@ -7,6 +7,7 @@ import torch
 import torch.nn as nn
 
 shape = (4, 8, 4096, 64)
+operations = 2 * 4 * 8 * 4096**2 * 64  # as the paper counts them (G.2)
 
 
 class Model(nn.Module):

@@ -42,6 +42,12 @@ def one(name, value):
     return {"name": name[:80], "tensor": layout}
 
 
+def stated(names):
+    """How many operations a call takes by the file's own word; None where it says nothing that is a count."""
+    count = names.get("operations")
+    return int(count) if isinstance(count, (int, float)) and 0 < count < 2**63 else None
+
+
 def flops(model_class, init, inputs):
     """Floating-point operations of one call's matrix products, convolutions and attentions, counted without computing
     anything; None where that fails."""

@@ -111,6 +111,7 @@ class Verifier(outputs.Outputs):
             "init": signature.describe(model.__init__, init, skip=1),
             "inputs": signature.describe(model.forward, drawn, skip=1),
             "flops": self.flops if self.flops is not None else signature.flops(model, init, drawn),
+            "stated": signature.stated(self.names),
         }
 
     def new_arena(self, at):

@@ -430,6 +430,33 @@ fn a_mask_comes_as_kernelbench_hands_it_over_unless_the_task_says_otherwise() {
 
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn hawkeyes_workloads_compute_what_they_say_and_state_the_papers_operations() {
+    let run = |python: &String, more: &[&str]| {
+        std::process::Command::new(python).args(more).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()
+    };
+    let has_torch = |python: &String| run(python, &["-c", "import torch"]).is_some_and(|made| made.status.success());
+    let python = python::choices().into_iter().find(has_torch).unwrap();
+    let made = run(&python, &["tests/python/workloads.py", "../examples/hawkeye"]).unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn a_problem_may_state_its_operations_and_what_is_no_count_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let (workshop, runtime) = (workshop(), tokio::runtime::Builder::new_current_thread().build().unwrap());
+    for (word, stated) in [("2 * 64 * 32", Some(4096)), ("1e3", Some(1000)), ("'many'", None), ("-1", None)] {
+        let task = with_second_input(folder.path(), "torch.rand(64, 32)", "x * second");
+        let text = format!("operations = {word}\n{}", task.reference());
+        std::fs::write(folder.path().join("2_Stated.py"), text).unwrap();
+        let task = load::task(&folder.path().join("2_Stated.py")).unwrap();
+        let baseline = runtime.block_on(workshop.prepare(&task, &Suite::of_task(&task), &PLAN)).unwrap();
+        assert_eq!(baseline.signature.stated, stated, "{word}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn weights_and_inputs_are_of_the_precision_that_is_asked_for_and_so_is_the_tolerance() {
     let (folder, workshop) = (tempfile::tempdir().unwrap(), workshop());
     let task = with_second_input(folder.path(), "torch.rand(64, 32)", "x * second");

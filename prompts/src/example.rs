@@ -283,6 +283,7 @@ fn signature() -> Signature {
         inputs: vec![tensor("x"), value("dim", "1")],
         outputs: vec![tensor("output")],
         flops: None,
+        stated: None,
     }
 }
 

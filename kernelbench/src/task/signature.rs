@@ -18,6 +18,9 @@ pub struct Signature {
     /// multiply-add; `None` where they could not be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flops: Option<u64>,
+    /// How many operations a call takes by the file's own word, `operations`: what rates are told by, and nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stated: Option<u64>,
 }
 
 /// One value of a signature.
@@ -45,6 +48,12 @@ pub struct TensorLayout {
 }
 
 impl Signature {
+    /// How many operations a call is taken to compute where a rate is told: what the file states, else what was counted.
+    #[must_use]
+    pub fn operations(&self) -> Option<u64> {
+        self.stated.or(self.flops)
+    }
+
     /// Whether nothing of it is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -8,15 +8,19 @@ use warpsmith_kernelbench::{
 
 pub(crate) const PLAN: TimingPlan = TimingPlan::median_of(1, 5);
 
-/// The workshop. `WARPSMITH_PYTHON` names its Python, else it is the first of the usual ones that works.
+/// The Pythons that may have torch: the one that `WARPSMITH_PYTHON` names, else the usual ones.
+pub(crate) fn choices() -> Vec<String> {
+    let named = std::env::var("WARPSMITH_PYTHON").ok();
+    named.map_or(vec!["/usr/bin/python3".to_owned(), "python3".to_owned()], |named| vec![named])
+}
+
+/// The workshop.
 pub(crate) fn workshop() -> Torch {
     workshop_with(|_| ())
 }
 
 /// The same, set up in another way.
 pub(crate) fn workshop_with(change: impl Fn(&mut Options)) -> Torch {
-    let named = std::env::var("WARPSMITH_PYTHON").ok();
-    let choices = named.map_or(vec!["/usr/bin/python3".to_owned(), "python3".to_owned()], |named| vec![named]);
     let program: PathBuf = env!("CARGO_BIN_EXE_warpsmith-kernel").into();
     let workshop = |python: &String| {
         let device = std::env::var("WARPSMITH_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
@@ -28,7 +32,7 @@ pub(crate) fn workshop_with(change: impl Fn(&mut Options)) -> Torch {
         change(&mut options);
         Torch::new(options).ok()
     };
-    choices.iter().find_map(workshop).expect("a Python with torch: the test says `ignored` where there is none")
+    choices().iter().find_map(workshop).expect("a Python with torch: the test says `ignored` where there is none")
 }
 
 pub(crate) fn problems() -> Vec<PathBuf> {
