@@ -7,7 +7,7 @@ cpp := "git ls-files 'kernelbench/harness/*.h' 'kernelbench/harness/*.cpp' 'kern
 python := "git ls-files 'kernelbench/harness/*.py' 'src/sglang/*.py' 'sglang/*.py'"
 
 # Everything that CI checks, what is quick to fail first.
-ci: fmt python cpp deny clippy doc demo test
+ci: fmt python cpp deny clippy doc beside test
 
 # The same without the demonstration, which is a second build.
 check: fmt python cpp deny clippy doc test
@@ -36,6 +36,13 @@ doc:
 # README's first command: the real loop on a real kernel, with a recorded run in the model's place.
 demo:
     cargo run --release -- run examples/silu_and_mul
+
+# The demonstration, whose rounds leave a core idle, while the tests are built.
+[parallel]
+beside: demo built
+
+built:
+    cargo test --workspace --no-run
 
 # README's test command.
 test:
