@@ -8,6 +8,24 @@ use std::{fs, path::Path};
 const PROBLEM: &str = "examples/problems/level1/2_Matmul.py";
 
 #[test]
+fn a_task_alone_is_rendered_in_the_precision_of_the_settings_and_a_runs_stays_as_it_is() {
+    let (folder, run_folder) = place();
+    let config = folder.path().join("half.toml").display().to_string();
+    fs::write(&config, "[workshop]\nprecision = 'bf16'\n").unwrap();
+    let told = run(&["--config", &config, "prompts", "render", PROBLEM, "--role", "coder", "--step", "seed"]).ended(0);
+    assert!(told.out.contains("<= 1e-2 + 1e-2 * |expected|") && told.out.contains("torch.bfloat16"), "{told:?}");
+    let letters = format!("mailbox:{}", folder.path().join("letters").display());
+    let wait = ["--model", &letters, "--exit-when-waiting"];
+    run(&[&["run", PROBLEM, "--simulate", "--precision", "fp16", "--out", &run_folder][..], &wait].concat()).ended(10);
+    let at = format!("{run_folder}@reference");
+    let refused = run(&["evaluate", &at, "--precision", "bf16"]).ended(2);
+    assert!(refused.err.contains("is of a task in another precision"), "{refused:?}");
+    let letter =
+        files(&folder.path().join("letters")).into_iter().find(|path| path.to_string_lossy().contains("request"));
+    assert!(fs::read_to_string(letter.unwrap()).unwrap().contains("torch.float16"), "the run's own");
+}
+
+#[test]
 fn a_task_alone_is_rendered_for_every_role_and_says_what_is_simulated() {
     for task in [TASK, PROBLEM] {
         for (role, step, words) in [

@@ -9,8 +9,8 @@ use agents::{
     log::Log,
 };
 use kernelbench::{
-    Baseline, Candidate, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Suite, Task, Timed, Variant,
-    load,
+    Baseline, Candidate, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Precision, Suite, Task,
+    Timed, Variant, load,
 };
 use metrics::{Machine, MachineKind, Speedup, Statistic, Timing};
 use serde_json::Value;
@@ -193,10 +193,14 @@ fn outcome(log: &mut dyn Log, task: &Task, fate: &Fate) -> Vec<Event> {
 
 /// A run of ten problems, numbers 15 to 24, with these fates.
 fn run_of(folder: &Path, name: &str, fates: &[Fate]) -> RunFolder {
+    run_in(Precision::Fp32, folder, name, fates)
+}
+
+fn run_in(precision: Precision, folder: &Path, name: &str, fates: &[Fate]) -> RunFolder {
     let run = RunFolder::create(&folder.join(name), &header()).unwrap();
     let (lock, _) = run.lock().unwrap();
     for (at, fate) in fates.iter().enumerate() {
-        let task = problem(folder, 15 + at);
+        let task = problem(folder, 15 + at).in_precision(precision);
         let (mut log, _) = run.append(&task.name, &lock).unwrap();
         for event in events(&mut log, &task, fate) {
             log.note(&event).unwrap();
@@ -260,6 +264,19 @@ fn an_export_holds_a_kernel_a_problem_and_knows_what_did_not_build() {
     let kernel = &laid.files["runs/run_level1/level_1_problem_17_sample_0_kernel.py"];
     assert!(kernel.contains("the candidate for level1-17_"), "{kernel}");
     assert!(!laid.files.contains_key("runs/run_level1/level_1_problem_24_sample_0_kernel.py"));
+}
+
+#[test]
+fn what_leaves_says_its_precision_and_times_of_another_do_not_stand_for_kernelbenchs_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let laid = layout(&run_in(Precision::Bf16, folder.path(), "half", &TEN), "half").unwrap();
+    assert_eq!(laid.hardware, "A_CPU__2_cores_bf16");
+    assert!(laid.files.contains_key("results/timing/A_CPU__2_cores_bf16/baseline_time_torch.json"));
+    let results: Value = serde_json::from_str(&laid.files["runs/half_level1/eval_results.json"]).unwrap();
+    assert_eq!(results["15"][0]["metadata"]["precision"], "bf16");
+    let path = folder.path().join("half").display().to_string();
+    let csv = program::run(&["scores", &path, "--format", "csv"]).ended(0).out;
+    assert!(csv.lines().next().unwrap().contains(",precision,") && csv.contains(",15,bf16,"), "{csv}");
 }
 
 #[test]

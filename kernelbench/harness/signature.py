@@ -45,7 +45,7 @@ def one(name, value):
 def stated(names):
     """How many operations a call takes by the file's own word; None where it says nothing that is a count."""
     count = names.get("operations")
-    return int(count) if isinstance(count, (int, float)) and 0 < count < 2**63 else None
+    return int(count) if type(count) in (int, float) and 1 <= count < 2**63 else None
 
 
 def flops(model_class, init, inputs):

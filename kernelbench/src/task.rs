@@ -208,7 +208,9 @@ impl Task {
                 (own.language, &own.entry, &own.arguments, own.returns)
                     == (its.language, &its.entry, &its.arguments, its.returns)
             }
-            (Source::Problem(own), Source::Problem(its)) => own.source == its.source,
+            (Source::Problem(own), Source::Problem(its)) => {
+                (&own.source, own.precision) == (&its.source, its.precision)
+            }
             _ => false,
         }
     }

@@ -445,7 +445,15 @@ fn hawkeyes_workloads_compute_what_they_say_and_state_the_papers_operations() {
 fn a_problem_may_state_its_operations_and_what_is_no_count_is_none() {
     let folder = tempfile::tempdir().unwrap();
     let (workshop, runtime) = (workshop(), tokio::runtime::Builder::new_current_thread().build().unwrap());
-    for (word, stated) in [("2 * 64 * 32", Some(4096)), ("1e3", Some(1000)), ("'many'", None), ("-1", None)] {
+    for (word, stated) in [
+        ("2 * 64 * 32", Some(4096)),
+        ("1e3", Some(1000)),
+        ("'many'", None),
+        ("-1", None),
+        ("0.5", None),
+        ("True", None),
+        ("2**70", None),
+    ] {
         let task = with_second_input(folder.path(), "torch.rand(64, 32)", "x * second");
         let text = format!("operations = {word}\n{}", task.reference());
         std::fs::write(folder.path().join("2_Stated.py"), text).unwrap();

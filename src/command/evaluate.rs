@@ -4,7 +4,7 @@ use super::{on_threads, say};
 use crate::{
     at::At,
     cli::EvaluateArgs,
-    config::{Config, Layers},
+    config::{Config, Layers, Word},
     exit::{Exit, Trouble},
     plan,
     progress::{self, Screen},
@@ -14,7 +14,7 @@ use crate::{
 use agents::policy::Policy;
 use kernelbench::{
     Baseline, Bindings, Built, Candidate, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault,
-    Label, Operator, Outcome, Parameter, Suite, Task, TimingPlan, Tried, Tuned, Variant, Verified, Workshop,
+    Label, Operator, Outcome, Parameter, Precision, Suite, Task, TimingPlan, Tried, Tuned, Variant, Verified, Workshop,
     assembly::{Isa, Orders},
 };
 use metrics::{
@@ -40,6 +40,9 @@ struct Found {
     /// The candidate's file, `-` for standard input, or RUN@NAME.
     file: String,
     task: String,
+    /// What a problem's weights and inputs were cast to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    precision: Option<Precision>,
     candidate: String,
     /// The values of its tuning parameters.
     #[serde(skip_serializing_if = "Bindings::is_empty")]
@@ -153,6 +156,12 @@ fn what(arguments: &EvaluateArgs, config: &Config) -> Result<What, Trouble> {
     let root = &config.run.folder;
     if let Some(at) = At::candidate_named(&arguments.task.to_string_lossy(), root)? {
         let task = at.task()?;
+        let another = |asked: &Precision| task.problem().is_some_and(|own| own.precision != *asked);
+        if let Some(asked) = arguments.problem.precision.filter(another) {
+            let (label, asked) = (at.label(), asked.word());
+            let help = format!("`warpsmith evaluate PROBLEM.py {label} --precision {asked}` tries it in that");
+            return Err(Trouble::usage(format!("--precision: {label} is of a task in another precision; {help}")));
+        }
         let own = (at.label(), Given::Whole(recorded(&at, arguments)?));
         let all = std::iter::once(own).chain(candidates(arguments, &task, root)?).collect();
         return Ok(What { task, candidates: all, from: Some(at) });
@@ -246,6 +255,7 @@ impl Bench<'_> {
         let mut found = Found {
             file,
             task: task.name.clone(),
+            precision: task.problem().map(|problem| problem.precision),
             candidate: candidate.id().to_string(),
             bindings: candidate.bindings().clone(),
             tried,

@@ -19,7 +19,7 @@ const LARGEST: u64 = 1 << 20;
 pub(super) fn prompts(arguments: &PromptsArgs, config: &Config) -> Result<Exit, Trouble> {
     let library = library(config)?;
     if let Some(PromptsCommand::Render(arguments)) = &arguments.render {
-        return rendered(arguments, &library);
+        return rendered(arguments, config, &library);
     }
     let arguments = &arguments.name;
     match &arguments.name {
@@ -37,8 +37,8 @@ pub(super) fn prompts(arguments: &PromptsArgs, config: &Config) -> Result<Exit, 
 }
 
 /// Prints the prompt; what was missing for it goes to the error stream.
-fn rendered(arguments: &RenderArgs, library: &Prompts) -> Result<Exit, Trouble> {
-    let (prompt, missing) = render::render(arguments, library)?;
+fn rendered(arguments: &RenderArgs, config: &Config, library: &Prompts) -> Result<Exit, Trouble> {
+    let (prompt, missing) = render::render(arguments, config, library)?;
     for missing in &missing {
         let _ = writeln!(std::io::stderr().lock(), "note: {missing}");
     }

@@ -14,7 +14,7 @@ use crate::{
     wiring::{self, Kind},
 };
 use clap::Args;
-use kernelbench::gpu::Gpu;
+use kernelbench::{Precision, ReferenceMode, gpu::Gpu};
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -102,6 +102,8 @@ pub(super) fn worker(
 fn toolchain(config: &Config) -> String {
     let mut workshop = config.workshop.clone();
     (workshop.cache, workshop.python, workshop.device) = <(String, String, String)>::default();
+    // A task brings these along.
+    (workshop.reference, workshop.precision) = <(ReferenceMode, Precision)>::default();
     let timing = toml::to_string(&workshop).unwrap_or_default();
     format!("{}\n{timing}", crate::version::VERSION)
 }

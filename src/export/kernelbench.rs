@@ -5,10 +5,14 @@
 //! divide a reference's `mean` by a candidate's `runtime`: both hold the statistic that the run timed by, taken side by
 //! side, so that the ratio is the certified one.
 
-use crate::store::{RunFolder, StoreError};
+use crate::{
+    config::Word,
+    store::{RunFolder, StoreError},
+};
 use agents::trajectory::Trajectory;
 use kernelbench::{
-    Baseline, CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Hash, Problem, Task, Timed,
+    Baseline, CandidateId, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Hash, Precision, Problem,
+    Task, Timed,
 };
 use metrics::{Statistic, Timing};
 use serde_json::{Map, Value, json};
@@ -39,10 +43,15 @@ pub struct Layout {
 /// If the folder or a record cannot be read.
 pub fn layout(folder: &RunFolder, name: &str) -> Result<Layout, StoreError> {
     let header = folder.header()?;
-    let hardware = plain(&header.machine.name);
+    let machine = plain(&header.machine.name);
+    // KernelBench's files say nothing of a precision: times of another than its own usual one are another machine's there.
+    let hardware_in = |precision: Precision| match precision {
+        Precision::Fp32 => machine.clone(),
+        other => format!("{machine}_{}", other.word()),
+    };
     let mut levels: BTreeMap<u8, BTreeMap<u32, Value>> = BTreeMap::new();
-    let mut times: BTreeMap<String, BTreeMap<u8, Map<String, Value>>> = BTreeMap::new();
-    let mut laid = Layout { hardware: hardware.clone(), ..Layout::default() };
+    let mut times: BTreeMap<(String, String), BTreeMap<u8, Map<String, Value>>> = BTreeMap::new();
+    let mut laid = Layout { hardware: machine.clone(), ..Layout::default() };
     for task in folder.tasks()? {
         let record = folder.record(&task)?;
         let story: Trajectory = record.events().collect();
@@ -59,8 +68,15 @@ pub fn layout(folder: &RunFolder, name: &str) -> Result<Layout, StoreError> {
         if let Some(source) = sample.candidate.as_ref().and_then(fetch) {
             laid.files.insert(format!("runs/{run}/level_{level}_problem_{number}_sample_0_kernel.py"), source);
         }
+        let hardware = hardware_in(sample.problem.precision);
+        laid.hardware.clone_from(&hardware);
         for (baseline, time) in sample.baselines(&hardware) {
-            times.entry(baseline).or_default().entry(level).or_default().insert(sample.problem.file.clone(), time);
+            times
+                .entry((hardware.clone(), baseline))
+                .or_default()
+                .entry(level)
+                .or_default()
+                .insert(sample.problem.file.clone(), time);
         }
         levels.entry(level).or_default().insert(number, json!([sample.result(&hardware)]));
     }
@@ -69,7 +85,7 @@ pub fn layout(folder: &RunFolder, name: &str) -> Result<Layout, StoreError> {
         laid.files.insert(format!("runs/{run}/eval_results.json"), pretty(&numbered(results)));
         laid.runs.push((run, level));
     }
-    for (baseline, levels) in times {
+    for ((hardware, baseline), levels) in times {
         let levels: Map<String, Value> =
             levels.into_iter().map(|(level, times)| (format!("level{level}"), times.into())).collect();
         laid.files.insert(format!("results/timing/{hardware}/{baseline}.json"), pretty(&levels.into()));
@@ -124,7 +140,9 @@ impl<'a> Sample<'a> {
             Outcome::Failed(why, failure) => (self.candidate.is_some() && compiles(*failure), false, why.clone()),
         };
         let times = self.case().map(|case| &case.candidate);
-        let mut metadata = json!({ "hardware": hardware, "device": hardware, "warpsmith": said });
+        let precision = self.problem.precision.word();
+        let mut metadata =
+            json!({ "hardware": hardware, "device": hardware, "precision": precision, "warpsmith": said });
         if let Some(candidate) = &self.candidate {
             metadata["candidate"] = candidate.as_str().into();
         }

@@ -210,6 +210,10 @@ fn reproduction(input: &ReportInput, task: Option<&Task>) -> Vec<Fact> {
         let rule = format!("|c - r| ≤ {:e} + {:e} × |r|", tolerance.atol, tolerance.rtol);
         fact("Right means", &format!("{rule} for {} % of the elements; NaN never passes", tolerance.share * 100.0))
     }));
+    facts.extend(task.and_then(Task::problem).map(|problem| {
+        let how = format!("weights and inputs in {}", problem.precision.torch_name());
+        fact("Arithmetic", &format!("{how}; the reference's: {}", problem.reference.name()))
+    }));
     facts.extend(story.suite.as_ref().map(|suite| {
         let timed = suite.timed.join(", ");
         fact(

@@ -1,6 +1,7 @@
 //! How do numbers leave for other programs: a column a quantity, a line a task?
 
 use super::{RunScores, TaskScore};
+use crate::config::Word;
 use metrics::{
     Speedup,
     columns::{Columns, Values},
@@ -115,6 +116,7 @@ fn line(run: &RunScores, task: &TaskScore, baselines: &[&String]) -> Vec<(String
         ("task".to_owned(), text(&task.task)),
         ("level".to_owned(), whole(task.level.map(u32::from))),
         ("number".to_owned(), whole(task.number)),
+        ("precision".to_owned(), text(task.precision.map_or("", Word::word))),
         ("defects".to_owned(), text(&task.defects.join("; "))),
         ("state".to_owned(), text(state.as_str().unwrap_or_default())),
         ("rounds".to_owned(), Cell::count(task.rounds as u64)),

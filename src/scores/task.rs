@@ -5,7 +5,7 @@ use agents::{
     event::{End, Line, Step},
     trajectory::Trajectory,
 };
-use kernelbench::{Certificate, CertificateVerdict, Hash, OWN_KERNELS, Task, Timed};
+use kernelbench::{Certificate, CertificateVerdict, Hash, OWN_KERNELS, Precision, Task, Timed};
 use metrics::{Claim, Speedup, scores::Outcome};
 use serde::Serialize;
 
@@ -39,6 +39,9 @@ pub struct TaskScore {
     pub number: Option<u32>,
     /// Whether it is a problem in `KernelBench`'s format.
     pub problem: bool,
+    /// What a problem's weights and inputs are cast to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
     /// What is known against it.
     pub defects: Vec<String>,
     /// How far it has come.
@@ -90,6 +93,7 @@ impl TaskScore {
             level: problem.and_then(|problem| problem.level),
             number: problem.and_then(|problem| problem.number),
             problem: problem.is_some(),
+            precision: problem.map(|problem| problem.precision),
             defects: problem.map(|problem| problem.labels.clone()).unwrap_or_default(),
             state: state(story),
             limit: story.end.and_then(End::limit),

@@ -1,6 +1,6 @@
 //! How fast a node is: its speedup over the reference, as operations a second where the task says how many it takes.
 
-use kernelbench::{ArgumentKind, Baseline, Dtype, Signature, Suite, Task, Transfer};
+use kernelbench::{ArgumentKind, Baseline, Dtype, Suite, Task, Transfer};
 use metrics::{Gpu, Machine, MachineKind, Statistic};
 
 /// What a speedup of 1 stands for.
@@ -18,12 +18,11 @@ impl Pace {
     /// The pace of a task's reference, over its timed cases.
     #[must_use]
     pub fn of(task: &Task, suite: &Suite, baseline: &Baseline, machine: &Machine) -> Self {
-        // Of a problem that is known once its reference has been opened.
-        let known = |own| if Signature::is_empty(own) { &baseline.signature } else { own };
-        let signature = task.problem().map(|problem| known(&problem.signature));
         let operations = |case: &String| {
-            if let Some(signature) = signature {
-                return signature.operations().filter(|count| *count > 0).map(|count| count as f64);
+            if let Some(problem) = task.problem() {
+                // Known once its reference has been opened, which a record's task was not.
+                let stated = problem.signature.stated.or(baseline.signature.stated);
+                return stated.map(|count| count as f64);
             }
             let size = task.context()?.operations.as_ref()?;
             let case = suite.cases.iter().find(|known| known.name == *case)?;
@@ -36,9 +35,8 @@ impl Pace {
             .filter(|all| !all.is_empty())
             .map(|all| all.iter().fold((0.0, 0.0), |(count, ns), (operations, took)| (count + operations, ns + took)));
         let reference = sums.filter(|(_, ns)| *ns > 0.0).map(|(count, ns)| count / ns * 1e9);
-        // What a problem's file says of itself is a convention, and may be more than its fastest kernel computes.
-        let counted = signature.is_none_or(|signature| signature.stated.is_none());
-        let peak = peak(task, signature, machine).filter(|_| counted);
+        // What a problem's file states is a convention, and may be more than its fastest kernel computes.
+        let peak = peak(task, machine).filter(|_| task.problem().is_none());
         Self { reference, peak, tera: machine.kind == MachineKind::Gpu }
     }
 
@@ -67,17 +65,12 @@ impl Pace {
 
 /// What multiplies a task's inputs reaches at most, in operations a second: where a GPU is given nothing but arrays of 16 bits,
 /// its tensor cores for those, by its vendor's papers.
-fn peak(task: &Task, signature: Option<&Signature>, machine: &Machine) -> Option<f64> {
+fn peak(task: &Task, machine: &Machine) -> Option<f64> {
     let reads =
         |kind: &ArgumentKind| matches!(kind, ArgumentKind::Array { transfer, .. } if *transfer != Transfer::Out);
     let arguments = task.context().map_or(&[][..], |context| &context.arguments);
-    let inputs = arguments.iter().filter(|argument| reads(&argument.kind));
-    let own = inputs.map(|argument| matches!(argument.dtype, Dtype::F16 | Dtype::Bf16));
-    let tensors =
-        signature.into_iter().flat_map(|signature| &signature.inputs).filter_map(|value| value.tensor.as_ref());
-    let theirs = tensors.map(|tensor| ["float16", "bfloat16"].contains(&tensor.dtype.as_str()));
-    let mut halves = own.chain(theirs).peekable();
-    let is_half = halves.peek().is_some() && halves.all(|half| half);
+    let mut inputs = arguments.iter().filter(|argument| reads(&argument.kind)).peekable();
+    let is_half = inputs.peek().is_some() && inputs.all(|argument| matches!(argument.dtype, Dtype::F16 | Dtype::Bf16));
     let paper = Gpu::named(&machine.name).filter(|_| machine.kind == MachineKind::Gpu && is_half);
     paper.map_or(machine.peak_flops, |paper| Some(paper.fp16_tensor_tflops.as_ref()?.0 * 1e12))
 }
@@ -93,7 +86,7 @@ mod tests {
         let of = |task: &str, name: &str| {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/cuda").join(task);
             let machine = Machine { name: name.to_owned(), ..h100.clone() };
-            peak(&kernelbench::load::task(&folder).unwrap(), None, &machine).map(|peak| (peak / 1e11).round())
+            peak(&kernelbench::load::task(&folder).unwrap(), &machine).map(|peak| (peak / 1e11).round())
         };
         assert_eq!(of("matmul_fp16", "NVIDIA H100 80GB HBM3"), Some(9894.0));
         assert_eq!(of("matmul_fp32", "NVIDIA H100 80GB HBM3"), Some(669.0));
@@ -101,22 +94,18 @@ mod tests {
     }
 
     #[test]
-    fn a_problems_operations_are_those_that_its_file_states_else_those_that_were_counted() {
+    fn a_problems_rate_is_told_by_what_its_file_states_and_is_no_share_of_a_peak() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/hawkeye/4_Causal_Attention.py");
         let task = kernelbench::load::task(&file).unwrap();
         let machine = Machine { name: "NVIDIA H100 80GB HBM3".to_owned(), ..Gpu::named("H100").unwrap().machine() };
-        let pace = |signature: Signature| {
+        let pace = |stated| {
             let timings = vec![("default".to_owned(), metrics::Timing::of([1e6]))];
-            let (build, variants, labels) = (String::new(), vec![], vec![]);
-            let baseline = Baseline { timings, build, over_itself: None, against: None, variants, labels, signature };
+            let signature = kernelbench::Signature { flops: Some(2_000_000_000), stated, ..Default::default() };
+            let baseline = Baseline { signature, ..Baseline::new(timings, String::new()) };
             Pace::of(&task, &Suite::of_task(&task), &baseline, &machine)
         };
-        let half = kernelbench::TensorLayout { dtype: "bfloat16".to_owned(), ..Default::default() };
-        let q = kernelbench::ModuleValue { name: "q".to_owned(), tensor: Some(half), value: String::new() };
-        let counted = Signature { inputs: vec![q], flops: Some(2_000_000_000), ..Signature::default() };
-        assert_eq!(pace(counted.clone()).words(1.0), "2.00 TFLOPS");
-        assert!(pace(counted.clone()).peak.is_some_and(|peak| peak > 9e14), "tensor cores");
-        let stated = pace(Signature { stated: Some(1_000_000_000), ..counted });
+        assert_eq!(pace(None).words(1.5), "1.500x of the reference");
+        let stated = pace(Some(1_000_000_000));
         assert_eq!((stated.words(1.0).as_str(), stated.share(1.0)), ("1.00 TFLOPS", None));
     }
 

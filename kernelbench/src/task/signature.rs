@@ -48,12 +48,6 @@ pub struct TensorLayout {
 }
 
 impl Signature {
-    /// How many operations a call is taken to compute where a rate is told: what the file states, else what was counted.
-    #[must_use]
-    pub fn operations(&self) -> Option<u64> {
-        self.stated.or(self.flops)
-    }
-
     /// Whether nothing of it is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {

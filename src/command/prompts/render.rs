@@ -6,14 +6,16 @@
 use super::super::{on_threads, resume::opened};
 use crate::{
     cli::{RenderArgs, RenderRole},
+    config::Config,
     exit::Trouble,
+    plan,
     store::{Record, RunFolder},
 };
 use agents::{
     policy::Guidance,
     trajectory::{Round, Trajectory},
 };
-use kernelbench::{Candidate, Evaluation, Failure, Simulated, Suite, Task, TimingPlan, Workshop, load};
+use kernelbench::{Candidate, Evaluation, Failure, Simulated, Suite, Task, TimingPlan, Workshop};
 use metrics::{Machine, Profile};
 use prompts::{Fix, Hints, Optimization, Prompt, Prompts, Suggestions, Verdict};
 
@@ -40,10 +42,14 @@ struct Situation {
 }
 
 /// The prompt, and what was missing for it.
-pub(super) fn render(arguments: &RenderArgs, words: &Prompts) -> Result<(Prompt, Vec<String>), Trouble> {
+pub(super) fn render(
+    arguments: &RenderArgs,
+    config: &Config,
+    words: &Prompts,
+) -> Result<(Prompt, Vec<String>), Trouble> {
     let situation = match &arguments.run {
         Some(run) => of_run(arguments, &RunFolder::open(run)?)?,
-        None => on_threads(of_task(arguments))?,
+        None => on_threads(of_task(arguments, config))?,
     };
     let role = arguments.role;
     let prompt = situation.prompt(role, words).ok_or_else(|| {
@@ -173,13 +179,13 @@ fn base(
 }
 
 /// A task alone: the rest is the simulated machine's.
-async fn of_task(arguments: &RenderArgs) -> Result<Situation, Trouble> {
+async fn of_task(arguments: &RenderArgs, config: &Config) -> Result<Situation, Trouble> {
     let path =
         arguments.task.as_deref().ok_or_else(|| Trouble::usage("expected a task's folder or file, or --run RUN"))?;
     if arguments.round.is_some() {
         return Err(Trouble::usage("--round names a round of a run: expected --run RUN too"));
     }
-    let task = load::task(path.as_ref())?;
+    let task = plan::task(path.as_ref(), config)?;
     let step = arguments.step.clone().unwrap_or_else(|| "seed".to_owned());
     let (workshop, suite) = (Simulated::new(), Suite::of_task(&task));
     let mark = match (step.as_str(), task.problem().is_some()) {
