@@ -27,8 +27,8 @@ use crate::{
 use serde_json::json;
 use std::{fs, path::PathBuf, time::Duration};
 
-/// How long torch may compile.
-const COMPILING: Duration = Duration::from_mins(15);
+/// How long torch may compile, with the timings of others meanwhile, for which it stands still.
+const COMPILING: Duration = Duration::from_mins(45);
 
 /// A way of `torch.compile`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl TorchBackend {
         (mode, plan): (Mode, &TimingPlan),
         lease: &mut Lease<'_>,
     ) -> Attempt<Timed> {
-        let mut runner = self.compiled(session, problem(task)?, mode)?;
+        let mut runner = self.compiled(session, problem(task)?, mode, lease)?;
         let suite = Suite::of_task(task);
         let plan = &TimingPlan { processes: Some(1), ..*plan };
         let (effort, rng) = (Effort::Certificate, &mut self.fresh_rng());
@@ -101,7 +101,15 @@ impl TorchBackend {
         timed.map(|(timed, _)| timed)
     }
 
-    fn compiled(&self, session: &mut OpenProblem, problem: &Problem, mode: Mode) -> Attempt<Runner> {
+    /// A process that holds the compiled model. That takes a minute and more, most of it on the processor: others have the
+    /// device meanwhile, and while one of them is timed it stands still.
+    fn compiled(
+        &self,
+        session: &mut OpenProblem,
+        problem: &Problem,
+        mode: Mode,
+        lease: &mut Lease<'_>,
+    ) -> Attempt<Runner> {
         // A graph that is replayed overwrites its outputs: one call to a request.
         let most_calls = if mode == Mode::MaxAutotune { 1 } else { usize::MAX };
         let reference = Role::reference(&problem.source);
@@ -109,7 +117,11 @@ impl TorchBackend {
         session.bind(&mut runner)?;
         session.draw(1, false, &mut self.fresh_rng())?;
         runner.set_inputs(&session.inputs)?;
-        runner.run(&[0], COMPILING, &mut ())?;
+        lease.step_aside();
+        let id = runner.peer.id();
+        let compiled = self.starting.while_starting(id, true, || runner.run(&[0], COMPILING, &mut ()));
+        lease.let_others_in();
+        compiled?;
         runner.release_outputs()?;
         Ok(runner)
     }
