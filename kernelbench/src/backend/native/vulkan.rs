@@ -86,7 +86,12 @@ fn said(what: &str) -> impl Fn(vk::Result) -> String + '_ {
 impl Vulkan {
     /// Opens the first driver that computes on this processor, with this segment as the memory of all arrays.
     pub(super) fn open(base: NonNull<u8>, bytes: usize) -> Result<Self, String> {
-        let driver = NonNull::from(Box::leak(Box::new(Driver::open(base, bytes)?)));
+        let mut driver = Driver::open(base, bytes)?;
+        // The driver has a thread, which takes memory and its signals when it is scheduled first: late on a busy machine, and
+        // behind the filter of system calls that was its end. Once it has worked off a submission, of nothing, it is past that.
+        driver.begin()?;
+        driver.end()?;
+        let driver = NonNull::from(Box::leak(Box::new(driver)));
         let table = NonNull::from(Box::leak(Box::new(Table { dispatch, driver: driver.as_ptr() })));
         Ok(Self { table, driver })
     }
