@@ -9,7 +9,7 @@ use crate::{
     scores::{Spent, text},
 };
 use agents::{event::End, policy::Policy, trajectory::Trajectory};
-use kernelbench::{Baseline, Certificate, CertificateVerdict, Checked, Task, Timed, Variant};
+use kernelbench::{Baseline, Certificate, CertificateVerdict, Checked, ReferenceMode, Task, Timed, Variant};
 use metrics::Statistic;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -211,8 +211,11 @@ fn reproduction(input: &ReportInput, task: Option<&Task>) -> Vec<Fact> {
         fact("Right means", &format!("{rule} for {} % of the elements; NaN never passes", tolerance.share * 100.0))
     }));
     facts.extend(task.and_then(Task::problem).map(|problem| {
-        let how = format!("weights and inputs in {}", problem.precision.torch_name());
-        fact("Arithmetic", &format!("{how}; the reference's: {}", problem.reference.name()))
+        let tf32 = match problem.reference {
+            ReferenceMode::KernelBench => "the reference with torch's defaults, as KernelBench's evaluation runs it",
+            ReferenceMode::Ieee => "the reference without TF32",
+        };
+        fact("Arithmetic", &format!("weights and inputs in {}; {tf32}", problem.precision.torch_name()))
     }));
     facts.extend(story.suite.as_ref().map(|suite| {
         let timed = suite.timed.join(", ");
