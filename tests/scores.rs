@@ -277,6 +277,9 @@ fn what_leaves_says_its_precision_and_times_of_another_do_not_stand_for_kernelbe
     let path = folder.path().join("half").display().to_string();
     let csv = program::run(&["scores", &path, "--format", "csv"]).ended(0).out;
     assert!(csv.lines().next().unwrap().contains(",precision,") && csv.contains(",15,bf16,"), "{csv}");
+    program::run(&["report", &path]).ended(0);
+    let page = fs::read_to_string(folder.path().join("half/report.html")).unwrap();
+    assert!(page.contains("Weights and inputs") && page.contains("bfloat16"), "the page of a batch says it");
 }
 
 #[test]

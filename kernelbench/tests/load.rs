@@ -4,7 +4,7 @@
 
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IteratorRandom};
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
-use warpsmith_kernelbench::{ArgumentKind, Dtype, Fill, Number, Parameter, TimedCases, Transfer, load};
+use warpsmith_kernelbench::{ArgumentKind, Dtype, Fill, Number, Parameter, Precision, TimedCases, Transfer, load};
 
 const GOOD: &str = r#"schema = 1
 name = "double"
@@ -132,6 +132,16 @@ fn a_task_file_becomes_a_task() {
     assert_eq!((task.final_cases[0].name.as_str(), task.timed), ("one", TimedCases::Case("small".into())));
     assert!((task.tolerance.share - 1.0).abs() < f64::EPSILON);
     assert_eq!(load::task(&folder.path().join("task.toml")).unwrap().name, "double");
+}
+
+#[test]
+fn candidates_of_a_problem_in_two_precisions_are_not_of_one_interface() {
+    let task = load::task(&example("problems/level1/2_Matmul.py")).unwrap();
+    let half = task.clone().in_precision(Precision::Bf16);
+    assert!(half.has_interface_of(&half) && !half.has_interface_of(&task));
+    assert!((half.tolerance.atol, half.tolerance.rtol) == (1e-2, 1e-2) && task.tolerance.atol < 2e-4);
+    let kernel = load::task(&example("silu_and_mul")).unwrap();
+    assert_eq!(kernel.clone().in_precision(Precision::Bf16), kernel, "a kernel says itself what it computes in");
 }
 
 #[test]

@@ -480,6 +480,12 @@ fn weights_and_inputs_are_of_the_precision_that_is_asked_for_and_so_is_the_toler
     assert!(failure.to_string().contains("are wrong"), "{failure}");
     let failure = evaluate(&workshop, &task, &off(0.0)).unwrap().unwrap_err();
     assert!(failure.to_string().contains("torch.float32"), "{failure}");
+    let norm = problem("3_LayerNorm").in_precision(Precision::Bf16);
+    let seen = norm.reference_as_candidate().replace(
+        "return self.norm(x)",
+        "assert self.norm.weight.dtype == torch.bfloat16, self.norm.weight.dtype\n        return self.norm(x)",
+    );
+    assert!(seen.contains("weight.dtype") && evaluate(&workshop, &norm, &seen).unwrap().is_ok());
 }
 
 #[test]

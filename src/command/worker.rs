@@ -158,3 +158,21 @@ fn devices(arguments: &WorkerArgs, kinds: &[Kind]) -> Result<Vec<String>, Troubl
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_task_brings_along_makes_no_other_class_of_worker_and_what_a_number_depends_on_does() {
+        let with = |change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            toolchain(&config)
+        };
+        let usual = with(|_| ());
+        assert_eq!(with(|config| config.workshop.precision = Precision::Bf16), usual);
+        assert_eq!(with(|config| config.workshop.reference = ReferenceMode::Ieee), usual);
+        assert_ne!(with(|config| config.workshop.memory_mib += 1), usual);
+    }
+}

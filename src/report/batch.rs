@@ -8,10 +8,14 @@ use crate::{
     quantity,
     scores::{RunScores, ScoreTable, Spent, State, TaskScore, text},
 };
+use kernelbench::Precision;
 use metrics::MachineKind;
 use minijinja::{Value, context, value::Serde};
 use serde::Serialize;
-use std::io::{self, Write};
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+};
 
 /// Where the tasks come: no text from outside can hold this, for its brackets would be escaped.
 const HERE: &str = "<!-- tasks -->";
@@ -222,13 +226,20 @@ fn warnings(scores: &RunScores, simulated: bool) -> Vec<String> {
 
 fn facts(scores: &RunScores, spent: &Spent) -> Vec<(String, String)> {
     let fact = |name: &str, value: String| (name.to_owned(), value);
-    vec![
+    let precisions: BTreeSet<&str> =
+        scores.tasks.iter().filter_map(|task| task.precision).map(Precision::torch_name).collect();
+    let mut facts = vec![
         fact("Answered by", scores.model.clone()),
         fact("Machine", scores.machine.clone()),
         fact("Policy", scores.policy.clone()),
         fact("Cost", text::cost(spent)),
         fact("Devices were held", quantity::wait(spent.device_ms)),
-    ]
+    ];
+    if !precisions.is_empty() {
+        let all: Vec<&str> = precisions.into_iter().collect();
+        facts.insert(2, fact("Weights and inputs", all.join(", ")));
+    }
+    facts
 }
 
 /// Where the time of all tasks went, task by task.

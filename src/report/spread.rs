@@ -7,7 +7,7 @@ use serde::Serialize;
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 320.0;
-const LEFT: f64 = 52.0;
+const LEFT: f64 = 68.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
