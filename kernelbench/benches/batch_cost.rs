@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     error::Error,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
@@ -41,8 +42,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let level = asked.unwrap_or(tracing_subscriber::filter::LevelFilter::ERROR);
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_max_level(level).init();
     let recorded = recorded(Path::new(candidates))?;
-    let workshops: Result<Vec<Torch>, Box<dyn Error>> =
-        devices.split(',').map(|device| Ok(Torch::new(options(python, device)?)?)).collect();
+    let options: Vec<Options> = devices.split(',').map(|device| options(python, device)).collect::<Result<_, _>>()?;
+    let workshops: Result<Vec<Torch>, Fault> = std::thread::scope(|scope| {
+        let begun: Vec<_> = options.into_iter().map(|options| scope.spawn(|| Torch::new(options))).collect();
+        let ended = |one: std::thread::ScopedJoinHandle<'_, _>| one.join().unwrap_or_else(|panic| resume_unwind(panic));
+        begun.into_iter().map(ended).collect()
+    });
     let bench = Arc::new(Bench {
         workshops: workshops?,
         devices: devices.split(',').map(str::to_owned).collect(),

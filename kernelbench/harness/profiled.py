@@ -59,9 +59,8 @@ def prepare(device, primed, folder, stages):
     stages.note("torch")
     candidate.import_usual()
     stages.note("imports")
-    if primed:
-        told(folder, "imported")
-        stages.note("waiting for quiet to end")
+    told(folder, "imported")
+    stages.note("waiting for quiet to end")
     if device.type == "cuda":
         torch.cuda.set_device(device)
     probe = torch.zeros(1, device=device)

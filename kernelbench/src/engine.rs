@@ -7,6 +7,7 @@ pub(crate) mod check;
 pub(crate) mod contents;
 mod glance;
 pub(crate) mod notes;
+mod profile;
 mod refused;
 pub(crate) mod sessions;
 pub(crate) mod time;
@@ -14,7 +15,6 @@ pub(crate) mod time;
 use crate::{
     lease::{Gate, Lease},
     measure::numbers::Effort,
-    profile::own::own_kernels,
     result::{
         candidate::{Built, Candidate, CandidateId, Verified},
         certificate::Certificate,
@@ -30,7 +30,7 @@ use crate::{
 };
 use backend::{Backend, Both, Processes, Standard, Toolchain};
 use check::Checking;
-use metrics::{Machine, MachineKind, Profile, Rung};
+use metrics::{Machine, Profile};
 use notes::Remarks;
 use rand::{SeedableRng, rngs::StdRng};
 use refused::{Refusals, Shortage, Whose};
@@ -143,12 +143,6 @@ fn differs(failure: &Failure) -> bool {
     matches!(failure, Failure::Mismatch { .. })
 }
 
-/// The profile of a candidate that did not run under a profiler: its own doing, and no word about the machine.
-fn unprofiled(failure: &Failure) -> Profile {
-    let notes = vec![format!("the candidate failed under a profiler: {failure}")];
-    Profile { rung: Rung::TimingOnly, case: String::new(), readings: vec![], kernels: vec![], notes }
-}
-
 /// What a trusted step came to: a failure there is the reference's.
 fn or_fault<T>(attempt: Attempt<T>) -> Result<T, Fault> {
     match trusted(attempt) {
@@ -183,13 +177,24 @@ impl<B: Backend> Inner<B> {
     /// beside itself.
     fn in_session<T>(
         &self,
+        of: (&Task, Option<&CandidateId>),
+        short: impl Fn(&Attempt<T>) -> bool,
+        step: impl FnMut(&mut B::Session, &mut Lease<'_>) -> Attempt<T>,
+    ) -> Attempt<T> {
+        self.in_session_with(of, B::wanted_memory, short, step)
+    }
+
+    /// The same, where it is said what room it needs.
+    fn in_session_with<T>(
+        &self,
         (task, candidate): (&Task, Option<&CandidateId>),
+        room: impl Fn(&B, &B::Session) -> u64,
         short: impl Fn(&Attempt<T>) -> bool,
         mut step: impl FnMut(&mut B::Session, &mut Lease<'_>) -> Attempt<T>,
     ) -> Attempt<T> {
         let key = self.backend.key(task);
         loop {
-            let wanted = trusted(self.session(task)).map(|session| self.backend.wanted_memory(&lock(&session)))?;
+            let wanted = trusted(self.session(task)).map(|session| room(&self.backend, &lock(&session)))?;
             // Whoever waits here keeps no task open that others need the memory of.
             let lease = self.gate.share(wanted);
             let Some(session) = self.kept.open_task(&key) else { continue };
@@ -372,10 +377,10 @@ impl<B: Backend> Inner<B> {
         let smallest = task.cases.iter().chain(&task.final_cases).min_by_key(bytes);
         let small = Task { cases: smallest.cloned().into_iter().collect(), final_cases: vec![], ..task.clone() };
         let (rng, mut parked) = (&mut self.rng(Purpose::Sanitize), Some(self.unpark(task, candidate)?));
-        let sanitized = self.in_session((task, Some(&candidate.id())), is_full, |session, _| {
+        let sanitized = self.in_session((task, Some(&candidate.id())), is_full, |session, lease| {
             let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
-            let found =
-                stage::during(Stage::Sanitize, || self.backend.sanitize(&small, session, &mut loaded, candidate, rng));
+            let both = Both { session: &mut *session, loaded: &mut loaded, lease };
+            let found = stage::during(Stage::Sanitize, || self.backend.sanitize(&small, both, candidate, rng));
             let tidied = self.backend.tidy(session);
             found?;
             tidied?;
@@ -420,65 +425,6 @@ impl<B: Backend> Inner<B> {
             notes.all_labels()
         });
         Ok(timed)
-    }
-
-    /// Does a step under a profiler, of the largest timed case.
-    fn profiled<T>(
-        &self,
-        task: &Task,
-        candidate: &Candidate,
-        suite: &Suite,
-        mut step: impl FnMut((Both<'_, '_, B>, B::Tool), &Case, &mut StdRng) -> Attempt<T>,
-    ) -> Outcome<T> {
-        let timed = suite.cases.iter().filter(|case| suite.timed.contains(&case.name));
-        let case = timed.max_by_key(|case| self.backend.fits(task, case).unwrap_or(0));
-        let case =
-            case.ok_or_else(|| Fault::Machine("the suite times no case, so there is none to profile".to_owned()))?;
-        let rng = &mut self.rng(Purpose::Profile);
-        let mut parked = match outcome(self.unpark(task, candidate))? {
-            Ok(loaded) => Some(loaded),
-            Err(failure) => return Ok(Err(failure)),
-        };
-        let in_turn = || stage::during(Stage::Lease, || lock(&self.profiling));
-        let turn = self.backend.profiles_in_turn().then(in_turn);
-        let mut tool = parked.as_ref().map(|loaded| self.backend.tool(loaded));
-        let done = self.in_session((task, Some(&candidate.id())), is_full, |session, lease| {
-            let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
-            let tool = tool.take().unwrap_or_else(|| self.backend.tool(&loaded));
-            let done = step((Both { session, loaded: &mut loaded, lease }, tool), case, rng);
-            lease.let_others_in();
-            let parked = self.kept.park(&self.backend, &candidate.id(), loaded);
-            done.and_then(|done| parked.map(|()| done))
-        });
-        drop(turn);
-        self.backend.get_ready();
-        outcome(done)
-    }
-
-    fn profile(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Profile, Fault> {
-        self.profiled(task, candidate, suite, |both, case, rng| {
-            let timing = self.kept.note(&candidate.id(), |notes| {
-                notes.timings.iter().find(|(timed, _)| timed.case == case.name).cloned()
-            });
-            self.backend.profile(task, both, case, timing.as_ref(), rng)
-        })
-        .map(|profiled| profiled.unwrap_or_else(|failure| unprofiled(&failure)))
-        .map(|mut profile| {
-            let on_gpu = self.backend.machine().kind == MachineKind::Gpu;
-            let own = task.problem().filter(|_| on_gpu).and_then(|_| own_kernels(&profile, &candidate.source()));
-            profile.readings.extend(own);
-            profile
-        })
-    }
-
-    fn survey(&self, task: &Task, candidate: &Candidate, suite: &Suite) -> Result<Result<Survey, String>, Fault> {
-        self.profiled(task, candidate, suite, |(Both { session, loaded, lease }, _), case, rng| {
-            lease.be_alone();
-            stage::during(Stage::Replay, || self.backend.survey(task, session, loaded, case, rng))
-        })
-        .map(|surveyed| {
-            surveyed.unwrap_or_else(|failure| Err(format!("the candidate failed under a profiler: {failure}")))
-        })
     }
 }
 

@@ -32,7 +32,9 @@ pub(crate) struct Gate {
     turns: Semaphore,
     /// How many may share it at most.
     beside: u32,
-    /// How many wait to be alone and go before who waits to share it.
+    /// How many wait to be alone.
+    asking: AtomicU32,
+    /// Of these, those that go before who waits to share it.
     first: watch::Sender<u32>,
     /// How many were alone since it was shared last.
     in_a_row: AtomicU32,
@@ -46,7 +48,8 @@ impl Gate {
         let counts_memory = units.is_some();
         let units = units.unwrap_or(UNITS.max(beside));
         let (memory, turns) = (Semaphore::new(units as usize), Semaphore::new(beside as usize));
-        Self { memory, units, counts_memory, turns, beside, first: watch::Sender::new(0), in_a_row: AtomicU32::new(0) }
+        let (asking, first, in_a_row) = (AtomicU32::new(0), watch::Sender::new(0), AtomicU32::new(0));
+        Self { memory, units, counts_memory, turns, beside, asking, first, in_a_row }
     }
 
     /// The units of so many bytes. A part of memory that is known is small enough for as many who wait as may share the device:
@@ -68,10 +71,10 @@ impl Gate {
     }
 
     async fn turn_alone(&self) -> Option<SemaphorePermit<'_>> {
-        let goes_first = (self.in_a_row.load(Relaxed) < self.beside).then(|| First::new(&self.first));
+        let asking = Asking::new(self, self.in_a_row.load(Relaxed) < self.beside);
         let turn = self.turns.acquire_many(self.beside).await.ok();
         self.in_a_row.fetch_add(1, Relaxed);
-        drop(goes_first);
+        drop(asking);
         turn
     }
 
@@ -121,19 +124,25 @@ impl Gate {
     }
 }
 
-/// One who waits to be alone, before who waits to share the device, until this is dropped.
-struct First<'a>(&'a watch::Sender<u32>);
+/// One who waits to be alone, perhaps before who waits to share the device, until this is dropped.
+struct Asking<'a> {
+    gate: &'a Gate,
+    first: u32,
+}
 
-impl<'a> First<'a> {
-    fn new(waiting: &'a watch::Sender<u32>) -> Self {
-        waiting.send_modify(|waiting| *waiting += 1);
-        Self(waiting)
+impl<'a> Asking<'a> {
+    fn new(gate: &'a Gate, goes_first: bool) -> Self {
+        let first = u32::from(goes_first);
+        gate.asking.fetch_add(1, Relaxed);
+        gate.first.send_modify(|waiting| *waiting += first);
+        Self { gate, first }
     }
 }
 
-impl Drop for First<'_> {
+impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.0.send_modify(|waiting| *waiting -= 1);
+        self.gate.asking.fetch_sub(1, Relaxed);
+        self.gate.first.send_modify(|waiting| *waiting -= self.first);
     }
 }
 
@@ -181,6 +190,22 @@ impl Lease<'_> {
         self.turn = None;
         self.turns = 0;
         stage::hold(None);
+    }
+
+    /// Does work without the device, and has it afterwards as it had it before; its memory it keeps.
+    pub(crate) fn aside<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let turns = self.turns;
+        self.step_aside();
+        let done = work();
+        self.become_of(self.units, turns);
+        done
+    }
+
+    /// Between two of many pieces of work beside others: who waits to be alone goes first. Its memory it keeps.
+    pub(crate) fn give_way(&mut self) {
+        if !self.is_alone() && self.gate.asking.load(Relaxed) > 0 {
+            self.aside(|| ());
+        }
     }
 
     /// Lets others use the device too, where that may be.
@@ -408,6 +433,33 @@ mod tests {
         aside.let_others_in();
         assert_eq!(gate.turns.available_permits(), 2);
         drop((aside, other));
+        assert_all_is_free(&gate);
+    }
+
+    #[test]
+    fn who_works_for_long_beside_others_gives_way_to_who_waits_to_be_alone_and_to_nobody_else() {
+        let gate = Gate::new(Some(80 * GIB), 4);
+        let (mut long, short) = (gate.share(30 * GIB), gate.share(30 * GIB));
+        long.give_way();
+        assert_eq!(gate.turns.available_permits(), 2, "nobody asked");
+        drop(short);
+        std::thread::scope(|scope| {
+            let alone = scope.spawn(|| drop(wait_for(gate.exclusive())));
+            let start = std::time::Instant::now();
+            while !alone.is_finished() && start.elapsed() < Duration::from_secs(10) {
+                long.give_way();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let was_alone = alone.is_finished();
+            long.aside(|| alone.join().unwrap());
+            assert!(was_alone, "nobody gave way");
+        });
+        assert!(!long.is_alone() && long.units == 30 << 10);
+        // Whom it wants to be alone with, it does not give way to.
+        long.be_alone();
+        long.give_way();
+        assert!(long.is_alone());
+        drop(long);
         assert_all_is_free(&gate);
     }
 

@@ -447,6 +447,7 @@ impl Backend for CudaDriver {
         case: &Case,
         _: Option<&LastTiming>,
         rng: &mut StdRng,
+        _: &dyn Fn(u64),
     ) -> Attempt<Profile> {
         let _stage = stage::begin(Stage::Replay);
         let layout = layout(task, case)?;
@@ -472,8 +473,7 @@ impl Backend for CudaDriver {
     fn sanitize(
         &self,
         task: &Task,
-        _: &mut Reference,
-        loaded: &mut Kernel,
+        Both { loaded, lease, .. }: Both<'_, '_, Self>,
         _: &Candidate,
         rng: &mut StdRng,
     ) -> Attempt<Vec<Check>> {
@@ -486,6 +486,7 @@ impl Backend for CudaDriver {
             rows.push(self.sanitize_by(Tool::Memcheck, task, (&new, all), loaded, rng)?);
         }
         for tool in Tool::SLOW {
+            lease.give_way();
             rows.push(self.sanitize_small(tool, task, loaded, rng)?);
         }
         Ok(rows)

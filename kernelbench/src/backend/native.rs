@@ -329,6 +329,7 @@ impl Backend for Cpu {
         case: &Case,
         timing: Option<&LastTiming>,
         rng: &mut StdRng,
+        _: &dyn Fn(u64),
     ) -> Attempt<Profile> {
         let _stage = stage::begin(Stage::Replay);
         let (context, layout) = (context(task)?, layout(task, case)?);
@@ -353,8 +354,7 @@ impl Backend for Cpu {
     fn sanitize(
         &self,
         task: &Task,
-        _: &mut Reference,
-        _: &mut Object,
+        _: Both<'_, '_, Self>,
         candidate: &Candidate,
         rng: &mut StdRng,
     ) -> Attempt<Vec<Check>> {

@@ -429,6 +429,12 @@ impl Backend for TorchBackend {
         session.wanted_bytes()
     }
 
+    /// Nsight Compute copies what a process holds before it replays a launch: to the host, for many seconds, where the device
+    /// has no room for it.
+    fn memory_of_a_profile(&self, session: &OpenProblem) -> u64 {
+        session.wanted_bytes() + session.candidate_bytes()
+    }
+
     /// An eighth of what was free when this workshop began: most problems of `KernelBench` take less, and one that is short of
     /// memory is opened once more, alone.
     fn memory_of_a_task(&self) -> u64 {
@@ -469,24 +475,24 @@ impl Backend for TorchBackend {
         _: &Case,
         timing: Option<&LastTiming>,
         rng: &mut StdRng,
+        make_room: &dyn Fn(u64),
     ) -> Attempt<Profile> {
         let _stage = stage::begin(Stage::ProfileStart);
-        let scene = Scene { session, candidate: loaded, timing, lease };
+        let scene = Scene { session, candidate: loaded, timing, lease, make_room };
         self.profilers.profile(scene, ready, rng)
     }
 
     fn sanitize(
         &self,
         _: &Task,
-        session: &mut OpenProblem,
-        loaded: &mut Runner,
+        Both { session, loaded, lease }: Both<'_, '_, Self>,
         _: &Candidate,
         rng: &mut StdRng,
     ) -> Attempt<Vec<Check>> {
         let outcome = if self.is_on_gpu() {
             session.draw(1, false, rng)?;
             let how = "one call, every tensor in an allocation of its own; an access that lands in another tensor is not seen";
-            self.profilers.memcheck(session, loaded)?.map(|()| how.to_owned())
+            self.profilers.memcheck(session, loaded, lease)?.map(|()| how.to_owned())
         } else {
             Err("compute-sanitizer looks at GPUs alone".to_owned())
         };

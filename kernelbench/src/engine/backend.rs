@@ -312,6 +312,11 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         0
     }
 
+    /// What a profile of a candidate takes of it, in bytes, as far as is known.
+    fn memory_of_a_profile(&self, session: &Self::Session) -> u64 {
+        self.wanted_memory(session)
+    }
+
     /// What a task takes of it of which nothing is known yet, in bytes.
     fn memory_of_a_task(&self) -> u64 {
         0
@@ -351,7 +356,8 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// What a profile of this candidate is taken with, ready to be used: whoever waits for it needs no device.
     fn tool(&self, loaded: &Self::Loaded) -> Self::Tool;
 
-    /// Profiles one case. Whatever is read is read while the lease is held alone.
+    /// Profiles one case. Whatever is read is read while the lease is held alone; `make_room` has those who wait give way until
+    /// so many bytes of the device are free, or nobody waits.
     fn profile(
         &self,
         task: &Task,
@@ -359,6 +365,7 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         case: &Case,
         timing: Option<&LastTiming>,
         rng: &mut StdRng,
+        make_room: &dyn Fn(u64),
     ) -> Attempt<Profile>;
 
     /// Reads everything that a profiler here reads of each launch of one case; in words why there is nothing to be had.
@@ -374,12 +381,12 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         Ok(Err("no profiler of this workshop reads everything: only kernels in CUDA are surveyed".to_owned()))
     }
 
-    /// Runs a candidate under a sanitizer. A finding is a failure; what was looked at, or could not be, is a row.
+    /// Runs a candidate under a sanitizer. A finding is a failure; what was looked at, or could not be, is a row. Beside others;
+    /// what takes long and needs no device may be done aside from it.
     fn sanitize(
         &self,
         task: &Task,
-        session: &mut Self::Session,
-        loaded: &mut Self::Loaded,
+        both: Both<'_, '_, Self>,
         candidate: &Candidate,
         rng: &mut StdRng,
     ) -> Attempt<Vec<Check>>;

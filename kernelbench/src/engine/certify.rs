@@ -156,7 +156,8 @@ impl<B: Backend> Inner<B> {
             layers = pair.layers();
             if at + 1 == parts.len() {
                 let (how, lasting) = (self.checking(task), backend.numbers().endurance);
-                in_a_row = check::again_and_again(&mut pair, &timed_cases(&suite)?, (&how, lasting), rng)?;
+                let (cases, between) = (timed_cases(&suite)?, || lease.give_way());
+                in_a_row = check::again_and_again(&mut pair, &cases, (&how, lasting), rng, between)?;
             }
             drop(pair);
             sittings.sit(&mut Both { session, loaded, lease }, rng)?;
@@ -165,12 +166,12 @@ impl<B: Backend> Inner<B> {
         checks.push(Check::Outputs { shapes: cases.len(), new: task.final_cases.len(), draws, signed });
         checks.push(Check::Surroundings);
         checks.extend(of_baselines(task, &cases));
-        let sanitize = |session: &mut B::Session, loaded: &mut B::Loaded, rng: &mut StdRng| {
-            stage::during(Stage::Sanitize, || backend.sanitize(task, session, loaded, candidate, rng))
+        let sanitize = |both: Both<'_, '_, B>, rng: &mut StdRng| {
+            stage::during(Stage::Sanitize, || backend.sanitize(task, both, candidate, rng))
         };
         let mut sanitized = None;
         if sanitized_between {
-            sanitized = Some(sanitize(session, loaded, rng)?);
+            sanitized = Some(sanitize(Both { session, loaded, lease }, rng)?);
             sittings.sit(&mut Both { session, loaded, lease }, rng)?;
         }
         let (mut timed, remarks) = sittings.settle(Both { session, loaded, lease }, rng)?;
@@ -199,7 +200,7 @@ impl<B: Backend> Inner<B> {
             checks.push(Check::Recorded { issued: remarks.issued.clone() });
         }
         checks.extend(layers.into_iter().map(|layer| Check::Confined { layer }));
-        checks.extend(sanitized.map_or_else(|| sanitize(session, loaded, rng), Ok)?);
+        checks.extend(sanitized.map_or_else(|| sanitize(Both { session, loaded, lease }, rng), Ok)?);
         let labels: Vec<Label> = backend.labels(session).into_iter().chain(labels).collect();
         checks.extend(labels.iter().cloned().map(|label| Check::Labelled { label }));
         let open = backend.not_excluded().into_iter();

@@ -94,12 +94,13 @@ pub(crate) fn in_turn(
 
 /// The third part, of a certificate: calls on each case, each on inputs of its own, one after another for an equal part of so
 /// long, all outputs compared; how many calls each case had at least. A race that goes wrong once in hundreds of calls is not
-/// seen in a handful.
+/// seen in a handful. What is done `between` two of them is not counted in.
 pub(crate) fn again_and_again(
     pair: &mut impl Pair,
     cases: &[&Case],
     (how, lasting): (&Checking<'_>, Duration),
     rng: &mut StdRng,
+    mut between: impl FnMut(),
 ) -> Attempt<u64> {
     let _stage = stage::begin(Stage::Check);
     let each = lasting / u32::try_from(cases.len()).unwrap_or(u32::MAX).max(1);
@@ -107,12 +108,15 @@ pub(crate) fn again_and_again(
     for case in cases {
         pair.enter(case)?;
         pair.prepare(1, false)?;
-        let (start, mut calls) = (Instant::now(), 0);
-        while calls == 0 || start.elapsed() < each {
+        let (mut took, mut calls) = (Duration::ZERO, 0);
+        while calls == 0 || took < each {
+            let start = Instant::now();
             let name = format!("{}, after {calls} calls in a row", case.name);
             let look = Look { tolerance: how.tolerance, case: &name, calls: AGAIN };
             trial(pair, Inputs::Drawn, &look, (Stage::Check, how.slack), rng)?;
             calls += 1;
+            took += start.elapsed();
+            between();
         }
         pair.look_around()?;
         fewest = Some(fewest.map_or(calls, |fewest: u64| fewest.min(calls)));
@@ -268,7 +272,7 @@ mod tests {
         let (slack, first_slack) = (Duration::ZERO, Duration::ZERO);
         let how = Checking { tolerance: &tolerance, draws: 1, signed: false, oracle: false, slack, first_slack };
         let rng = &mut StdRng::seed_from_u64(1);
-        again_and_again(pair, &cases.iter().collect::<Vec<_>>(), (&how, lasting), rng)
+        again_and_again(pair, &cases.iter().collect::<Vec<_>>(), (&how, lasting), rng, || ())
     }
 
     #[test]
@@ -278,6 +282,24 @@ mod tests {
             panic!("it passed")
         };
         assert!(failure.to_string().contains("default, after 212 calls in a row"), "{failure}");
+    }
+
+    #[test]
+    fn what_is_done_between_calls_takes_nothing_of_their_time() {
+        let pair = &mut OnceWrong::default();
+        let case = Case { name: "quick".to_owned(), scalars: std::collections::BTreeMap::default() };
+        let tolerance = Tolerance { atol: 0.0, rtol: 0.0, share: 1.0 };
+        let (slack, first_slack) = (Duration::ZERO, Duration::ZERO);
+        let how = Checking { tolerance: &tolerance, draws: 1, signed: false, oracle: false, slack, first_slack };
+        let (rng, mut rests) = (&mut StdRng::seed_from_u64(1), 0);
+        let between = || {
+            rests += 1;
+            if rests <= 4 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        let calls = again_and_again(pair, &[&case], (&how, Duration::from_millis(10)), rng, between);
+        assert!(calls.is_ok_and(|calls| calls > 4), "the first rest took all of it");
     }
 
     #[test]

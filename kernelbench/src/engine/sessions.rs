@@ -273,7 +273,7 @@ impl<B: Backend> Kept<B> {
     }
 
     /// Evicts what waits until so many bytes of the device are free; all but this task. Says how many were.
-    fn evict_until(&self, backend: &B, key: Option<&Hash>, wanted: u64) -> usize {
+    pub(crate) fn evict_until(&self, backend: &B, key: Option<&Hash>, wanted: u64) -> usize {
         if backend.free_memory().is_none() {
             return 0;
         }

@@ -35,7 +35,7 @@ use crate::{
         label::Label,
     },
     sandbox::{
-        pool::{Quiet, Starting},
+        pool::{Quiet, Starting, Turn},
         start::give,
     },
     stage::{self, Stage},
@@ -113,6 +113,8 @@ pub(crate) struct Scene<'a, 'gate> {
     pub(crate) lease: &'a mut Lease<'gate>,
     /// How it was timed, if it was.
     pub(crate) timing: Option<&'a LastTiming>,
+    /// Has those who wait give way until so many bytes of the device are free.
+    pub(crate) make_room: &'a dyn Fn(u64),
 }
 
 /// What is started under a tool.
@@ -199,14 +201,20 @@ impl ProfilerChain {
             self.start(Wanted { wrapper, primed: true, beside, landlock }).ok()
         });
         if let Some(sign) = begun {
-            self.starting.while_importing(sign.id, true, || self.wait_while(&sign, START, || !sign.has_imported()));
-            drop(turn);
-            if self.starting.wait_for_noise().is_ok() {
-                self.starting.while_starting(sign.id, true, || self.bring_up(&sign, START));
-            }
+            self.start_beside(&sign, Some(turn));
             if !sign.is_ready() && sign.lives() {
                 self.ahead.end_one(sign.id);
             }
+        }
+    }
+
+    /// Waits until a process is ready or gone that stops whenever something is timed, as others do that are being started;
+    /// its turn to import ends when it has.
+    fn start_beside(&self, sign: &Sign, turn: Option<Turn<'_>>) {
+        self.starting.while_importing(sign.id, true, || self.wait_while(sign, START, || !sign.has_imported()));
+        drop(turn);
+        if self.starting.wait_for_noise().is_ok() {
+            self.starting.while_starting(sign.id, true, || self.bring_up(sign, START));
         }
     }
 
@@ -431,9 +439,14 @@ impl ProfilerChain {
 
     /// Runs one call of a candidate under compute-sanitizer's memcheck, on the inputs that were drawn last. A finding is a
     /// failure; in words why there is none to be had here.
-    pub(crate) fn memcheck(&self, session: &OpenProblem, candidate: &Runner) -> Attempt<Result<(), String>> {
-        let looked = match self.look_for_errors(session, candidate, true)? {
-            Err(_) => self.look_for_errors(session, candidate, false)?,
+    pub(crate) fn memcheck(
+        &self,
+        session: &OpenProblem,
+        candidate: &Runner,
+        lease: &mut Lease<'_>,
+    ) -> Attempt<Result<(), String>> {
+        let looked = match self.look_for_errors(session, candidate, (true, lease))? {
+            Err(_) => self.look_for_errors(session, candidate, (false, lease))?,
             looked => looked,
         };
         match looked {
@@ -447,16 +460,27 @@ impl ProfilerChain {
         &self,
         session: &OpenProblem,
         candidate: &Runner,
-        landlock: bool,
+        (landlock, lease): (bool, &mut Lease<'_>),
     ) -> Result<Result<Option<String>, String>, Fault> {
         // Without torch's cache of memory, each tensor has an allocation of its own.
         let uncached = ["env", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"].map(str::to_owned);
         let wrapper = uncached.into_iter().chain(compute_sanitizer::Tool::Memcheck.command()).collect();
         let wanted = Wanted { wrapper, primed: false, beside: candidate.folder(), landlock };
-        let mut waiting = self.start(wanted)?;
-        if let Err(why) = waiting.settle(START) {
-            return Ok(Err(why));
-        }
+        // It starts for seconds, in which others may time.
+        let started = lease.aside(|| {
+            let turn = self.starting.turn().ok();
+            let mut waiting = self.start(wanted)?;
+            let sign = waiting.sign();
+            let settled = std::thread::scope(|scope| {
+                scope.spawn(|| self.start_beside(&sign, turn));
+                waiting.settle(START)
+            });
+            Ok::<_, Fault>(settled.map(|()| waiting))
+        });
+        let waiting = match started? {
+            Ok(waiting) => waiting,
+            Err(why) => return Ok(Err(why)),
+        };
         let done = format!("done {:016x}", rand::random::<u64>());
         let job = Job { once: Some(done.clone()), ..self.job(session, candidate)? };
         let printed = Self::with_folder(waiting, candidate, |waiting| waiting.work(&job, SANITIZING));

@@ -279,8 +279,12 @@ impl OpenProblem {
     /// What a step of a candidate takes on the device beside what this problem holds, in bytes, as far as those before it
     /// say: the verifier's part, the reference's, and a candidate's, which may hold a little more.
     pub(crate) fn wanted_bytes(&self) -> u64 {
-        let reference = self.reference.most_bytes;
-        self.most_bytes + 2 * reference + reference / 4 + CONTEXT
+        self.most_bytes + self.reference.most_bytes + self.candidate_bytes() + CONTEXT
+    }
+
+    /// What a candidate takes there, which may hold a little more than the reference, in bytes.
+    pub(crate) fn candidate_bytes(&self) -> u64 {
+        self.reference.most_bytes + self.reference.most_bytes / 4
     }
 
     /// Compares every element of what both put out in these calls.
