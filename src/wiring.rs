@@ -6,7 +6,7 @@ mod person;
 
 pub use machine::{
     CHILD, Kind, cache_folder, compiled, cuda, cuda_options, cuda_reading, gpu_arch, has_gpu, is_problem, native,
-    torch, vulkan, workshop,
+    of_each, torch, vulkan, workshop,
 };
 pub use model::{Answering, unpriced};
 pub use person::Hand;

@@ -102,7 +102,7 @@ impl Needs {
             };
             Ok(Place { workshop, device: device.clone(), builds })
         };
-        devices.iter().map(place).collect()
+        wiring::of_each(&devices, place)
     }
 }
 

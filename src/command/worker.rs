@@ -112,14 +112,14 @@ fn slots(arguments: &WorkerArgs, config: &Config) -> Result<Vec<Slot>, Trouble> 
     let kinds = kinds(arguments)?;
     let usual = if kinds.len() > 1 || kinds == [Kind::Native] { 1 } else { 2 };
     let at_once = arguments.at_once.map_or(usual, usize::from);
-    let slot = |device: String| {
+    let slot = |device: &String| {
         let mut own = config.clone();
-        own.workshop.device.clone_from(&device);
+        own.workshop.device.clone_from(device);
         let lane = |kind: &Kind| Ok((kind.lane(), wiring::workshop(*kind, &own, true, None)?));
         let lanes = kinds.iter().map(lane).collect::<Result<_, Trouble>>()?;
-        Ok(Slot { device, lanes, at_once })
+        Ok(Slot { device: device.clone(), lanes, at_once })
     };
-    devices(arguments, &kinds)?.into_iter().map(slot).collect()
+    wiring::of_each(&devices(arguments, &kinds)?, slot)
 }
 
 fn kinds(arguments: &WorkerArgs) -> Result<Vec<Kind>, Trouble> {

@@ -12,8 +12,10 @@ use kernelbench::{
 };
 use metrics::{Arch, MetricSet};
 use std::{
+    panic::resume_unwind,
     path::{Path, PathBuf},
     sync::Arc,
+    thread::ScopedJoinHandle,
 };
 
 /// The hidden command that the program calls itself with to run a candidate.
@@ -114,6 +116,23 @@ pub fn workshop(
         Kind::Vulkan => Arc::new(vulkan(config)?),
         Kind::Emulated(processor) => Arc::new(emulated(processor, config)?),
         Kind::Compiled(arch) => Arc::new(compiled(arch, config)?),
+    })
+}
+
+/// What is made for each device, at once: a workshop for problems imports torch, which takes seconds. In the devices' order;
+/// of several troubles the first's.
+///
+/// # Errors
+///
+/// Those of `make`.
+pub fn of_each<T: Send>(
+    devices: &[String],
+    make: impl Fn(&String) -> Result<T, Trouble> + Sync,
+) -> Result<Vec<T>, Trouble> {
+    std::thread::scope(|scope| {
+        let begun: Vec<_> = devices.iter().map(|device| scope.spawn(|| make(device))).collect();
+        let ended = |one: ScopedJoinHandle<'_, _>| one.join().unwrap_or_else(|panic| resume_unwind(panic));
+        begun.into_iter().map(ended).collect()
     })
 }
 
@@ -318,4 +337,24 @@ fn user_cache() -> PathBuf {
     let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")));
     base.unwrap_or_else(std::env::temp_dir).join("warpsmith")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn what_is_made_for_each_device_is_made_at_once_and_comes_in_their_order() {
+        let devices = ["cuda:0", "cuda:1", "cuda:2"].map(str::to_owned);
+        // Each waits until all have begun.
+        let all = Barrier::new(devices.len());
+        let made = of_each(&devices, |device| {
+            all.wait();
+            Ok(device.clone())
+        });
+        assert_eq!(made.unwrap(), devices);
+        let of = |device: &String| if device == "cuda:0" { Ok(()) } else { Err(Trouble::machine(device.clone())) };
+        assert_eq!(of_each(&devices, of).unwrap_err().message, "cuda:1");
+    }
 }
