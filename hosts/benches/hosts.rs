@@ -1,8 +1,8 @@
 //! What does carrying cost? Tasks on simulated devices of several worker processes, beside what their work takes at least.
 //!
-//! `WARPSMITH_NATS=.../nats-server cargo bench -p warpsmith-hosts --bench hosts -- [TASKS [WORKERS [DEVICES [MS]]]]`, 1,000
-//! tasks on eight workers of eight devices where nothing is said. MS is what timing a candidate takes, and certifying it: 400
-//! shows what carrying costs, 3000 is what a problem takes (docs/results/cost.md).
+//! `WARPSMITH_NATS=.../nats-server cargo bench -p warpsmith-hosts --bench hosts -- [TASKS [WORKERS [DEVICES [MS [JOBS]]]]]`,
+//! 1,000 tasks on eight workers of eight devices with two jobs each where nothing is said. MS is what timing a candidate takes,
+//! and certifying it: 400 shows what carrying costs, 3000 is what a problem takes (docs/results/cost.md).
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench that cannot go on has failed, and prints")]
 
 #[path = "../tests/bed/mod.rs"]
@@ -24,8 +24,9 @@ fn main() {
     let (tasks, workers, devices, run_ms) = (number(0, 1000), number(1, 8), number(2, 8), number(3, RUN_MS));
     let mut bed = Bed::begin();
     bed.tasks(tasks, &[&format!("us=50 build_ms={BUILD_MS} run_ms={run_ms}")]);
+    let (devices_of_each, jobs_of_each) = (devices.to_string(), number(4, 2).to_string());
     for worker in 0..workers {
-        bed.worker(&format!("w{worker}"), devices as u32);
+        bed.worker_with(&format!("w{worker}"), &["--simulate", &devices_of_each, "--at-once", &jobs_of_each]);
     }
     let mut batch = bed.batch("run", 1, true);
     batch.args(["--at-once", &(3 * workers * devices).to_string()]);

@@ -146,8 +146,12 @@ impl Bed {
 
     /// A worker of so many simulated devices, once it is at work.
     pub(crate) fn worker(&mut self, name: &str, devices: u32) {
-        let simulate = devices.to_string();
-        let child = self.start_worker(name, &["--simulate", &simulate]);
+        self.worker_with(name, &["--simulate", &devices.to_string()]);
+    }
+
+    /// The same, with these flags.
+    pub(crate) fn worker_with(&mut self, name: &str, flags: &[&str]) {
+        let child = self.start_worker(name, flags);
         self.workers.insert(name.to_owned(), child);
     }
 
