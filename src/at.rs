@@ -12,7 +12,7 @@ use crate::{
 };
 use agents::{policy::Policy, trajectory::Trajectory, workflow::Checkpoint};
 use kernelbench::{Candidate, CandidateId, Hash, Task};
-use std::path::Path;
+use std::{cell::OnceCell, path::Path};
 
 /// The names that are told where one is unknown, at most.
 const NEAREST: usize = 4;
@@ -26,6 +26,8 @@ pub struct At {
     pub record: Record,
     /// What stands behind the `@`.
     pub name: Option<String>,
+    /// What has happened by its record, once that was asked for.
+    story: OnceCell<Trajectory>,
 }
 
 impl At {
@@ -48,7 +50,7 @@ impl At {
         let Some(path) = path else { return Ok(None) };
         let folder = RunFolder::open(&path)?;
         let record = folder.only_record()?;
-        Ok(Some(Self { folder, record, name }))
+        Ok(Some(Self { folder, record, name, story: OnceCell::new() }))
     }
 
     /// What these words name, which are to name a candidate; none where there is no `@NAME` in them.
@@ -64,8 +66,8 @@ impl At {
 
     /// What has happened in the run.
     #[must_use]
-    pub fn story(&self) -> Trajectory {
-        self.record.events().collect()
+    pub fn story(&self) -> &Trajectory {
+        self.story.get_or_init(|| self.record.events().collect())
     }
 
     /// The run's task, as it was recorded.
@@ -74,8 +76,8 @@ impl At {
     ///
     /// Where the record lacks it.
     pub fn task(&self) -> Result<Task, Trouble> {
-        let hash = self.story().task.ok_or_else(|| self.wrong("the run's record has not begun"))?;
-        let text = self.record.blobs.fetch(&hash)?;
+        let hash = self.story().task.as_ref().ok_or_else(|| self.wrong("the run's record has not begun"))?;
+        let text = self.record.blobs.fetch(hash)?;
         serde_json::from_str(&text).map_err(|e| Trouble::record(format!("the record's task cannot be read: {e}")))
     }
 
@@ -85,8 +87,8 @@ impl At {
     ///
     /// Where the record lacks it, or it cannot be read.
     pub fn policy(&self) -> Result<Policy, Trouble> {
-        let hash = self.story().policy.ok_or_else(|| self.wrong("the run's record has not begun"))?;
-        plan::parse("the record's policy", &self.record.blobs.fetch(&hash)?)
+        let hash = self.story().policy.as_ref().ok_or_else(|| self.wrong("the run's record has not begun"))?;
+        plan::parse("the record's policy", &self.record.blobs.fetch(hash)?)
     }
 
     /// The candidate that is named, with its bindings.
@@ -98,7 +100,7 @@ impl At {
         let fetch = |hash: &Hash| self.record.blobs.fetch(hash).ok();
         let name = self.name.as_deref().unwrap_or("best");
         let (story, task) = (self.story(), self.task()?);
-        let id = candidate_id(&story, &fetch, name).map_err(|why| self.wrong(&why))?;
+        let id = candidate_id(story, &fetch, name).map_err(|why| self.wrong(&why))?;
         if name == "reference" {
             return Ok(Candidate::new(task.reference_as_candidate()));
         }

@@ -49,6 +49,7 @@ fn without_nulls(value: Value) -> Value {
 fn every_example_is_a_line_of_the_log_word_for_word() {
     for (heading, example) in examples() {
         let line: Line = serde_json::from_str(example).unwrap_or_else(|e| panic!("{heading}: {e}"));
+        assert_eq!(Line::read(example.as_bytes()).unwrap(), line, "{heading}");
         let written: Value = serde_json::to_value(&line).unwrap();
         let documented: Value = serde_json::from_str(example).unwrap();
         assert_eq!(without_nulls(written), without_nulls(documented), "{heading}: a field is missing or too much");

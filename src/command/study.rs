@@ -40,7 +40,7 @@ pub(super) fn study(what: &StudyCommand, layers: &Layers, environment: &Environm
 /// The speed along a run's checkpoints.
 fn trajectory(arguments: &TrajectoryArgs, config: &Config) -> Result<Exit, Trouble> {
     let (at, to) = checkpoint(&arguments.run, config)?;
-    let evolution = Evolution::of(&at.story(), &to).map_err(|why| Trouble::usage(format!("{}: {why}", at.label())))?;
+    let evolution = Evolution::of(at.story(), &to).map_err(|why| Trouble::usage(format!("{}: {why}", at.label())))?;
     say(&if arguments.json { json(&evolution) } else { evolution.text() });
     Ok(Exit::Done)
 }

@@ -43,7 +43,11 @@ fn named_or_head(at: &At) -> Result<Checkpoint, Trouble> {
 /// Notes an event in the run's record.
 fn note(at: &At, event: &Event) -> Result<(), Trouble> {
     let (lock, _) = at.folder.lock()?;
-    let (mut log, _) = at.folder.append(&at.story().name, &lock)?;
+    let grown = || {
+        let run = at.folder.path().display();
+        Trouble::record(format!("{run}: another process has written to its record meanwhile: try again"))
+    };
+    let mut log = at.folder.append_unchanged(&at.story().name, &at.record, &lock)?.ok_or_else(grown)?;
     let noted = log.note(event).map_err(|why| Trouble::record(why.to_string()));
     drop(lock);
     noted
@@ -60,7 +64,7 @@ pub(super) fn print_tree(arguments: &TreeArgs, config: &Config) -> Result<Exit, 
     if !story.tree.nodes().is_empty() {
         let task = story.task.as_ref().and_then(|task| at.record.blobs.fetch(task).ok());
         let task = task.and_then(|text| serde_json::from_str(&text).ok());
-        let pace = task.and_then(|task| crate::progress::pace(&story, &task));
+        let pace = task.and_then(|task| crate::progress::pace(story, &task));
         let told = if arguments.json {
             super::json(&show::search::as_json(&story.tree, pace.as_ref()))
         } else {
@@ -69,7 +73,7 @@ pub(super) fn print_tree(arguments: &TreeArgs, config: &Config) -> Result<Exit, 
         say(told.trim_end());
         return Ok(Exit::Done);
     }
-    say(&if arguments.json { super::json(&as_json(&story)) } else { tree(&story).trim_end().to_owned() });
+    say(&if arguments.json { super::json(&as_json(story)) } else { tree(story).trim_end().to_owned() });
     Ok(Exit::Done)
 }
 

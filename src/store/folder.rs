@@ -255,6 +255,16 @@ impl RunFolder {
         TaskLog::open(&events, self.blobs())
     }
 
+    /// Opens a task's record for appending behind what was read of it; none where it has grown since. Only for whoever holds
+    /// the lock.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn append_unchanged(&self, task: &str, read: &Record, _held: &Lock) -> Result<Option<TaskLog>, StoreError> {
+        TaskLog::open_unchanged(&self.events(task)?, read)
+    }
+
     /// Takes out of a task's record what rests on texts that are damaged; see [`Mended`]. Only for whoever holds the lock.
     ///
     /// # Errors

@@ -97,7 +97,7 @@ pub(super) fn parse(bytes: &[u8], number: usize, path: &Path) -> Result<Line, St
     if number == 1 {
         check_format(bytes).map_err(damaged)?;
     }
-    let line: Line = serde_json::from_slice(bytes).map_err(|e| {
+    let line = Line::read(bytes).map_err(|e| {
         damaged(format!(
             "this is not an event ({e}): the file was damaged; restore it from a copy, or cut it before this line"
         ))
@@ -168,13 +168,31 @@ impl TaskLog {
     ///
     /// If what is there cannot be read, or nothing can be written.
     pub(super) fn open(path: &Path, blobs: Blobs) -> Result<(Self, Option<String>), StoreError> {
-        let is_new = fs::symlink_metadata(path).is_err();
-        let (next, length, torn, digest) = if is_new {
-            (0, 0, 0, Hashing::default())
-        } else {
-            let record = Record::read(path, blobs.clone())?;
-            (record.lines.len() as u64, record.whole, record.torn, record.digest)
-        };
+        if fs::symlink_metadata(path).is_err() {
+            return Self::open_behind(path, blobs, None);
+        }
+        let record = Record::read(path, blobs.clone())?;
+        Self::open_behind(path, blobs, Some(&record))
+    }
+
+    /// The same behind a record that was read before; none where it has grown since, for whoever read it decided by what
+    /// stood there then.
+    ///
+    /// # Errors
+    ///
+    /// If nothing can be written.
+    pub(super) fn open_unchanged(path: &Path, read: &Record) -> Result<Option<Self>, StoreError> {
+        let length = fs::symlink_metadata(path).map_err(|e| StoreError::system("open it for writing", path, e))?.len();
+        if length != read.whole + read.torn {
+            return Ok(None);
+        }
+        Self::open_behind(path, read.blobs.clone(), Some(read)).map(|(log, _)| Some(log))
+    }
+
+    fn open_behind(path: &Path, blobs: Blobs, read: Option<&Record>) -> Result<(Self, Option<String>), StoreError> {
+        let is_new = read.is_none();
+        let of = |record: &Record| (record.lines.len() as u64, record.whole, record.torn, record.digest.clone());
+        let (next, length, torn, digest) = read.map_or_else(|| (0, 0, 0, Hashing::default()), of);
         let opened = File::options().create(true).append(true).open(path);
         let file = opened.map_err(|e| StoreError::system("open it for writing", path, e))?;
         if torn > 0 {
@@ -289,6 +307,24 @@ mod tests {
             log.note(&if lines == 0 { opened() } else { Event::BrokeOff { why: "x".into() } }).unwrap();
             assert_eq!(read(&path).unwrap().lines.len(), lines + 1);
         }
+    }
+
+    #[test]
+    fn what_was_decided_by_a_record_is_noted_behind_it_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = three_events(folder.path());
+        let more = |line: &str| fs::write(&path, fs::read_to_string(&path).unwrap() + line).unwrap();
+        more("{\"seq\":3,");
+        let (torn, event) = (read(&path).unwrap(), Event::BrokeOff { why: "x".into() });
+        TaskLog::open_unchanged(&path, &torn).unwrap().unwrap().note(&event).unwrap();
+        let four = read(&path).unwrap();
+        assert_eq!((four.lines.len(), four.torn, four.lines[3].seq), (4, 0, 3));
+        // It stands behind what was read before, and another has written since.
+        assert!(TaskLog::open_unchanged(&path, &torn).unwrap().is_none());
+        TaskLog::open_unchanged(&path, &four).unwrap().unwrap().note(&event).unwrap();
+        assert!(TaskLog::open_unchanged(&path, &four).unwrap().is_none());
+        let record = read(&path).unwrap();
+        assert_eq!(record.digest.hash(), Hash::of(&fs::read(&path).unwrap()));
     }
 
     #[test]
