@@ -9,7 +9,7 @@
 mod bed;
 
 use bed::{Bed, ended, started};
-use std::{fs, time::Instant};
+use std::{collections::BTreeMap, fs, time::Instant};
 
 /// What a candidate takes to be built, in milliseconds.
 const BUILD_MS: usize = 200;
@@ -51,6 +51,30 @@ fn main() {
         100.0 * cpu / wall
     );
     println!("{:.2} ms of the orchestrator's processor a job", 1e3 * cpu / jobs as f64);
+    println!("{}", of_devices(&bed));
+}
+
+/// How tasks and work were shared out among the devices.
+fn of_devices(bed: &Bed) -> String {
+    let (mut tasks, mut checks) = (BTreeMap::<String, usize>::new(), 0.0);
+    let mut alone = BTreeMap::<String, f64>::new();
+    for spent in bed.events("run", "spent").into_values() {
+        let device = |event: &serde_json::Value| event["lease"]["device"].as_str().map(str::to_owned);
+        if let Some(device) = spent.iter().find_map(device) {
+            *tasks.entry(device).or_default() += 1;
+        }
+        for event in &spent {
+            let of = |held: &str| event["lease"]["held"][held].as_f64().unwrap_or(0.0) / 1e6;
+            *alone.entry(device(event).unwrap_or_default()).or_default() += of("exclusive_us");
+            checks += of("shared_us");
+        }
+    }
+    let ends = |of: &mut dyn Iterator<Item = f64>| of.fold((f64::MAX, 0.0_f64), |(a, b), x| (a.min(x), b.max(x)));
+    let (least, most) = ends(&mut tasks.values().map(|tasks| *tasks as f64));
+    let (shortest, longest) = ends(&mut alone.values().copied());
+    format!(
+        "tasks a device: {least} to {most}; held alone: {shortest:.1} to {longest:.1} s; checks in all: {checks:.1} s"
+    )
 }
 
 /// What a process used of processors, in seconds, and of memory, in MiB, until it ended.
