@@ -194,9 +194,12 @@ impl<B: Backend> Inner<B> {
     ) -> Attempt<T> {
         let key = self.backend.key(task);
         loop {
-            let wanted = trusted(self.session(task)).map(|session| room(&self.backend, &lock(&session)))?;
+            let (wanted, room) = trusted(self.session(task)).map(|session| {
+                let session = lock(&session);
+                (self.backend.wanted_memory(&session), room(&self.backend, &session))
+            })?;
             // Whoever waits here keeps no task open that others need the memory of.
-            let lease = self.gate.share(wanted);
+            let lease = self.gate.share(room);
             let Some(session) = self.kept.open_task(&key) else { continue };
             let mut session = match session.try_lock() {
                 Ok(session) => session,
@@ -223,7 +226,7 @@ impl<B: Backend> Inner<B> {
                 let shortage = Shortage { refused, has_all: lease.has_all(), visited };
                 self.refusals.judge((&key, of), shortage, has_room, done)
             };
-            return self.kept.with_room(&self.backend, lease, (Some(&key), wanted), short, step);
+            return self.kept.with_room(&self.backend, lease, (Some(&key), room), short, step);
         }
     }
 

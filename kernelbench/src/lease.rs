@@ -105,7 +105,7 @@ impl Gate {
         let turn = self.turn(turns).await;
         drop(waiting);
         let before = stage::hold(Some(self.hold(turns)));
-        Lease { gate: self, memory, units, turn, turns, before }
+        Lease { gate: self, memory, units, turn, turns, before, asked_alone: false }
     }
 
     /// A device that is shared, for work that takes so many bytes.
@@ -115,7 +115,9 @@ impl Gate {
 
     /// A device that nobody else uses.
     pub(crate) async fn exclusive(&self) -> Lease<'_> {
-        self.take(self.part_of(0), self.beside).await
+        let mut lease = self.take(self.part_of(0), self.beside).await;
+        lease.asked_alone = true;
+        lease
     }
 
     /// A device that is shared, on a thread that may wait.
@@ -155,6 +157,8 @@ pub(crate) struct Lease<'a> {
     turn: Option<SemaphorePermit<'a>>,
     turns: u32,
     before: Option<Hold>,
+    /// Whether it is alone because it asked to be; where nobody may share the device every lease is.
+    asked_alone: bool,
 }
 
 impl Lease<'_> {
@@ -165,6 +169,7 @@ impl Lease<'_> {
 
     /// Has so many bytes of the device's memory, beside others.
     pub(crate) fn have(&mut self, bytes: u64) {
+        self.asked_alone = false;
         self.become_of(self.gate.part_of(bytes), 1);
     }
 
@@ -176,11 +181,13 @@ impl Lease<'_> {
     /// Waits until nobody else uses the device. Meanwhile it lets others use it: two who wait for each other would wait for
     /// ever. Its memory it keeps.
     pub(crate) fn be_alone(&mut self) {
+        self.asked_alone = true;
         self.become_of(self.units, self.gate.beside);
     }
 
     /// The same, with all of the device's memory: whoever else worked on it has come to an end.
     pub(crate) fn have_all(&mut self) {
+        self.asked_alone = true;
         self.become_of(self.gate.units, self.gate.beside);
     }
 
@@ -201,15 +208,16 @@ impl Lease<'_> {
         done
     }
 
-    /// Between two of many pieces of work beside others: who waits to be alone goes first. Its memory it keeps.
+    /// Between two of many pieces of work that need not be done alone: who waits to be alone goes first. Its memory it keeps.
     pub(crate) fn give_way(&mut self) {
-        if !self.is_alone() && self.gate.asking.load(Relaxed) > 0 {
+        if !self.asked_alone && self.gate.asking.load(Relaxed) > 0 {
             self.aside(|| ());
         }
     }
 
     /// Lets others use the device too, where that may be.
     pub(crate) fn let_others_in(&mut self) {
+        self.asked_alone = false;
         self.become_of(self.units, 1);
     }
 
@@ -455,11 +463,35 @@ mod tests {
             assert!(was_alone, "nobody gave way");
         });
         assert!(!long.is_alone() && long.units == 30 << 10);
-        // Whom it wants to be alone with, it does not give way to.
+        // Whoever wants to be alone does not give way.
         long.be_alone();
-        long.give_way();
-        assert!(long.is_alone());
-        drop(long);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| drop(wait_for(gate.exclusive())));
+            while gate.asking.load(Relaxed) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            long.give_way();
+            assert!(long.is_alone() && !waits.is_finished());
+            drop(long);
+        });
+        assert_all_is_free(&gate);
+    }
+
+    #[test]
+    fn who_works_for_long_gives_way_where_nobody_may_share_the_device_too() {
+        let gate = Gate::new(None, 1);
+        let mut long = gate.share(0);
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| drop(gate.share(0)));
+            while gate.asking.load(Relaxed) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            long.give_way();
+            let still_waits = gate.asking.load(Relaxed) > 0;
+            drop(long);
+            next.join().unwrap();
+            assert!(!still_waits, "nobody gave way");
+        });
         assert_all_is_free(&gate);
     }
 

@@ -23,6 +23,9 @@ const NEGLIGIBLE: f64 = 3e-6;
 /// By how much wider inputs of both signs widen the tolerance: their reference is less exact.
 const WIDER: f64 = 10.0;
 
+/// How long calls in a row go on before others may go between them.
+const STRETCH: Duration = Duration::from_secs(1);
+
 /// One more call of a check.
 const AGAIN: Looked = Looked::Checked { oracle: false, twice: false };
 
@@ -94,7 +97,7 @@ pub(crate) fn in_turn(
 
 /// The third part, of a certificate: calls on each case, each on inputs of its own, one after another for an equal part of so
 /// long, all outputs compared; how many calls each case had at least. A race that goes wrong once in hundreds of calls is not
-/// seen in a handful. What is done `between` two of them is not counted in.
+/// seen in a handful. What is done `between` two stretches of them is not counted in.
 pub(crate) fn again_and_again(
     pair: &mut impl Pair,
     cases: &[&Case],
@@ -108,7 +111,7 @@ pub(crate) fn again_and_again(
     for case in cases {
         pair.enter(case)?;
         pair.prepare(1, false)?;
-        let (mut took, mut calls) = (Duration::ZERO, 0);
+        let (mut took, mut stretch, mut calls) = (Duration::ZERO, Duration::ZERO, 0);
         while calls == 0 || took < each {
             let start = Instant::now();
             let name = format!("{}, after {calls} calls in a row", case.name);
@@ -116,7 +119,11 @@ pub(crate) fn again_and_again(
             trial(pair, Inputs::Drawn, &look, (Stage::Check, how.slack), rng)?;
             calls += 1;
             took += start.elapsed();
-            between();
+            stretch += start.elapsed();
+            if stretch >= STRETCH {
+                stretch = Duration::ZERO;
+                between();
+            }
         }
         pair.look_around()?;
         fewest = Some(fewest.map_or(calls, |fewest: u64| fewest.min(calls)));
@@ -266,13 +273,17 @@ mod tests {
     }
 
     fn calls(pair: &mut OnceWrong, cases: &[&str], lasting: Duration) -> Attempt<u64> {
+        calls_with(pair, cases, lasting, || ())
+    }
+
+    fn calls_with(pair: &mut OnceWrong, cases: &[&str], lasting: Duration, between: impl FnMut()) -> Attempt<u64> {
         let case = |name: &&str| Case { name: (*name).to_owned(), scalars: std::collections::BTreeMap::default() };
         let cases: Vec<Case> = cases.iter().map(case).collect();
         let tolerance = Tolerance { atol: 0.0, rtol: 0.0, share: 1.0 };
         let (slack, first_slack) = (Duration::ZERO, Duration::ZERO);
         let how = Checking { tolerance: &tolerance, draws: 1, signed: false, oracle: false, slack, first_slack };
         let rng = &mut StdRng::seed_from_u64(1);
-        again_and_again(pair, &cases.iter().collect::<Vec<_>>(), (&how, lasting), rng, || ())
+        again_and_again(pair, &cases.iter().collect::<Vec<_>>(), (&how, lasting), rng, between)
     }
 
     #[test]
@@ -285,21 +296,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_between_calls_takes_nothing_of_their_time() {
-        let pair = &mut OnceWrong::default();
-        let case = Case { name: "quick".to_owned(), scalars: std::collections::BTreeMap::default() };
-        let tolerance = Tolerance { atol: 0.0, rtol: 0.0, share: 1.0 };
-        let (slack, first_slack) = (Duration::ZERO, Duration::ZERO);
-        let how = Checking { tolerance: &tolerance, draws: 1, signed: false, oracle: false, slack, first_slack };
-        let (rng, mut rests) = (&mut StdRng::seed_from_u64(1), 0);
+    fn others_go_between_stretches_of_calls_and_take_nothing_of_their_time() {
+        // With the rest after the first second, the two seconds would be over.
+        let (pair, mut rests, start) = (&mut OnceWrong::default(), 0, Instant::now());
         let between = || {
             rests += 1;
-            if rests <= 4 {
-                std::thread::sleep(Duration::from_millis(20));
-            }
+            std::thread::sleep(Duration::from_millis(if rests == 1 { 1500 } else { 0 }));
         };
-        let calls = again_and_again(pair, &[&case], (&how, Duration::from_millis(10)), rng, between);
-        assert!(calls.is_ok_and(|calls| calls > 4), "the first rest took all of it");
+        let calls = calls_with(pair, &["slow"], Duration::from_secs(2), between).ok();
+        assert!(start.elapsed() >= Duration::from_millis(3500), "{:?}", start.elapsed());
+        assert!(rests > 0 && calls.is_some_and(|calls| calls > rests), "{calls:?}, {rests}");
     }
 
     #[test]

@@ -208,8 +208,9 @@ impl ProfilerChain {
         }
     }
 
-    /// Waits until a process is ready or gone that stops whenever something is timed, as others do that are being started;
-    /// its turn to import ends when it has.
+    /// Waits until a process is ready or gone. What it does before it needs the device it does as others that are being started,
+    /// beside a timing where there are cores enough; from then on it stops whenever something is timed. Its turn to import ends
+    /// when it has.
     fn start_beside(&self, sign: &Sign, turn: Option<Turn<'_>>) {
         self.starting.while_importing(sign.id, true, || self.wait_while(sign, START, || !sign.has_imported()));
         drop(turn);
@@ -473,9 +474,11 @@ impl ProfilerChain {
             let sign = waiting.sign();
             let settled = std::thread::scope(|scope| {
                 scope.spawn(|| self.start_beside(&sign, turn));
-                waiting.settle(START)
+                let settled = waiting.settle(START);
+                // Where it did not settle it ends here, and with it what is waited for beside.
+                settled.map(|()| waiting).map_err(|why| format!("under compute-sanitizer: {why}"))
             });
-            Ok::<_, Fault>(settled.map(|()| waiting))
+            Ok::<_, Fault>(settled)
         });
         let waiting = match started? {
             Ok(waiting) => waiting,

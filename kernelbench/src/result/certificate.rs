@@ -33,7 +33,8 @@ pub enum Check {
     },
     /// It was called again and again on each shape that is timed, and each time its outputs were compared.
     Endured {
-        /// How often in a row, for nothing else, on the shape with the fewest of these.
+        /// How often in a row, for nothing else, on the shape with the fewest of these; others may have had the device between
+        /// two stretches of a second.
         in_a_row: u64,
         /// How often while it was timed, on the shape with the fewest of those.
         while_timed: u64,

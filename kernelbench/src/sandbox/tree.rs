@@ -94,8 +94,22 @@ pub(crate) fn held_mib(id: i32) -> Option<u64> {
 }
 
 /// Whether a process is there and does not stand still.
+#[cfg(test)]
 pub(crate) fn runs(id: i32) -> bool {
     state(id).is_some_and(|state| !['T', 't', 'Z', 'X'].contains(&state))
+}
+
+/// Whether any process of these groups is there and does not stand still, each named by its leader.
+pub(crate) fn group_runs(leaders: &[i32]) -> bool {
+    let Ok(entries) = fs::read_dir("/proc") else { return false };
+    let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let runs_in_one = |id: i32| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let runs = !matches!(fields.next()?, "T" | "t" | "Z" | "X");
+        Some(runs && leaders.contains(&fields.nth(1)?.parse().ok()?))
+    };
+    ids.into_iter().any(|id| runs_in_one(id).unwrap_or(false))
 }
 
 /// Whether a process is there and has not ended, whether or not anybody was told.
@@ -115,4 +129,33 @@ pub(crate) fn own_user() -> u32 {
     let free = |user: &u32| ProcessTree::of(0, Some(*user)).others().is_empty();
     let users = (0..1000).map(|step| 100_000 + (std::process::id() % 1000) * 1000 + (next + step) % 1000);
     users.into_iter().find(free).unwrap_or(65534)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{os::unix::process::CommandExt, process::Command, time::Instant};
+
+    #[test]
+    fn a_group_runs_until_all_of_it_stands_still() {
+        let line = "(while :; do :; done) & while :; do :; done";
+        let mut leader = Command::new("sh").args(["-c", line]).process_group(0).spawn().expect("a shell");
+        let id = leader.id().cast_signed();
+        let stands = |within: Duration| {
+            let start = Instant::now();
+            while group_runs(&[id]) && start.elapsed() < within {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            !group_runs(&[id])
+        };
+        std::thread::sleep(Duration::from_millis(100));
+        signal(id, Signal::SIGSTOP);
+        let with_its_child = stands(Duration::from_millis(300));
+        signal(-id, Signal::SIGSTOP);
+        let in_the_end = stands(Duration::from_secs(20));
+        signal(-id, Signal::SIGKILL);
+        leader.wait().expect("its end");
+        assert!(!with_its_child, "its child runs");
+        assert!(in_the_end && !group_runs(&[]));
+    }
 }

@@ -282,8 +282,14 @@ impl OpenProblem {
         self.most_bytes + self.reference.most_bytes + self.candidate_bytes() + CONTEXT
     }
 
+    /// What Nsight Compute copies of a candidate before it replays: what it takes, and the inputs, which it has twice under a
+    /// profiler, in bytes.
+    pub(crate) fn copied_bytes(&self) -> u64 {
+        self.candidate_bytes() + 2 * self.input_bytes
+    }
+
     /// What a candidate takes there, which may hold a little more than the reference, in bytes.
-    pub(crate) fn candidate_bytes(&self) -> u64 {
+    fn candidate_bytes(&self) -> u64 {
         self.reference.most_bytes + self.reference.most_bytes / 4
     }
 

@@ -143,12 +143,12 @@ impl Counters<'_> {
         let job = self.chain.job(scene.session, scene.candidate)?;
         let Scene { session, lease, make_room, .. } = scene;
         // Nsight Compute copies what the process holds, to the host and for many seconds where the device has no room.
-        let copied = session.candidate_bytes();
+        let copied = session.copied_bytes();
         lease.let_others_in();
         let printed = ProfilerChain::with_folder(waiting, scene.candidate, |mut waiting| {
             waiting.load(&job, DEADLINE)?;
-            let _alone = self.chain.read_alone(lease)?;
             make_room(copied);
+            let _alone = self.chain.read_alone(lease)?;
             stage::during(Stage::Replay, || waiting.go(DEADLINE))
         });
         let printed = printed.map_err(if was_ready { Unread::Call } else { Unread::Counters });
