@@ -547,8 +547,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line as the log holds it: what `Deserialize` makes of it too, which takes twice as long, for it keeps all fields until
-    /// it knows which are the event's.
+    /// A line as the log holds it: what `Deserialize` makes of it too, but that it keeps all fields until it knows which are the
+    /// event's.
     ///
     /// # Errors
     ///

@@ -342,15 +342,21 @@ fn user_cache() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Barrier;
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering::SeqCst},
+        time::{Duration, Instant},
+    };
 
     #[test]
     fn what_is_made_for_each_device_is_made_at_once_and_comes_in_their_order() {
         let devices = ["cuda:0", "cuda:1", "cuda:2"].map(str::to_owned);
-        // Each waits until all have begun.
-        let all = Barrier::new(devices.len());
+        let (begun, start) = (AtomicUsize::new(0), Instant::now());
         let made = of_each(&devices, |device| {
-            all.wait();
+            begun.fetch_add(1, SeqCst);
+            while begun.load(SeqCst) < devices.len() {
+                assert!(start.elapsed() < Duration::from_secs(20), "{device} waits for the others to begin");
+                std::thread::sleep(Duration::from_millis(1));
+            }
             Ok(device.clone())
         });
         assert_eq!(made.unwrap(), devices);
