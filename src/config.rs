@@ -248,10 +248,11 @@ pub struct Workshop {
     /// What C++ and CUDA in candidates for problems is built with: `slim` or `stock` headers.
     #[serde(with = "words::one")]
     pub headers: Headers,
-    /// The highest rung of the profilers that is tried for problems: `ncu`, `torch`, `static` or `none`; empty for `ncu`.
+    /// The highest rung of the profilers that is tried for problems: `cupti`, `ncu`, `torch`, `static` or `none`; empty for
+    /// `cupti`.
     #[serde(with = "words::or_nothing")]
     pub profiler: Option<ProfilerKind>,
-    /// Which metrics Nsight Compute is asked for, and the Judge reads: a set's name or file, `full` or `none`; empty for
+    /// Which metrics are asked for, and the Judge reads: a set's name or file, `full` or `none`; empty for
     /// `cudaforge24`.
     pub metrics: String,
 }

@@ -6,8 +6,8 @@
 //! profiled where it is right, as a batch does; `IN_FLIGHT` problems (8) at a time on each device.
 //!
 //! `BESIDE` sets how many are checked side by side (1: every step has the device alone), `ROUNDS` how many rounds there are:
-//! where fewer are recorded, the last candidates come again as new ones. `PROFILE=0` leaves profiles out, `ONLY=level1-29,..`
-//! names the problems, `REPETITIONS` how often each is timed. A line of JSON a round; then a table and a line that sums up.
+//! where fewer are recorded, the last candidates come again as new ones. `PROFILE=0` leaves profiles out, `PROFILER=ncu` has
+//! them begin with that profiler, `ONLY=level1-29,..` names the problems, `REPETITIONS` how often each is timed. A line of JSON a round; then a table and a line that sums up.
 #![expect(clippy::print_stdout, reason = "a program")]
 
 use metrics::Statistic;
@@ -75,6 +75,9 @@ fn options(python: &str, device: &str) -> Result<Options, Box<dyn Error>> {
     let mut options = Options::new(python.into(), device, std::env::current_exe()?, vec!["child".into()]);
     options.beside = setting("BESIDE", options.beside)?;
     options.profile_ahead = setting("PROFILE", 1)? > 0;
+    if let Ok(name) = std::env::var("PROFILER") {
+        options.profiler = serde_json::from_value(json!(name)).map_err(|e| format!("PROFILER: {e}"))?;
+    }
     Ok(options)
 }
 

@@ -189,3 +189,73 @@ fn all_that_are_profiled_side_by_side_are_read_each_in_a_process_of_its_own() {
     });
     assert!(most >= 3, "{most} at a time");
 }
+
+/// Prints what it was told of two launches, as if a GPU had said it.
+const TOLD: &str = "
+import ctypes, counters, torch
+torch.cuda.get_device_capability = lambda device: (9, 0)
+ours = object.__new__(counters.Counters)
+ours.device, ours.names = None, ['gpu__time_duration.sum', 'dram__bytes.sum.per_second']
+ours.of_launch = ['launch__registers_per_thread', 'launch__shared_mem_per_block', 'launch__waves_per_multiprocessor',
+                  *('launch__occupancy_limit_' + by for by in ('registers', 'warps', 'blocks')), 'launch__stack_size']
+ours.attribute = {16: 132, 39: 2048, 81: 233472, 82: 65536, 106: 32, 111: 1024}.get
+ours.of_function = lambda launch, which: launch.function[which]
+def launch(symbol, grid, block, shared, registers):
+    return counters.Launch(symbol, {1: 0, 4: registers}, counters.Shape((grid, 1, 1), (block, 1, 1), shared))
+ours.rows = [(launch(b'_Z6silu_kPf', 262144, 256, 0, 17), [213696.0, 2.4e12]),
+             (launch(b'say \"k\"', 4096, 1024, 128, 32), [1043264.0, float('nan')])]
+ours.print_table()
+print([[name, kind.size] for name, kind in counters.FUNCTIONS.items() if kind.size != SIZES[name]])
+";
+
+/// The sizes of the structures in the headers of CUPTI 13.0, as its macros say them.
+const SIZES: &str = "SIZES = {'cuptiProfilerInitialize': 16, 'cuptiDeviceGetChipName': 32, 'cuptiProfilerHostInitialize': 48, \
+                     'cuptiProfilerHostDeinitialize': 24, 'cuptiProfilerHostConfigAddMetrics': 40, \
+                     'cuptiProfilerHostGetConfigImageSize': 32, 'cuptiProfilerHostGetConfigImage': 40, \
+                     'cuptiProfilerHostGetNumOfPasses': 40, 'cuptiProfilerHostEvaluateToGpuValues': 72, \
+                     'cuptiRangeProfilerEnable': 32, 'cuptiRangeProfilerDisable': 24, \
+                     'cuptiRangeProfilerGetCounterDataSize': 64, 'cuptiRangeProfilerCounterDataImageInitialize': 40, \
+                     'cuptiRangeProfilerSetConfig': 90, 'cuptiRangeProfilerStart': 24, 'cuptiRangeProfilerStop': 41, \
+                     'cuptiRangeProfilerDecodeData': 32, 'cuptiRangeProfilerGetCounterDataInfo': 40}";
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn what_a_process_reads_itself_is_printed_as_nsight_compute_prints_it_and_follows_from_the_launch_as_it_says() {
+    let workshop = workshop_with(|_| ());
+    let harness = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("harness");
+    let mut python = std::process::Command::new(workshop.python());
+    python.args(["-c", &format!("{SIZES}\n{TOLD}")]).env("PYTHONPATH", harness).env("PYTHONDONTWRITEBYTECODE", "1");
+    let done = python.output().unwrap();
+    let printed = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let [silu, softmax] = &warpsmith_kernelbench::ncu::read(&printed).unwrap()[..] else { panic!("{printed}") };
+    // As Nsight Compute read these launches on an H200.
+    let captured = |text: &str, at: usize| warpsmith_kernelbench::ncu::read(text).unwrap().remove(at);
+    let real = [
+        captured(include_str!("ncu/h200-silu-cudaforge24.csv"), 0),
+        captured(include_str!("ncu/h200-softplus-softmax.csv"), 1),
+    ];
+    for (ours, real) in [silu, softmax].into_iter().zip(&real) {
+        assert_eq!((ours.shape, &ours.capability), (real.shape, &real.capability));
+        for name in ["registers_per_thread", "shared_mem_per_block", "waves_per_multiprocessor"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(["registers", "warps", "blocks"].map(|by| format!("occupancy_limit_{by}")))
+        {
+            let name = format!("launch__{name}");
+            let of = |launch: &warpsmith_kernelbench::ncu::Launched| {
+                launch.column(&name).map(|column| (column.value.number(), column.unit.to_owned()))
+            };
+            let ((ours, unit), (real, units)) = (of(ours).unwrap(), of(real).unwrap());
+            assert!((ours.unwrap() - real.unwrap()).abs() < 0.01, "{name}: {ours:?}, not {real:?}");
+            assert_eq!(unit, units, "{name}");
+        }
+        assert!(ours.value("launch__stack_size").is_none(), "what is not known is not told");
+    }
+    assert_eq!((silu.kernel.as_str(), softmax.kernel.as_str()), ("silu_k(float*)", "say \"k\""));
+    assert!((silu.duration_ns() - 213_696.0).abs() < 1e-9);
+    let rate = silu.column("dram__bytes.sum.per_second").unwrap();
+    assert_eq!((rate.unit, rate.value.number()), ("byte/s", Some(2.4e12)));
+    assert_eq!(softmax.value("dram__bytes.sum.per_second"), None);
+    assert!(printed.ends_with("[]\n"), "structures are as long as CUPTI's own: {printed}");
+}

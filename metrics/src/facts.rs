@@ -6,7 +6,7 @@
 
 mod rule;
 
-use crate::{Kernel, Profile, Reading, Rung};
+use crate::{Kernel, Profile, Reading};
 use serde::Serialize;
 use std::fmt;
 
@@ -71,7 +71,8 @@ pub fn facts(profile: &Profile) -> Vec<Bottleneck> {
 /// The same as lines for a reader; none where no rule fired and there were no hardware counters to fire on.
 #[must_use]
 pub fn lines(profile: &Profile) -> Vec<String> {
-    let worth = |found: &Bottleneck| found.bound.is_some() || (profile.rung == Rung::Ncu && found.kernel.is_some());
+    let worth =
+        |found: &Bottleneck| found.bound.is_some() || (profile.rung.has_counters_of_gpu() && found.kernel.is_some());
     let line = |found: Bottleneck| match &found.kernel {
         Some(kernel) => format!("bottleneck of {kernel} by rule: {found}"),
         None => format!("bottleneck by rule: {found}"),

@@ -3,7 +3,7 @@
 //! A kernel that got faster need not have got faster by what was asked for. Only counters prove that; an instruction that
 //! stands in the code may never be reached.
 
-use crate::{Profile, Rung, unit};
+use crate::{Profile, unit};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -118,7 +118,7 @@ impl Counters {
     /// The counters of a profile; none where no hardware counters were read.
     #[must_use]
     pub fn of(profile: &Profile) -> Self {
-        if profile.rung != Rung::Ncu {
+        if !profile.rung.has_counters_of_gpu() {
             return Self::default();
         }
         let mut counters = Self::default();

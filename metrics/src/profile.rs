@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum Rung {
     /// Hardware counters of an NVIDIA GPU, by Nsight Compute.
     Ncu,
+    /// The same, read by the process itself through CUPTI's range profiler.
+    Cupti,
     /// Durations of kernels, or of operators on the CPU, and what they were launched with, by torch's profiler (CUPTI).
     TorchProfiler,
     /// What the compiler made of it: registers, shared memory, spills, instructions. Nothing is run.
@@ -21,11 +23,18 @@ pub enum Rung {
 }
 
 impl Rung {
+    /// Whether hardware counters of a GPU were read.
+    #[must_use]
+    pub fn has_counters_of_gpu(self) -> bool {
+        matches!(self, Self::Ncu | Self::Cupti)
+    }
+
     /// What this rung is, in words for a reader of the profile.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
             Self::Ncu => "hardware counters of the GPU (Nsight Compute)",
+            Self::Cupti => "hardware counters of the GPU (CUPTI)",
             Self::TorchProfiler => "durations and launch facts (torch.profiler)",
             Self::CompiledCode => "the compiled code alone: resources and instructions (cuobjdump)",
             Self::Perf => "hardware counters (perf stat)",

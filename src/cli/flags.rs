@@ -64,11 +64,11 @@ pub struct ProblemArgs {
     /// For a problem: the Python that has torch [default: python3].
     #[arg(long, value_name = "PATH")]
     pub python: Option<String>,
-    /// For a problem: the highest rung of the ladder of profilers that is tried, `ncu`, `torch`, `static` or `none`
-    /// [default: ncu].
+    /// For a problem: the highest rung of the ladder of profilers that is tried, `cupti`, `ncu`, `torch`, `static`
+    /// or `none` [default: cupti].
     #[arg(long, value_name = "RUNG", value_parser = ProfilerKind::read)]
     pub profiler: Option<ProfilerKind>,
-    /// On an NVIDIA GPU: which metrics Nsight Compute is asked for and the Judge reads: `cudaforge24`, `hopper24`, `full`,
+    /// On an NVIDIA GPU: which metrics are asked for and the Judge reads: `cudaforge24`, `hopper24`, `full`,
     /// `none` or a set's file [default: cudaforge24].
     #[arg(long, value_name = "NAME|FILE")]
     pub metrics_set: Option<String>,

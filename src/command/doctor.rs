@@ -266,8 +266,9 @@ fn nvcc() -> Finding {
 }
 
 fn ncu() -> Finding {
-    let what = "hardware counters of the GPU (ncu)".to_owned();
-    let advice = "without it the Judge sees no metrics of the GPU; install Nsight Compute, and allow counters to all users \
+    let what = "Nsight Compute (ncu)".to_owned();
+    let advice = "without it kernels in CUDA, calls of CUDA graphs and `metrics sample` have no counters of the GPU (problems read \
+                  theirs through torch's CUPTI); install it, and allow counters to all users \
                   (NVreg_RestrictProfilingToAdminUsers=0) where this program is not root";
     match first_line("ncu", &["--version"]) {
         Ok(version) => Finding { what, found: true, detail: version, advice: None },

@@ -171,7 +171,7 @@ mod tests {
             ("[run]\nshapes = 'mine'", "expected one of \"task\", \"model\", found \"mine\"; empty for the default"),
             ("[run]\nplanner = 'me'", "expected one of \"rule\", \"model\""),
             ("[workshop]\nheaders = 'thin'", "expected one of \"slim\", \"stock\", found \"thin\""),
-            ("[workshop]\nprofiler = 'nsys'", "expected one of \"ncu\", \"torch\", \"static\", \"none\""),
+            ("[workshop]\nprofiler = 'nsys'", "expected one of \"cupti\", \"ncu\", \"torch\", \"static\", \"none\""),
             ("[workshop]\nbaselines = 'eager, jit'", "expected one of \"compile\", \"max-autotune\", found \"jit\""),
             ("[workshop]\ndevice = 'gpu'", "expected \"cpu\" or \"cuda:0\""),
             ("[batch]\ngpus = '0,x'", "expected numbers after commas"),

@@ -48,8 +48,13 @@ impl Word for Headers {
 }
 
 impl Word for ProfilerKind {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("ncu", Self::Ncu), ("torch", Self::Torch), ("static", Self::Static), ("none", Self::None)];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("cupti", Self::Cupti),
+        ("ncu", Self::Ncu),
+        ("torch", Self::Torch),
+        ("static", Self::Static),
+        ("none", Self::None),
+    ];
 }
 
 impl Word for ReferenceMode {

@@ -9,7 +9,7 @@ use kernelbench::{
     feature::{Cell, Column},
 };
 use metrics::{
-    Claim, Profile, Rung, Speedup,
+    Claim, Profile, Speedup,
     feature::{Counters, Proof, prove},
 };
 use serde::{Deserialize, Serialize};
@@ -225,6 +225,6 @@ fn suite(task: &Task) -> Suite {
 
 /// Why a profile has no hardware counters, if it has none.
 fn denied(profile: &Profile) -> Option<String> {
-    (profile.rung != Rung::Ncu)
+    (!profile.rung.has_counters_of_gpu())
         .then(|| profile.notes.first().cloned().unwrap_or_else(|| "no counters were read".into()))
 }

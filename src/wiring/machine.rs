@@ -8,7 +8,7 @@ use kernelbench::{
     feature::Column,
     gpu,
     native::{Native, NativeOptions},
-    torch::{Options, ProfilerKind, Torch},
+    torch::{Options, Torch},
 };
 use metrics::{Arch, MetricSet};
 use std::{
@@ -283,7 +283,7 @@ fn torch_reading(config: &Config, profiles: bool, metrics: Option<MetricSet>) ->
     let python = named(&config.workshop.python, "python3");
     let options = Options {
         headers: config.workshop.headers,
-        profiler: config.workshop.profiler.unwrap_or(ProfilerKind::Ncu),
+        profiler: config.workshop.profiler.unwrap_or_default(),
         metrics,
         profile_ahead: profiles,
         baselines: config.workshop.baselines.0.clone(),

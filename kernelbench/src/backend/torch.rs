@@ -432,7 +432,7 @@ impl Backend for TorchBackend {
     /// Nsight Compute copies what a process holds before it replays a launch: to the host, for many seconds, where the device
     /// has no room for it.
     fn memory_of_a_profile(&self, session: &OpenProblem) -> u64 {
-        session.wanted_bytes() + session.copied_bytes()
+        session.wanted_bytes() + if self.profilers.copies() { session.copied_bytes() } else { 0 }
     }
 
     /// An eighth of what was free when this workshop began: most problems of `KernelBench` take less, and one that is short of

@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProfilerKind {
-    /// Nsight Compute.
+    /// CUPTI's range profiler, by the process itself.
     #[default]
+    Cupti,
+    /// Nsight Compute.
     Ncu,
     /// Torch's own profiler.
     Torch,
@@ -22,6 +24,7 @@ impl ProfilerKind {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Cupti => "cupti",
             Self::Ncu => "ncu",
             Self::Torch => "torch",
             Self::Static => "static",

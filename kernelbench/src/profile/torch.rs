@@ -1,7 +1,7 @@
 //! Profiles of problems: where a candidate spends its time.
 //!
-//! A chain of profilers, each asked where the one before it cannot say: hardware counters through Nsight Compute; durations
-//! and launch facts through torch's own profiler; what the compiler made of it; the timing and the roofline alone. Each
+//! A chain of profilers, each asked where the one before it cannot say: hardware counters through CUPTI's range profiler, by the
+//! process itself; the same through Nsight Compute; durations and launch facts through torch's own profiler; what the compiler made of it; the timing and the roofline alone. Each
 //! profile says which it is of and why those before it were not to be had.
 
 mod ahead;
@@ -73,6 +73,9 @@ const SANITIZING: Duration = Duration::from_mins(1);
 /// What begins a line that says how long a stage took.
 const STAGE: &str = "warpsmith stage ";
 
+/// What is known against a profiler, and since when.
+type Known = Mutex<Option<(String, Instant)>>;
+
 /// A process that waits under the profiler; why there is none.
 pub(crate) type Ready = Result<Waiting, Unready>;
 
@@ -86,7 +89,7 @@ pub(crate) struct Unready {
 /// How profiles are taken, and what was learned of this machine meanwhile.
 pub(crate) struct ProfilerChain {
     first: ProfilerKind,
-    /// What Nsight Compute is asked for.
+    /// Which counters are asked for.
     set: Option<MetricSet>,
     /// Whether a process is started under the profiler before anybody asks for a profile.
     wanted: bool,
@@ -96,8 +99,10 @@ pub(crate) struct ProfilerChain {
     ahead: Ahead,
     /// How many ask for one.
     asking: AtomicUsize,
-    /// Why Nsight Compute could not read here when it was tried last, and when that was.
-    no_counters: Mutex<Option<(String, Instant)>>,
+    /// Why a process could not read counters itself when that was tried last, and when that was.
+    no_cupti: Known,
+    /// The same of Nsight Compute.
+    no_ncu: Known,
     /// Whether it was seen not to start behind Landlock.
     landlock_disabled: AtomicBool,
     python: Arc<Python>,
@@ -117,11 +122,13 @@ pub(crate) struct Scene<'a, 'gate> {
     pub(crate) make_room: &'a dyn Fn(u64),
 }
 
-/// What is started under a tool.
+/// What is started.
 struct Wanted<'a> {
-    /// The tool's command line.
+    /// The command line of the tool around it; empty where it reads counters itself.
     wrapper: Vec<String>,
-    /// Whether it has its profiler read one launch of its own.
+    /// The counters that it reads itself, with commas between.
+    names: Option<String>,
+    /// Whether one launch of its own is read first.
     primed: bool,
     /// The folder of the candidate, or one that candidates' folders lie in.
     beside: &'a Path,
@@ -147,7 +154,8 @@ impl ProfilerChain {
             patience: options.profile_patience,
             ahead: Ahead::default(),
             asking: 0.into(),
-            no_counters: Mutex::default(),
+            no_cupti: Known::default(),
+            no_ncu: Known::default(),
             landlock_disabled: false.into(),
             python,
             tools,
@@ -155,22 +163,49 @@ impl ProfilerChain {
         }
     }
 
-    /// Why there are no counters, as far as that is known before they are asked for.
-    fn known_against_counters(&self) -> Option<String> {
+    /// What reads counters here: a process itself, or Nsight Compute around it; in words why nothing does, as far as that is
+    /// known before they are asked for.
+    fn counters_by(&self) -> Result<ProfilerKind, String> {
+        let set = self.set.as_ref().ok_or("it was not asked for")?;
+        let itself = self.first <= ProfilerKind::Cupti && !self.python.is_on_cpu() && !set.is_full();
+        if itself && known(&self.no_cupti).is_none() {
+            return Ok(ProfilerKind::Cupti);
+        }
+        self.known_against_ncu().map_or(Ok(ProfilerKind::Ncu), Err)
+    }
+
+    /// Whether what reads counters copies what a process holds, as Nsight Compute does before it replays a launch.
+    pub(crate) fn copies(&self) -> bool {
+        self.counters_by() == Ok(ProfilerKind::Ncu)
+    }
+
+    /// Why Nsight Compute does not read counters here.
+    fn known_against_ncu(&self) -> Option<String> {
         if self.python.is_on_cpu() && self.tools.ncu.is_none() {
             return Some("Nsight Compute looks at GPUs alone".to_owned());
         }
-        if self.first > ProfilerKind::Ncu || self.set.is_none() {
+        if self.first > ProfilerKind::Ncu {
             return Some("it was not asked for".to_owned());
         }
-        let known = lock(&self.no_counters);
-        known.as_ref().filter(|(_, when)| when.elapsed() < REMEMBERED).map(|(why, _)| why.clone())
+        known(&self.no_ncu)
     }
 
-    /// Notes why there are none.
-    fn note(&self, why: &str) {
-        *lock(&self.no_counters) = Some((why.to_owned(), Instant::now()));
-        self.ahead.end();
+    /// Notes why this one reads none.
+    fn note(&self, by: ProfilerKind, why: &str) {
+        let itself = by == ProfilerKind::Cupti;
+        *lock(if itself { &self.no_cupti } else { &self.no_ncu }) = Some((why.to_owned(), Instant::now()));
+        self.ahead.end(itself);
+    }
+
+    /// One that reads the first launches of any call, and one of its own before.
+    fn reading<'a>(&self, by: ProfilerKind, beside: &'a Path) -> Option<Wanted<'a>> {
+        let set = self.set.as_ref()?;
+        let (wrapper, names) = match by {
+            ProfilerKind::Cupti => (vec![], Some(ncu::names(set).join(","))),
+            _ => (self.tools.ncu(ncu::command(set, counted::MOST + 1, &[])), None),
+        };
+        let landlock = names.is_some() || !self.landlock_disabled.load(Ordering::Relaxed);
+        Some(Wanted { wrapper, names, primed: true, beside, landlock })
     }
 
     /// How many are to wait: one, or as many as are asked for.
@@ -187,7 +222,7 @@ impl ProfilerChain {
     pub(crate) fn start_ahead(self: &Arc<Self>, candidate: Option<&Path>) {
         let any = self.python.has_users().then(|| self.python.folder_of_candidates.clone());
         let Some(beside) = any.or_else(|| candidate.map(Path::to_owned)) else { return };
-        if self.wanted && self.known_against_counters().is_none() && self.ahead.count() < self.wanted_ahead() {
+        if self.wanted && self.counters_by().is_ok() && self.ahead.count() < self.wanted_ahead() {
             let chain = Arc::clone(self);
             std::thread::spawn(move || chain.wait_ahead(&beside));
         }
@@ -196,9 +231,8 @@ impl ProfilerChain {
     fn wait_ahead(&self, beside: &Path) {
         let Ok(turn) = self.starting.turn() else { return };
         let begun = self.ahead.begin(self.wanted_ahead(), || {
-            let wrapper = self.tools.ncu(ncu::command(self.set.as_ref()?, counted::MOST + 1, &[]));
-            let landlock = !self.landlock_disabled.load(Ordering::Relaxed);
-            self.start(Wanted { wrapper, primed: true, beside, landlock }).ok()
+            let by = self.counters_by().ok()?;
+            self.start(self.reading(by, beside)?).ok()
         });
         if let Some(sign) = begun {
             self.start_beside(&sign, Some(turn));
@@ -262,7 +296,7 @@ impl ProfilerChain {
     fn wait_for_one(self: &Arc<Self>, candidate: &Path) -> Option<Ready> {
         let (start, mut asked, mut most) = (Instant::now(), None::<Instant>, 1);
         let mut found = self.ahead.take_settled(candidate);
-        while found.is_none() && self.wanted && self.known_against_counters().is_none() {
+        while found.is_none() && self.wanted && self.counters_by().is_ok() {
             let absent = self.ahead.count() == 0;
             most = most.max(self.asking());
             if start.elapsed() > if absent { BEGUN } else { self.patience * u32::try_from(most).unwrap_or(1) } {
@@ -287,18 +321,20 @@ impl ProfilerChain {
         self.ahead.let_reading_end();
     }
 
-    /// Starts a process under a tool.
+    /// Starts a process, under a tool where there is one.
     fn start(&self, wanted: Wanted<'_>) -> Result<Waiting, Fault> {
-        let Wanted { wrapper, primed, beside, landlock } = wanted;
+        let Wanted { wrapper, names, primed, beside, landlock } = wanted;
+        let itself = names.is_some();
         let script = self.python.harness.profiled();
         let process = |folder: &Path| {
             let mut line = self.python.script(&script, &folder.display().to_string());
             line.extend([if primed { "primed" } else { "unprimed" }.to_owned(), self.python.device.clone()]);
+            line.extend(names.clone());
             Ok(line)
         };
         Waiting::start(
             &self.tools,
-            Plan { wrapper, process: &process, primed, beside: Some(beside), landlock, permit: None },
+            Plan { wrapper, process: &process, primed, itself, beside: Some(beside), landlock, permit: None },
         )
     }
 
@@ -399,12 +435,12 @@ impl ProfilerChain {
         profile: &mut Profile,
     ) -> Attempt<()> {
         scene.session.draw(1, false, rng)?;
-        let counted = match self.known_against_counters() {
-            Some(why) => Err(why),
-            None => counted::kernels(self, scene, waiting, profile)?,
+        let counted = match self.counters_by() {
+            Err(why) => Err(why),
+            Ok(_) => counted::kernels(self, scene, waiting, profile)?,
         };
         match counted {
-            Ok(kernels) => (profile.rung, profile.kernels) = (Rung::Ncu, kernels),
+            Ok(read) => (profile.rung, profile.kernels) = read,
             Err(why) => {
                 profile.notes.push(format!("no hardware counters (Nsight Compute): {why}"));
                 match scene.trace(self)? {
@@ -466,7 +502,7 @@ impl ProfilerChain {
         // Without torch's cache of memory, each tensor has an allocation of its own.
         let uncached = ["env", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"].map(str::to_owned);
         let wrapper = uncached.into_iter().chain(compute_sanitizer::Tool::Memcheck.command()).collect();
-        let wanted = Wanted { wrapper, primed: false, beside: candidate.folder(), landlock };
+        let wanted = Wanted { wrapper, names: None, primed: false, beside: candidate.folder(), landlock };
         // It starts for seconds, in which others may time.
         let started = lease.aside(|| {
             let turn = self.starting.turn().ok();
@@ -489,6 +525,11 @@ impl ProfilerChain {
         let printed = Self::with_folder(waiting, candidate, |waiting| waiting.work(&job, SANITIZING));
         Ok(printed.and_then(|printed| compute_sanitizer::finding_in_whole_call(&printed, &done)))
     }
+}
+
+/// What is known, where it is not too long ago.
+fn known(against: &Known) -> Option<String> {
+    lock(against).as_ref().filter(|(_, when)| when.elapsed() < REMEMBERED).map(|(why, _)| why.clone())
 }
 
 impl Scene<'_, '_> {

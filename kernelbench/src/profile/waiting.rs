@@ -29,8 +29,10 @@ pub(crate) struct Plan<'a> {
     pub(crate) wrapper: Vec<String>,
     /// The process's command line.
     pub(crate) process: &'a dyn Fn(&Path) -> Result<Vec<String>, Fault>,
-    /// Whether it has its profiler read one launch of its own: the first reading takes long.
+    /// Whether one launch of its own is read: the first reading takes long.
     pub(crate) primed: bool,
+    /// Whether it reads counters itself, with no tool around it.
+    pub(crate) itself: bool,
     /// A folder that it may write to beside its own.
     pub(crate) beside: Option<&'a Path>,
     /// Whether Landlock is applied.
@@ -45,8 +47,10 @@ pub(crate) struct Waiting {
     pipe: File,
     beside: Option<PathBuf>,
     folder: tempfile::TempDir,
-    /// Whether the first launch that the profiler reads is its own.
+    /// Whether the first launch that is read is its own.
     pub(crate) primed: bool,
+    /// Whether it reads counters itself.
+    pub(crate) itself: bool,
     started: Instant,
     permit: Option<Permit>,
 }
@@ -88,7 +92,7 @@ impl Sign {
 impl Waiting {
     /// Starts it.
     pub(crate) fn start(tools: &Tools, plan: Plan<'_>) -> Result<Self, Fault> {
-        let Plan { mut wrapper, process, primed, beside, landlock, permit } = plan;
+        let Plan { mut wrapper, process, primed, itself, beside, landlock, permit } = plan;
         let (folder, user) = tools.folder()?;
         let pipe = folder.path().join(JOB);
         mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|e| fault("cannot make a pipe")(e.into()))?;
@@ -96,7 +100,7 @@ impl Waiting {
         let tool = tools.start(wrapper, folder.path(), user, beside, landlock)?;
         let pipe = File::options().read(true).write(true).open(pipe).map_err(fault("cannot open a pipe"))?;
         let (beside, started) = (beside.map(Path::to_owned), Instant::now());
-        Ok(Self { tool, pipe, beside, folder, primed, started, permit })
+        Ok(Self { tool, pipe, beside, folder, primed, itself, started, permit })
     }
 
     /// Its folder.

@@ -1,6 +1,7 @@
 //! Does a feature count as run exactly where its counters say so?
 
 use super::*;
+use crate::Rung;
 use crate::{Kernel, Reading};
 
 const GMMA: &str = "sm__inst_executed_pipe_tensor_op_gmma.sum";

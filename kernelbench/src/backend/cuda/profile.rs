@@ -108,7 +108,8 @@ impl Profiler {
             Ok([program.display().to_string()].into_iter().chain(rest).collect())
         };
         let landlock = landlock && sandbox.has_landlock();
-        let plan = Plan { wrapper: tool.to_vec(), process: &process, primed: true, beside: None, landlock, permit };
+        let (wrapper, process) = (tool.to_vec(), &process);
+        let plan = Plan { wrapper, process, primed: true, itself: false, beside: None, landlock, permit };
         Waiting::start(&self.tools, plan)
     }
 

@@ -12,10 +12,11 @@ use std::{
 /// two tensors are.
 pub const TOLERANCE: &str = include_str!("../../../harness/tolerance.py");
 
-const FILES: [(&str, &str); 18] = [
+const FILES: [(&str, &str); 19] = [
     ("candidate.py", include_str!("../../../harness/candidate.py")),
     ("compare.py", include_str!("../../../harness/compare.py")),
     ("confine.py", include_str!("../../../harness/confine.py")),
+    ("counters.py", include_str!("../../../harness/counters.py")),
     ("draw.py", include_str!("../../../harness/draw.py")),
     ("extension.py", include_str!("../../../harness/extension.py")),
     ("facts.py", include_str!("../../../harness/facts.py")),

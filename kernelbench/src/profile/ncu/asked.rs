@@ -29,17 +29,22 @@ const OF_EVERY_LAUNCH: [&str; 14] = [
 /// launches between a start and a stop of the profiler, at most `launches`, of these kernels alone where any are named.
 #[must_use]
 pub fn command(set: &MetricSet, launches: usize, kernels: &[String]) -> Vec<String> {
-    let mut names: Vec<&str> = vec![DURATION];
-    names.extend(set.metric.iter().flat_map(Metric::names));
-    names.extend(OF_EVERY_LAUNCH);
-    let mut seen = HashSet::new();
-    names.retain(|name| seen.insert(*name));
-    let names = names.join(",");
+    let names = names(set).join(",");
     let mut command = line(&if set.is_full() { ["--set", "full"] } else { ["--metrics", &names] }, launches);
     if !kernels.is_empty() {
         command.extend(["--kernel-name".to_owned(), format!("regex:^({})$", kernels.join("|"))]);
     }
     command
+}
+
+/// The duration, the metrics of a set with what stands for them anywhere, and what is read of every launch, each once.
+pub(crate) fn names(set: &MetricSet) -> Vec<&str> {
+    let mut names: Vec<&str> = vec![DURATION];
+    names.extend(set.metric.iter().flat_map(Metric::names));
+    names.extend(OF_EVERY_LAUNCH);
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(*name));
+    names
 }
 
 /// The same for every section, and beside these for what a set names: in the units that all launches have in common.

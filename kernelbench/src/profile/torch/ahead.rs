@@ -1,4 +1,4 @@
-//! The processes that wait under Nsight Compute for whichever candidate is profiled next.
+//! The processes that wait to read counters of whichever candidate is profiled next.
 //!
 //! To start one takes seconds, and nobody's code is in it until it is given its job; then it is that candidate's alone, and
 //! ends with it. Several may wait side by side: none reads counters meanwhile.
@@ -64,10 +64,10 @@ impl Ahead {
         drop(gone);
     }
 
-    /// Ends all that wait.
-    pub(super) fn end(&self) {
-        let all = std::mem::take(&mut *lock(&self.0));
-        drop(all);
+    /// Ends all that wait and read counters themselves, or those that do not.
+    pub(super) fn end(&self, itself: bool) {
+        let gone: Vec<Waiting> = lock(&self.0).extract_if(.., |waiting| waiting.itself == itself).collect();
+        drop(gone);
     }
 
     /// Waits while one of them reads its own launch: it is not to be stopped with the counters in its hand.

@@ -3,13 +3,14 @@
 use super::{ProfilerChain, Ready, Scene, Unready, Wanted, traced};
 use crate::{
     profile::{
+        kind::ProfilerKind,
         ncu::{self, Launched, Launches, base, dominant, is_called, of_call},
         waiting::Waiting,
     },
     result::{error::Attempt, failure::Fault},
     stage::{self, Stage},
 };
-use metrics::{Kernel, MetricSet, Profile};
+use metrics::{Kernel, MetricSet, Profile, Reading, Rung};
 use std::{sync::atomic::Ordering, time::Duration};
 
 /// Launches that are read, and a process that waits is good for; of calls with more, only the dominating kernels are.
@@ -21,6 +22,9 @@ const DEADLINE: Duration = Duration::from_mins(1);
 
 /// What Nsight Compute says where another process holds the counters.
 const TAKEN: &str = "a driver resource was unavailable";
+/// What a process begins a line with that cannot read counters itself, or not of this call.
+const NO_COUNTERS: &str = "warpsmith counters: ";
+const NOT_BY_RANGE: &str = "warpsmith ranges: ";
 
 /// Why nothing was read.
 #[derive(Debug, PartialEq)]
@@ -29,55 +33,52 @@ enum Unread {
     Counters(String),
     /// The same, from a profiler that ended by itself, perhaps for the layers around it.
     Refused(String),
+    /// A process cannot read this call launch by launch itself; Nsight Compute may.
+    ByRange(String),
     /// This candidate launched nothing, or did not come to its end; or others read all the time.
     Call(String),
 }
 
 type Read = Result<Vec<Launched>, Unread>;
 
-/// The kernels that dominate, with the set's metrics of one launch each; in words why there are none.
+/// The kernels that dominate, with the set's metrics of one launch each, and by what they were read; in words why there are
+/// none.
 pub(super) fn kernels(
     chain: &ProfilerChain,
     scene: &mut Scene<'_, '_>,
     waiting: Option<Ready>,
     profile: &mut Profile,
-) -> Attempt<Result<Vec<Kernel>, String>> {
+) -> Attempt<Result<(Rung, Vec<Kernel>), String>> {
     let Profile { readings, notes, .. } = profile;
     let Some(set) = &chain.set else { return Ok(Err("no metrics were asked for".to_owned())) };
     let counters = Counters { chain, set };
-    let all = match counters.every_launch(scene, waiting, notes)? {
-        Ok(all) => all,
-        Err(unread) => return Ok(Err(chain.learn(unread))),
-    };
-    if all.len() < MOST {
-        readings.extend(of_call(&all.iter().map(Launched::alone).collect::<Vec<_>>()));
-        return Ok(Ok(counters.kernels(&all, None, notes)));
-    }
-    let seen = match scene.trace(chain)? {
-        Ok(seen) => seen,
-        Err(why) => {
-            notes.push(format!(
-                "the first {MOST} launches of the call were looked at, and no more (torch.profiler: {why})"
-            ));
-            return Ok(Ok(counters.kernels(&all, None, notes)));
+    let mut waiting = waiting;
+    if chain.counters_by() == Ok(ProfilerKind::Cupti) {
+        match counters.itself(scene, waiting.take())? {
+            Ok(all) => {
+                readings.extend(of_call(&all.iter().map(Launched::alone).collect::<Vec<_>>()));
+                return Ok(Ok((Rung::Cupti, counters.kernels(&all, None, notes))));
+            }
+            Err(Unread::Call(why)) => return Ok(Err(why)),
+            Err(unread) => notes.push(format!("not read by CUPTI: {}", chain.learn(ProfilerKind::Cupti, unread))),
         }
-    };
-    readings.extend(of_call(&seen));
-    let wanted: Vec<String> = dominant(&seen).0.iter().map(|kernel| base(&kernel.longest.name)).collect();
-    let there = |name: &String| all.iter().any(|read| is_called(&read.kernel, name));
-    let all = if wanted.iter().all(there) { all } else { counters.start(scene, &wanted)?.unwrap_or(all) };
-    Ok(Ok(counters.kernels(&all, Some(&seen), notes)))
+        if let Some(why) = chain.known_against_ncu() {
+            return Ok(Err(why));
+        }
+    }
+    let read = counters.under_ncu(scene, waiting, readings, notes)?;
+    Ok(read.map(|kernels| (Rung::Ncu, kernels)))
 }
 
 impl ProfilerChain {
     /// Notes what is known against counters from now on, in words.
-    fn learn(&self, unread: Unread) -> String {
+    fn learn(&self, by: ProfilerKind, unread: Unread) -> String {
         match unread {
             Unread::Counters(why) | Unread::Refused(why) => {
-                self.note(&why);
+                self.note(by, &why);
                 why
             }
-            Unread::Call(why) => why,
+            Unread::ByRange(why) | Unread::Call(why) => why,
         }
     }
 }
@@ -89,8 +90,51 @@ struct Counters<'a> {
 }
 
 impl Counters<'_> {
+    /// What a process reads itself, of every launch of a call.
+    fn itself(&self, scene: &mut Scene<'_, '_>, waiting: Option<Ready>) -> Result<Read, Fault> {
+        match waiting {
+            Some(Ok(waiting)) if waiting.itself => self.read(scene, waiting),
+            Some(Err(Unready { why, busy: true })) => Ok(Err(Unread::Call(why))),
+            Some(Err(Unready { why, busy: false })) => Ok(Err(Unread::Counters(why))),
+            // One that waits under Nsight Compute was begun while nothing else was known to read.
+            Some(Ok(_)) | None => self.start_primed(scene, ProfilerKind::Cupti),
+        }
+    }
+
+    /// What Nsight Compute reads: all launches of a call, or those of the kernels that dominate.
+    fn under_ncu(
+        &self,
+        scene: &mut Scene<'_, '_>,
+        waiting: Option<Ready>,
+        readings: &mut Vec<Reading>,
+        notes: &mut Vec<String>,
+    ) -> Attempt<Result<Vec<Kernel>, String>> {
+        let all = match self.first_launches(scene, waiting, notes)? {
+            Ok(all) => all,
+            Err(unread) => return Ok(Err(self.chain.learn(ProfilerKind::Ncu, unread))),
+        };
+        if all.len() < MOST {
+            readings.extend(of_call(&all.iter().map(Launched::alone).collect::<Vec<_>>()));
+            return Ok(Ok(self.kernels(&all, None, notes)));
+        }
+        let seen = match scene.trace(self.chain)? {
+            Ok(seen) => seen,
+            Err(why) => {
+                notes.push(format!(
+                    "the first {MOST} launches of the call were looked at, and no more (torch.profiler: {why})"
+                ));
+                return Ok(Ok(self.kernels(&all, None, notes)));
+            }
+        };
+        readings.extend(of_call(&seen));
+        let wanted: Vec<String> = dominant(&seen).0.iter().map(|kernel| base(&kernel.longest.name)).collect();
+        let there = |name: &String| all.iter().any(|read| is_called(&read.kernel, name));
+        let all = if wanted.iter().all(there) { all } else { self.start_for(scene, &wanted)?.unwrap_or(all) };
+        Ok(Ok(self.kernels(&all, Some(&seen), notes)))
+    }
+
     /// What is read of the first launches of a call. A profiler that ends before it is ready is tried without Landlock, once.
-    fn every_launch(
+    fn first_launches(
         &self,
         scene: &mut Scene<'_, '_>,
         waiting: Option<Ready>,
@@ -100,12 +144,12 @@ impl Counters<'_> {
             Some(Ok(waiting)) => self.read(scene, waiting)?,
             Some(Err(Unready { why, busy: true })) => Err(Unread::Call(why)),
             Some(Err(Unready { why, busy: false })) => Err(Unread::Counters(why)),
-            None => self.start(scene, &[])?,
+            None => self.start_primed(scene, ProfilerKind::Ncu)?,
         };
         let disabled = &self.chain.landlock_disabled;
         match first {
             Err(Unread::Refused(why)) if !disabled.swap(true, Ordering::Relaxed) => {
-                let again = self.start(scene, &[])?;
+                let again = self.start_primed(scene, ProfilerKind::Ncu)?;
                 if again.is_ok() {
                     notes.push(format!("the profiler ran without landlock; behind it: {why}"));
                 } else {
@@ -117,14 +161,26 @@ impl Counters<'_> {
         }
     }
 
-    /// As one that waited reads, with one that is started for it, perhaps for these kernels alone.
-    fn start(&self, scene: &mut Scene<'_, '_>, wanted: &[String]) -> Result<Read, Fault> {
+    /// As one that waited reads, with one that is started for it.
+    fn start_primed(&self, scene: &mut Scene<'_, '_>, by: ProfilerKind) -> Result<Read, Fault> {
+        let folder = scene.candidate.folder().to_owned();
+        let Some(wanted) = self.chain.reading(by, &folder) else {
+            return Ok(Err(Unread::Call("no metrics were asked for".to_owned())));
+        };
+        self.start(scene, wanted)
+    }
+
+    /// The same, of these kernels alone, under Nsight Compute.
+    fn start_for(&self, scene: &mut Scene<'_, '_>, kernels: &[String]) -> Result<Read, Fault> {
+        let folder = scene.candidate.folder().to_owned();
+        let landlock = !self.chain.landlock_disabled.load(Ordering::Relaxed);
+        let wrapper = self.chain.tools.ncu(ncu::command(self.set, OF_THESE, kernels));
+        self.start(scene, Wanted { wrapper, names: None, primed: false, beside: &folder, landlock })
+    }
+
+    fn start(&self, scene: &mut Scene<'_, '_>, wanted: Wanted<'_>) -> Result<Read, Fault> {
         let chain = self.chain;
-        let primed = wanted.is_empty();
-        let launches = if primed { MOST + 1 } else { OF_THESE };
-        let landlock = !chain.landlock_disabled.load(Ordering::Relaxed);
-        let wrapper = chain.tools.ncu(ncu::command(self.set, launches, wanted));
-        let mut waiting = chain.start(Wanted { wrapper, primed, beside: scene.candidate.folder(), landlock })?;
+        let mut waiting = chain.start(wanted)?;
         // It takes seconds to start, and others may read before it does.
         scene.lease.let_others_in();
         let sign = waiting.sign();
@@ -139,7 +195,7 @@ impl Counters<'_> {
     }
 
     fn read(&self, scene: &mut Scene<'_, '_>, waiting: Waiting) -> Result<Read, Fault> {
-        let (own, was_ready) = (usize::from(waiting.primed), waiting.is_ready());
+        let (own, was_ready, itself) = (usize::from(waiting.primed), waiting.is_ready(), waiting.itself);
         let job = self.chain.job(scene.session, scene.candidate)?;
         let Scene { session, lease, make_room, .. } = scene;
         // Nsight Compute copies what the process holds, to the host and for many seconds where the device has no room.
@@ -147,7 +203,9 @@ impl Counters<'_> {
         lease.let_others_in();
         let printed = ProfilerChain::with_folder(waiting, scene.candidate, |mut waiting| {
             waiting.load(&job, DEADLINE)?;
-            make_room(copied);
+            if !itself {
+                make_room(copied);
+            }
             let _alone = self.chain.read_alone(lease)?;
             stage::during(Stage::Replay, || waiting.go(DEADLINE))
         });
@@ -164,6 +222,13 @@ impl Counters<'_> {
 fn sorted(printed: &str, own: usize, was_ready: bool) -> Read {
     if printed.contains(TAKEN) {
         return Err(Unread::Counters("another tool reads this GPU's counters now".to_owned()));
+    }
+    let said = |begins: &str| printed.lines().find_map(|line| line.strip_prefix(begins)).map(str::to_owned);
+    if let Some(why) = said(NO_COUNTERS).filter(|_| !was_ready) {
+        return Err(Unread::Counters(why));
+    }
+    if let Some(why) = said(NOT_BY_RANGE) {
+        return Err(Unread::ByRange(why));
     }
     let mut launched =
         ncu::read(printed).map_err(if was_ready && own == 0 { Unread::Call } else { Unread::Refused })?;
@@ -193,6 +258,15 @@ mod tests {
         let said = format!("RuntimeError: it did not work\n==PROF== Disconnected\n{}\n", one.join("\n"));
         let Err(Unread::Call(why)) = sorted(&said, 1, true) else { panic!("the candidate launched nothing") };
         assert!(why.contains("it did not work"), "{why}");
+    }
+
+    #[test]
+    fn a_process_that_reads_itself_says_why_it_did_not_and_a_candidate_cannot_say_that_the_counters_are_gone() {
+        let denied = "warpsmith counters: cuptiRangeProfilerStart: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES\n";
+        assert!(matches!(sorted(denied, 1, false), Err(Unread::Counters(why)) if why.contains("PRIVILEGES")));
+        assert!(!matches!(sorted(denied, 1, true), Err(Unread::Counters(_))), "the candidate was loaded by then");
+        let graph = "warpsmith ranges: it launches a CUDA graph\n";
+        assert_eq!(sorted(graph, 1, true).unwrap_err(), Unread::ByRange("it launches a CUDA graph".to_owned()));
     }
 
     #[test]
