@@ -138,11 +138,13 @@ def told(folder, sign):
     return json.loads(line)
 
 
-def main(folder, primed, device, names=""):
-    stages = Stages()
-    device = torch.device(device)
-    reader = Itself(device, names.split(",")) if names else Under(device)
-    prepare(device, primed == "primed", reader, folder, stages)
+def main():
+    folder, stages = os.getcwd(), Stages()
+    with open("asked", encoding="utf-8") as file:
+        asked = json.load(file)
+    device = torch.device(asked["device"])
+    reader = Itself(device, asked["names"].split(",")) if asked["names"] else Under(device)
+    prepare(device, asked["primed"], reader, folder, stages)
     job = told(folder, "ready")
     stages.note("waiting")
     os.environ.update(dict(job["environment"]))
@@ -189,4 +191,4 @@ def main(folder, primed, device, names=""):
     os._exit(0)
 
 
-main(*sys.argv[1:])
+main()

@@ -169,7 +169,7 @@ impl<B: Backend> Inner<B> {
     fn session(&self, task: &Task) -> Attempt<sessions::Shared<B>> {
         let open = |on_device: &mut dyn FnMut(Option<u64>)| self.backend.open(task, Toolchain::Quick, on_device);
         let key = self.backend.key(task);
-        let lease = |room| self.gate.share(room);
+        let lease = |room| self.gate.share_for(room, &key);
         self.kept.task(&self.backend, &key, lease, open)
     }
 
@@ -198,8 +198,9 @@ impl<B: Backend> Inner<B> {
                 let session = lock(&session);
                 (self.backend.wanted_memory(&session), room(&self.backend, &session))
             })?;
+            let room = self.kept.enough(&key, room);
             // Whoever waits here keeps no task open that others need the memory of.
-            let lease = self.gate.share(room);
+            let lease = self.gate.share_for(room, &key);
             let Some(session) = self.kept.open_task(&key) else { continue };
             let mut session = match session.try_lock() {
                 Ok(session) => session,

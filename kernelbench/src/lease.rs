@@ -1,11 +1,18 @@
 //! The lease of a device: beside others that check, or alone to time and to read counters.
 //!
 //! Whoever works on a device has a part of its memory from beginning to end, so that those who do so side by side do not
-//! run out of it; and the device itself, shared or alone, for as long as it needs it so. Memory goes to who came first. Who
+//! run out of it; and the device itself, shared or alone, for as long as it needs it so. Memory goes to tasks that lie in it, and
+//! else to who came first. Who
 //! asks to be alone waits for those who share the device now and goes before all who wait to share it, so that the device
 //! falls silent once for several timings; after as many in a row as may share it, those who wait to share it have their turn.
 
-use crate::stage::{self, Hold, Stage};
+mod memory;
+
+use crate::{
+    hash::Hash,
+    stage::{self, Hold, Stage},
+};
+use memory::{Memory, Part};
 use std::{
     pin::pin,
     sync::{
@@ -14,6 +21,7 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
     thread::Thread,
+    time::Duration,
 };
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
@@ -21,11 +29,13 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 const UNITS: u32 = 840;
 /// The bytes of a unit of one whose memory is known.
 const UNIT: u64 = 1 << 20;
+/// How often who waits on a thread of its own looks whether it is its turn, beside when it is told.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Who may use a device now.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    memory: Semaphore,
+    memory: Memory,
     units: u32,
     /// Whether units are memory that is known.
     counts_memory: bool,
@@ -47,7 +57,7 @@ impl Gate {
         let units = bytes.and_then(|bytes| u32::try_from(bytes / UNIT).ok()).filter(|units| *units >= beside);
         let counts_memory = units.is_some();
         let units = units.unwrap_or(UNITS.max(beside));
-        let (memory, turns) = (Semaphore::new(units as usize), Semaphore::new(beside as usize));
+        let (memory, turns) = (Memory::new(units), Semaphore::new(beside as usize));
         let (asking, first, in_a_row) = (AtomicU32::new(0), watch::Sender::new(0), AtomicU32::new(0));
         Self { memory, units, counts_memory, turns, beside, asking, first, in_a_row }
     }
@@ -93,36 +103,36 @@ impl Gate {
         }
     }
 
-    async fn take(&self, units: u32, turns: u32) -> Lease<'_> {
+    async fn take(&self, units: u32, turns: u32, task: Option<&Hash>) -> Lease<'_> {
         let waiting = stage::begin(Stage::Lease);
-        let free = self.memory.available_permits();
-        if free < units as usize {
+        let free = self.memory.free();
+        if free < units {
             let mib = self.counts_memory;
             tracing::info!(wanted = units, free, of = self.units, mib, "waits for a part of the device's memory");
         }
-        // Neither is ever closed.
-        let memory = self.memory.acquire_many(units).await.ok();
+        let memory = Some(self.memory.part(units, task).await);
         let turn = self.turn(turns).await;
         drop(waiting);
         let before = stage::hold(Some(self.hold(turns)));
-        Lease { gate: self, memory, units, turn, turns, before, asked_alone: false }
+        let task = task.cloned();
+        Lease { gate: self, memory, units, task, turn, turns, before, asked_alone: false }
     }
 
     /// A device that is shared, for work that takes so many bytes.
     pub(crate) async fn shared(&self, bytes: u64) -> Lease<'_> {
-        self.take(self.part_of(bytes), 1).await
+        self.take(self.part_of(bytes), 1, None).await
     }
 
     /// A device that nobody else uses.
     pub(crate) async fn exclusive(&self) -> Lease<'_> {
-        let mut lease = self.take(self.part_of(0), self.beside).await;
+        let mut lease = self.take(self.part_of(0), self.beside, None).await;
         lease.asked_alone = true;
         lease
     }
 
-    /// A device that is shared, on a thread that may wait.
-    pub(crate) fn share(&self, bytes: u64) -> Lease<'_> {
-        wait_for(self.shared(bytes))
+    /// A device that is shared, for a step of this task, on a thread that may wait.
+    pub(crate) fn share_for(&self, bytes: u64, task: &Hash) -> Lease<'_> {
+        wait_for(self.take(self.part_of(bytes), 1, Some(task)))
     }
 }
 
@@ -152,8 +162,9 @@ impl Drop for Asking<'_> {
 #[derive(Debug)]
 pub(crate) struct Lease<'a> {
     gate: &'a Gate,
-    memory: Option<SemaphorePermit<'a>>,
+    memory: Option<Part<'a>>,
     units: u32,
+    task: Option<Hash>,
     turn: Option<SemaphorePermit<'a>>,
     turns: u32,
     before: Option<Hold>,
@@ -230,7 +241,7 @@ impl Lease<'_> {
         let waiting = stage::begin(Stage::Lease);
         if self.units != units {
             self.memory = None;
-            self.memory = wait_for(self.gate.memory.acquire_many(units)).ok();
+            self.memory = Some(wait_for(self.gate.memory.part_inside(units, self.task.as_ref())));
         }
         self.turn = wait_for(self.gate.turn(turns));
         drop(waiting);
@@ -258,7 +269,7 @@ fn wait_for<F: Future>(future: F) -> F::Output {
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
+            Poll::Pending => std::thread::park_timeout(LOOK),
         }
     }
 }
@@ -275,9 +286,13 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
+    fn share(gate: &Gate, bytes: u64) -> Lease<'_> {
+        wait_for(gate.shared(bytes))
+    }
+
     fn assert_all_is_free(gate: &Gate) {
-        let free = (gate.memory.available_permits(), gate.turns.available_permits());
-        assert_eq!(free, (gate.units as usize, gate.beside as usize));
+        let free = (gate.memory.free(), gate.turns.available_permits());
+        assert_eq!(free, (gate.units, gate.beside as usize));
     }
 
     /// Who is in now, and the bytes that they asked for.
@@ -379,7 +394,7 @@ mod tests {
             inside.fetch_sub(1, SeqCst);
         };
         std::thread::scope(|scope| {
-            let (one, other) = (gate.share(30 * GIB), gate.share(30 * GIB));
+            let (one, other) = (share(&gate, 30 * GIB), share(&gate, 30 * GIB));
             let have_more = &have_more;
             scope.spawn(move || have_more(one));
             scope.spawn(move || have_more(other));
@@ -394,7 +409,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let mut lease = gate.share(0);
+                    let mut lease = share(&gate, 0);
                     assert!(!lease.is_alone());
                     lease.be_alone();
                     assert!(lease.is_alone());
@@ -412,16 +427,16 @@ mod tests {
     #[test]
     fn memory_stays_with_who_waits_to_be_alone_and_all_of_it_is_had_only_when_the_others_are_gone() {
         let gate = Gate::new(Some(80 * GIB), 4);
-        let (mut one, two) = (gate.share(30 * GIB), gate.share(30 * GIB));
+        let (mut one, two) = (share(&gate, 30 * GIB), share(&gate, 30 * GIB));
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| {
                 one.be_alone();
                 one.let_others_in();
                 one.have_all();
-                gate.memory.available_permits()
+                gate.memory.free()
             });
             std::thread::sleep(Duration::from_millis(20));
-            assert_eq!(gate.memory.available_permits(), 20 << 10, "its 30 GiB were lent to others while it waited");
+            assert_eq!(gate.memory.free(), 20 << 10, "its 30 GiB were lent to others while it waited");
             drop(two);
             assert_eq!(waits.join().unwrap(), 0, "others could come in");
         });
@@ -432,11 +447,11 @@ mod tests {
     #[test]
     fn who_steps_aside_lets_another_be_alone_and_keeps_its_memory() {
         let gate = Gate::new(Some(80 * GIB), 4);
-        let mut aside = gate.share(30 * GIB);
+        let mut aside = share(&gate, 30 * GIB);
         aside.step_aside();
-        let mut other = gate.share(30 * GIB);
+        let mut other = share(&gate, 30 * GIB);
         other.be_alone();
-        assert_eq!(gate.memory.available_permits(), 20 << 10);
+        assert_eq!(gate.memory.free(), 20 << 10);
         other.let_others_in();
         aside.let_others_in();
         assert_eq!(gate.turns.available_permits(), 2);
@@ -447,7 +462,7 @@ mod tests {
     #[test]
     fn who_works_for_long_beside_others_gives_way_to_who_waits_to_be_alone_and_to_nobody_else() {
         let gate = Gate::new(Some(80 * GIB), 4);
-        let (mut long, short) = (gate.share(30 * GIB), gate.share(30 * GIB));
+        let (mut long, short) = (share(&gate, 30 * GIB), share(&gate, 30 * GIB));
         long.give_way();
         assert_eq!(gate.turns.available_permits(), 2, "nobody asked");
         drop(short);
@@ -480,9 +495,9 @@ mod tests {
     #[test]
     fn who_works_for_long_gives_way_where_nobody_may_share_the_device_too() {
         let gate = Gate::new(None, 1);
-        let mut long = gate.share(0);
+        let mut long = share(&gate, 0);
         std::thread::scope(|scope| {
-            let next = scope.spawn(|| drop(gate.share(0)));
+            let next = scope.spawn(|| drop(share(&gate, 0)));
             while gate.asking.load(Relaxed) == 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -498,10 +513,10 @@ mod tests {
     #[test]
     fn where_nobody_may_share_the_device_every_lease_is_alone() {
         let gate = Gate::new(Some(80 * GIB), 1);
-        assert!(gate.share(0).is_alone());
+        assert!(share(&gate, 0).is_alone());
         let gate = Gate::new(Some(80 * GIB), 4);
-        assert!(!gate.share(20 * GIB).is_alone());
-        gate.share(500 * GIB);
+        assert!(!share(&gate, 20 * GIB).is_alone());
+        share(&gate, 500 * GIB);
         assert_all_is_free(&gate);
     }
 }

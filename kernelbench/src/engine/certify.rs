@@ -78,8 +78,9 @@ impl<B: Backend> Inner<B> {
         self.kept.release(&candidate.id());
         self.kept.close(&self.backend.key(task));
         let (mut checks, mut first) = (vec![], Some(loaded));
-        let room = self.kept.room_for(&self.backend, &self.backend.key(task));
-        let lease = self.gate.share(room);
+        let key = self.backend.key(task);
+        let room = self.kept.room_for(&self.backend, &key);
+        let lease = self.gate.share_for(room, &key);
         let examined = self.kept.with_room(&self.backend, lease, (None, room), is_full, |lease| {
             checks.clear();
             let loaded = match first.take() {

@@ -62,6 +62,8 @@ pub(crate) struct Kept<B: Backend> {
     tasks: Mutex<LruCache<Hash, Shared<B>>>,
     /// What a task took when it was open before, in bytes.
     sizes: Mutex<HashMap<Hash, u64>>,
+    /// What a step of a task was done with that had been short of memory with less, in bytes.
+    enough: Mutex<HashMap<Hash, u64>>,
     /// Whose turn it is to open a task that others wait for too.
     opening: Mutex<HashMap<Hash, Arc<Mutex<()>>>>,
     candidates: Mutex<LruCache<CandidateId, B::Loaded>>,
@@ -84,6 +86,7 @@ impl<B: Backend> Kept<B> {
         Self {
             tasks: Mutex::new(LruCache::new(most(numbers.open_tasks))),
             sizes: Mutex::default(),
+            enough: Mutex::default(),
             opening: Mutex::default(),
             candidates: Mutex::new(LruCache::new(most(numbers.kept_candidates))),
             asleep: Mutex::new(LruCache::new(ASLEEP)),
@@ -234,6 +237,11 @@ impl<B: Backend> Kept<B> {
         change(lock(&self.notes).get_or_insert_mut(id.clone(), Notes::default))
     }
 
+    /// What a step of a task is given that asks for so many bytes: more where these were too few before.
+    pub(crate) fn enough(&self, key: &Hash, wanted: u64) -> u64 {
+        lock(&self.enough).get(key).copied().unwrap_or(0).max(wanted)
+    }
+
     /// Does a step that needs so many bytes; and where it was short of memory and others were beside it, once more with more,
     /// and once more alone. `key` is the step's own task.
     pub(crate) fn with_room<T>(
@@ -254,6 +262,9 @@ impl<B: Backend> Kept<B> {
             self.evict_until(backend, key, more);
             tracing::info!(more, "a step was short of memory: tried once more, with more");
             done = step(&mut lease);
+            if let Some(key) = key.filter(|_| !short(&done)) {
+                lock(&self.enough).insert(key.clone(), more);
+            }
         }
         if short(&done) && self.be_alone(backend, &mut lease, key) {
             drop(done);

@@ -30,11 +30,12 @@ use crate::{
     lease::Lease,
     profile::ncu::{Launches, of_call},
     result::{
-        error::Attempt,
+        error::{Attempt, fault},
         failure::{Failure, Fault},
         label::Label,
     },
     sandbox::{
+        confine::Confinement,
         pool::{Quiet, Starting, Turn},
         start::give,
     },
@@ -43,6 +44,7 @@ use crate::{
 use ahead::Ahead;
 use metrics::{MetricSet, Profile, Rung};
 use rand::rngs::StdRng;
+use serde::Serialize;
 use std::{
     path::Path,
     sync::{
@@ -70,6 +72,8 @@ const ASIDE: u32 = 3;
 const READING_ITS_OWN: Duration = Duration::from_secs(3);
 /// What a sanitizer may take: it slows a kernel down up to a hundredfold.
 const SANITIZING: Duration = Duration::from_mins(1);
+/// The file in its folder that says what a process is asked (`harness/profiled.py`).
+const ASKED: &str = "asked";
 /// What begins a line that says how long a stage took.
 const STAGE: &str = "warpsmith stage ";
 
@@ -120,6 +124,16 @@ pub(crate) struct Scene<'a, 'gate> {
     pub(crate) timing: Option<&'a LastTiming>,
     /// Has those who wait give way until so many bytes of the device are free.
     pub(crate) make_room: &'a dyn Fn(u64),
+}
+
+/// What a process is told in its folder.
+#[derive(Serialize)]
+struct Asked<'a> {
+    /// Whether one launch of its own is read first.
+    primed: bool,
+    device: &'a str,
+    /// The counters that it reads itself, with commas between; empty where a profiler around it reads.
+    names: &'a str,
 }
 
 /// What is started.
@@ -326,15 +340,27 @@ impl ProfilerChain {
         let Wanted { wrapper, names, primed, beside, landlock } = wanted;
         let itself = names.is_some();
         let script = self.python.harness.profiled();
+        let asked = Asked { primed, device: &self.python.device, names: names.as_deref().unwrap_or_default() };
         let process = |folder: &Path| {
-            let mut line = self.python.script(&script, &folder.display().to_string());
-            line.extend([if primed { "primed" } else { "unprimed" }.to_owned(), self.python.device.clone()]);
-            line.extend(names.clone());
-            Ok(line)
+            let asked = serde_json::to_vec(&asked).map_err(|e| Fault::Machine(e.to_string()))?;
+            std::fs::write(folder.join(ASKED), asked).map_err(fault("cannot write what a process is asked"))?;
+            Ok(self.python.script(&script, &folder.display().to_string()))
+        };
+        let fork = |folder: &Path, user, confinement: &Confinement| {
+            self.python.forked(&script, folder, user, Some(confinement))
         };
         Waiting::start(
             &self.tools,
-            Plan { wrapper, process: &process, primed, itself, beside: Some(beside), landlock, permit: None },
+            Plan {
+                wrapper,
+                process: &process,
+                fork: itself.then_some(&fork),
+                primed,
+                itself,
+                beside: Some(beside),
+                landlock,
+                permit: None,
+            },
         )
     }
 

@@ -174,7 +174,7 @@ impl Python {
     }
 
     /// A fork of the zygote that runs a script in a folder, as a user; `None` where it cannot be had.
-    fn forked(
+    pub(crate) fn forked(
         &self,
         script: &Path,
         folder: &Path,
