@@ -14,7 +14,7 @@ pub use asked::{command, profile, readings};
 pub use dominant::{Dominant, Launches, base, dominant, of_call};
 pub use table::Unread;
 
-pub(crate) use asked::{everything, is_called, kernels, names};
+pub(crate) use asked::{everything, is_called, is_of_ranges, kernels, names};
 pub(crate) use permit::Permit;
 
 use metrics::Reading;

@@ -181,7 +181,7 @@ impl ProfilerChain {
     /// known before they are asked for.
     fn counters_by(&self) -> Result<ProfilerKind, String> {
         let set = self.set.as_ref().ok_or("it was not asked for")?;
-        let itself = self.first <= ProfilerKind::Cupti && !self.python.is_on_cpu() && !set.is_full();
+        let itself = self.first <= ProfilerKind::Cupti && !self.python.is_on_cpu() && ncu::is_of_ranges(set);
         if itself && known(&self.no_cupti).is_none() {
             return Ok(ProfilerKind::Cupti);
         }

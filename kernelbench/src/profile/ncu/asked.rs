@@ -25,6 +25,15 @@ const OF_EVERY_LAUNCH: [&str; 14] = [
     "sm__ops_path_tensor_src_fp8.sum",
 ];
 
+/// How metrics begin that Nsight Compute samples, derives or counts by patching code, and no range profiler reads.
+const OF_NCU_ALONE: [&str; 4] = ["derived__", "profiler__", "sass__", "smsp__pcsamp_"];
+
+/// Whether all that a set asks for can be read by CUPTI's range profiler, or follows from a launch.
+pub(crate) fn is_of_ranges(set: &MetricSet) -> bool {
+    let alone = |metric: &Metric| OF_NCU_ALONE.iter().any(|begins| metric.name.starts_with(begins));
+    !set.is_full() && !set.metric.iter().any(alone)
+}
+
 /// The command line of Nsight Compute for these metrics, what stands for them anywhere, and the duration: of the
 /// launches between a start and a stop of the profiler, at most `launches`, of these kernels alone where any are named.
 #[must_use]
@@ -188,6 +197,15 @@ mod tests {
         let readings =
             crate::profile::ncu::asked::readings(&MetricSet::cudaforge24(), &read(printed).unwrap()[0], &mut notes);
         (readings, notes)
+    }
+
+    #[test]
+    fn a_set_is_left_to_nsight_compute_where_it_asks_for_what_that_alone_has() {
+        assert!(is_of_ranges(&MetricSet::cudaforge24()));
+        assert!(!is_of_ranges(&MetricSet { metric: vec![], ..MetricSet::cudaforge24() }), "all metrics");
+        let mut sampled = MetricSet::cudaforge24();
+        sampled.metric[3].name = "smsp__pcsamp_warps_issue_stalled_long_scoreboard".to_owned();
+        assert!(!is_of_ranges(&sampled));
     }
 
     #[test]
