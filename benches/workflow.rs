@@ -73,10 +73,10 @@ fn record(folder: &Path, checkpoints: usize) -> PathBuf {
         }
         parent = id;
     }
-    for (seq, event) in events.iter_mut().enumerate() {
-        event["seq"] = json!(seq);
-    }
-    let lines: Vec<String> = events.iter().map(|event| event.to_string() + "\n").collect();
+    // What was recorded stays as it was written.
+    let made = events[end + 1..].iter().map(ToString::to_string);
+    let lines: Vec<String> =
+        text.lines().take(end + 1).map(str::to_owned).chain(made).map(|line| line + "\n").collect();
     fs::write(run.join(EVENTS), lines.concat()).unwrap();
     run
 }
