@@ -262,7 +262,7 @@ class Counters:
 
     def values(self, ranges, launches, call, before):
         ours = {"pRangeProfilerObject": ranges}
-        image = self.image(ours, len(launches))
+        self.data = image = self.image(ours, len(launches))  # lives until the counters are given back
         data = {"pCounterDataImage": ctypes.addressof(image), "counterDataImageSize": len(image)}
         self.cupti(
             "cuptiRangeProfilerSetConfig",

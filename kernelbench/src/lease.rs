@@ -184,6 +184,11 @@ impl Lease<'_> {
         self.become_of(self.gate.part_of(bytes), 1);
     }
 
+    /// The bytes of the memory that are its own, as far as memory is counted.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        self.gate.counts_memory.then(|| u64::from(self.units) * UNIT)
+    }
+
     /// Whether all of the device's memory is its own, as far as memory is counted.
     pub(crate) fn has_all(&self) -> bool {
         self.units == self.gate.units || !self.gate.counts_memory && self.is_alone()

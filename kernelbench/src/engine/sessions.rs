@@ -262,8 +262,8 @@ impl<B: Backend> Kept<B> {
             self.evict_until(backend, key, more);
             tracing::info!(more, "a step was short of memory: tried once more, with more");
             done = step(&mut lease);
-            if let Some(key) = key.filter(|_| !short(&done)) {
-                lock(&self.enough).insert(key.clone(), more);
+            if let Some((key, bytes)) = key.zip(lease.bytes()).filter(|_| done.is_ok() && !short(&done)) {
+                lock(&self.enough).insert(key.clone(), more.min(bytes));
             }
         }
         if short(&done) && self.be_alone(backend, &mut lease, key) {

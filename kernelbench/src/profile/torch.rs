@@ -88,6 +88,8 @@ pub(crate) struct Unready {
     why: String,
     /// Whether others asked or read meanwhile: no word against the counters.
     busy: bool,
+    /// Whether it was to read them itself.
+    itself: bool,
 }
 
 /// How profiles are taken, and what was learned of this machine meanwhile.
@@ -326,8 +328,9 @@ impl ProfilerChain {
         let mut waiting = found.or_else(|| self.ahead.take(candidate))?;
         let sign = waiting.sign();
         self.starting.release(sign.id);
+        let itself = waiting.itself;
         let settled = waiting.settle(self.patience).map(|()| waiting);
-        Some(settled.map_err(|why| Unready { why, busy: most > 1 || sign.is_warm() }))
+        Some(settled.map_err(|why| Unready { why, busy: most > 1 || sign.is_warm(), itself }))
     }
 
     /// Waits while one that waits reads a launch of its own: it is not to be stopped with the counters in its hand.
@@ -468,7 +471,7 @@ impl ProfilerChain {
         match counted {
             Ok(read) => (profile.rung, profile.kernels) = read,
             Err(why) => {
-                profile.notes.push(format!("no hardware counters (Nsight Compute): {why}"));
+                profile.notes.push(format!("no hardware counters: {why}"));
                 match scene.trace(self)? {
                     Ok(launches) => {
                         let (kernels, notes) = traced::kernels(&launches);

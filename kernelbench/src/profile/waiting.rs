@@ -129,7 +129,7 @@ impl Waiting {
 
     /// Whether it has its profiler read a launch of its own just now.
     pub(crate) fn reads(&self) -> bool {
-        self.folder.path().join(READING).exists() && !self.is_ready()
+        self.folder.path().join(READING).exists() && !self.is_ready() && tree::lives(self.tool.id())
     }
 
     /// Whether it waits for its job.

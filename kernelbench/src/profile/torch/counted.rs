@@ -52,8 +52,13 @@ pub(super) fn kernels(
     let Profile { readings, notes, .. } = profile;
     let Some(set) = &chain.set else { return Ok(Err("no metrics were asked for".to_owned())) };
     let counters = Counters { chain, set };
-    let mut waiting = waiting;
-    if chain.counters_by() == Ok(ProfilerKind::Cupti) {
+    let (mut waiting, by_cupti) = (waiting, chain.counters_by() == Ok(ProfilerKind::Cupti));
+    let itself = match &waiting {
+        Some(Ok(waiting)) => waiting.itself,
+        Some(Err(unready)) => unready.itself,
+        None => by_cupti,
+    };
+    if itself {
         match counters.itself(scene, waiting.take())? {
             Ok(all) => {
                 readings.extend(of_call(&all.iter().map(Launched::alone).collect::<Vec<_>>()));
@@ -65,6 +70,8 @@ pub(super) fn kernels(
         if let Some(why) = chain.known_against_ncu() {
             return Ok(Err(why));
         }
+        // Nsight Compute copies what the process holds.
+        scene.lease.have(scene.session.wanted_bytes() + scene.session.copied_bytes());
     }
     let read = counters.under_ncu(scene, waiting, readings, notes)?;
     Ok(read.map(|kernels| (Rung::Ncu, kernels)))
@@ -93,11 +100,10 @@ impl Counters<'_> {
     /// What a process reads itself, of every launch of a call.
     fn itself(&self, scene: &mut Scene<'_, '_>, waiting: Option<Ready>) -> Result<Read, Fault> {
         match waiting {
-            Some(Ok(waiting)) if waiting.itself => self.read(scene, waiting),
-            Some(Err(Unready { why, busy: true })) => Ok(Err(Unread::Call(why))),
-            Some(Err(Unready { why, busy: false })) => Ok(Err(Unread::Counters(why))),
-            // One that waits under Nsight Compute was begun while nothing else was known to read.
-            Some(Ok(_)) | None => self.start_primed(scene, ProfilerKind::Cupti),
+            Some(Ok(waiting)) => self.read(scene, waiting),
+            Some(Err(Unready { why, busy: true, .. })) => Ok(Err(Unread::Call(why))),
+            Some(Err(Unready { why, busy: false, .. })) => Ok(Err(Unread::Counters(why))),
+            None => self.start_primed(scene, ProfilerKind::Cupti),
         }
     }
 
@@ -142,8 +148,8 @@ impl Counters<'_> {
     ) -> Result<Read, Fault> {
         let first = match waiting {
             Some(Ok(waiting)) => self.read(scene, waiting)?,
-            Some(Err(Unready { why, busy: true })) => Err(Unread::Call(why)),
-            Some(Err(Unready { why, busy: false })) => Err(Unread::Counters(why)),
+            Some(Err(Unready { why, busy: true, .. })) => Err(Unread::Call(why)),
+            Some(Err(Unready { why, busy: false, .. })) => Err(Unread::Counters(why)),
             None => self.start_primed(scene, ProfilerKind::Ncu)?,
         };
         let disabled = &self.chain.landlock_disabled;
@@ -210,6 +216,7 @@ impl Counters<'_> {
             stage::during(Stage::Replay, || waiting.go(DEADLINE))
         });
         let printed = printed.map_err(if was_ready { Unread::Call } else { Unread::Counters });
+        let sorted = if itself { sorted_itself } else { sorted };
         Ok(printed.and_then(|printed| sorted(&printed, own, was_ready)))
     }
 
@@ -218,20 +225,30 @@ impl Counters<'_> {
     }
 }
 
-/// The launches of the candidate among those that were read; the profiler's own is the first.
+/// The launches of the candidate among those that were read; the process's own is the first.
 fn sorted(printed: &str, own: usize, was_ready: bool) -> Read {
     if printed.contains(TAKEN) {
         return Err(Unread::Counters("another tool reads this GPU's counters now".to_owned()));
     }
+    let launched = ncu::read(printed).map_err(if was_ready && own == 0 { Unread::Call } else { Unread::Refused })?;
+    behind_its_own(launched, own, printed)
+}
+
+/// The same of a process that reads itself. Once it was given the candidate, what it says may be the candidate's, and is no
+/// word against the counters.
+fn sorted_itself(printed: &str, own: usize, was_ready: bool) -> Read {
     let said = |begins: &str| printed.lines().find_map(|line| line.strip_prefix(begins)).map(str::to_owned);
-    if let Some(why) = said(NO_COUNTERS).filter(|_| !was_ready) {
-        return Err(Unread::Counters(why));
-    }
-    if let Some(why) = said(NOT_BY_RANGE) {
+    if let Some(why) = said(NOT_BY_RANGE).filter(|_| was_ready) {
         return Err(Unread::ByRange(why));
     }
-    let mut launched =
-        ncu::read(printed).map_err(if was_ready && own == 0 { Unread::Call } else { Unread::Refused })?;
+    match ncu::read(printed) {
+        Ok(launched) => behind_its_own(launched, own, printed),
+        Err(_) if was_ready => Err(Unread::Call(why_nothing(printed))),
+        Err(why) => Err(Unread::Counters(said(NO_COUNTERS).unwrap_or(why))),
+    }
+}
+
+fn behind_its_own(mut launched: Vec<Launched>, own: usize, printed: &str) -> Read {
     launched.drain(..own.min(launched.len()));
     if launched.is_empty() { Err(Unread::Call(why_nothing(printed))) } else { Ok(launched) }
 }
@@ -245,7 +262,7 @@ fn why_nothing(printed: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Unread, sorted};
+    use super::{Unread, sorted, sorted_itself};
 
     const CAPTURE: &str = include_str!("../../../tests/ncu/h200-softplus-softmax.csv");
 
@@ -263,10 +280,13 @@ mod tests {
     #[test]
     fn a_process_that_reads_itself_says_why_it_did_not_and_a_candidate_cannot_say_that_the_counters_are_gone() {
         let denied = "warpsmith counters: cuptiRangeProfilerStart: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES\n";
-        assert!(matches!(sorted(denied, 1, false), Err(Unread::Counters(why)) if why.contains("PRIVILEGES")));
-        assert!(!matches!(sorted(denied, 1, true), Err(Unread::Counters(_))), "the candidate was loaded by then");
+        assert!(matches!(sorted_itself(denied, 1, false), Err(Unread::Counters(why)) if why.contains("PRIVILEGES")));
         let graph = "warpsmith ranges: it launches a CUDA graph\n";
-        assert_eq!(sorted(graph, 1, true).unwrap_err(), Unread::ByRange("it launches a CUDA graph".to_owned()));
+        assert_eq!(sorted_itself(graph, 1, true).unwrap_err(), Unread::ByRange("it launches a CUDA graph".to_owned()));
+        for said in [denied, super::TAKEN, "torch.OutOfMemoryError: CUDA out of memory\n", ""] {
+            let unread = sorted_itself(said, 1, true).unwrap_err();
+            assert!(matches!(unread, Unread::Call(_)), "the candidate was loaded by then: {unread:?}");
+        }
     }
 
     #[test]
