@@ -1,8 +1,9 @@
 //! Profiles of problems: where a candidate spends its time.
 //!
-//! A chain of profilers, each asked where the one before it cannot say: hardware counters through CUPTI's range profiler, by the
-//! process itself; the same through Nsight Compute; durations and launch facts through torch's own profiler; what the compiler made of it; the timing and the roofline alone. Each
-//! profile says which it is of and why those before it were not to be had.
+//! A chain of profilers, each asked where the one before it cannot say: hardware counters through CUPTI's range profiler, by
+//! the process itself; the same through Nsight Compute; durations and launch facts through torch's own profiler; what the
+//! compiler made of it; the timing and the roofline alone. Each profile says which it is of and why those before it were not
+//! to be had.
 
 mod ahead;
 mod compiled;
