@@ -8,11 +8,11 @@
 mod ahead;
 mod compiled;
 mod counted;
+mod memcheck;
 mod roofline;
 mod traced;
 
 use super::{
-    compute_sanitizer,
     kind::ProfilerKind,
     ncu::{self, Permit},
     tool::Tools,
@@ -32,7 +32,7 @@ use crate::{
     profile::ncu::{Launches, of_call},
     result::{
         error::{Attempt, fault},
-        failure::{Failure, Fault},
+        failure::Fault,
         label::Label,
     },
     sandbox::{
@@ -71,8 +71,6 @@ const READING_ELSEWHERE: Duration = Duration::from_mins(1);
 /// How often that is done aside from the device, before it is done alone on it, and for how long then.
 const ASIDE: u32 = 3;
 const READING_ITS_OWN: Duration = Duration::from_secs(3);
-/// What a sanitizer may take: it slows a kernel down up to a hundredfold.
-const SANITIZING: Duration = Duration::from_mins(1);
 /// The file in its folder that says what a process is asked (`harness/profiled.py`).
 const ASKED: &str = "asked";
 /// What begins a line that says how long a stage took.
@@ -502,58 +500,6 @@ impl ProfilerChain {
     /// What the code that was built in a candidate's folder shows that is not so in every call.
     pub(crate) fn races(&self, candidate: &Path) -> Vec<Label> {
         compiled::races(&self.tools, candidate)
-    }
-
-    /// Runs one call of a candidate under compute-sanitizer's memcheck, on the inputs that were drawn last. A finding is a
-    /// failure; in words why there is none to be had here.
-    pub(crate) fn memcheck(
-        &self,
-        session: &OpenProblem,
-        candidate: &Runner,
-        lease: &mut Lease<'_>,
-    ) -> Attempt<Result<(), String>> {
-        let looked = match self.look_for_errors(session, candidate, (true, lease))? {
-            Err(_) => self.look_for_errors(session, candidate, (false, lease))?,
-            looked => looked,
-        };
-        match looked {
-            Ok(Some(finding)) => Err(Failure::Sanitizer { tool: "memcheck".to_owned(), finding }.into()),
-            Ok(None) => Ok(Ok(())),
-            Err(why) => Ok(Err(why)),
-        }
-    }
-
-    fn look_for_errors(
-        &self,
-        session: &OpenProblem,
-        candidate: &Runner,
-        (landlock, lease): (bool, &mut Lease<'_>),
-    ) -> Result<Result<Option<String>, String>, Fault> {
-        // Without torch's cache of memory, each tensor has an allocation of its own.
-        let uncached = ["env", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"].map(str::to_owned);
-        let wrapper = uncached.into_iter().chain(compute_sanitizer::Tool::Memcheck.command()).collect();
-        let wanted = Wanted { wrapper, names: None, primed: false, beside: candidate.folder(), landlock };
-        // It starts for seconds, in which others may time.
-        let started = lease.aside(|| {
-            let turn = self.starting.turn().ok();
-            let mut waiting = self.start(wanted)?;
-            let sign = waiting.sign();
-            let settled = std::thread::scope(|scope| {
-                scope.spawn(|| self.start_beside(&sign, turn));
-                let settled = waiting.settle(START);
-                // Where it did not settle it ends here, and with it what is waited for beside.
-                settled.map(|()| waiting).map_err(|why| format!("under compute-sanitizer: {why}"))
-            });
-            Ok::<_, Fault>(settled)
-        });
-        let waiting = match started? {
-            Ok(waiting) => waiting,
-            Err(why) => return Ok(Err(why)),
-        };
-        let done = format!("done {:016x}", rand::random::<u64>());
-        let job = Job { once: Some(done.clone()), ..self.job(session, candidate)? };
-        let printed = Self::with_folder(waiting, candidate, |waiting| waiting.work(&job, SANITIZING));
-        Ok(printed.and_then(|printed| compute_sanitizer::finding_in_whole_call(&printed, &done)))
     }
 }
 

@@ -13,9 +13,10 @@ use crate::{
 use metrics::{Kernel, MetricSet, Profile, Reading, Rung};
 use std::{sync::atomic::Ordering, time::Duration};
 
-/// Launches that are read, and a process that waits is good for; of calls with more, only the dominating kernels are.
+/// Launches that Nsight Compute reads, and a process that waits under it is good for; of calls with more, only the dominating
+/// kernels are.
 pub(super) const MOST: usize = 12;
-/// Launches that are read in a process that knows which kernels dominate.
+/// Launches that it reads in a process that knows which kernels dominate.
 const OF_THESE: usize = 24;
 /// What a profile may take.
 const DEADLINE: Duration = Duration::from_mins(1);
