@@ -14,8 +14,10 @@ fn say_what_is_there() {
     let nvcc = nvcc();
     let has_cublas = nvcc.as_deref().is_some_and(has_cublas);
     let hip = hip();
+    let torch = python_with_torch();
+    println!("cargo::rustc-env=PYTHON_WITH_TORCH={}", torch.as_deref().unwrap_or("python3"));
     let all = [
-        ("has_torch", has_torch()),
+        ("has_torch", torch.is_some()),
         ("has_nvcc", nvcc.is_some()),
         ("has_cublas", has_cublas),
         ("has_gpu", has_gpu()),
@@ -33,12 +35,13 @@ fn say_what_is_there() {
     }
 }
 
-/// Whether the Python that `WARPSMITH_PYTHON` names, or else the first of the usual ones, has torch.
-fn has_torch() -> bool {
+/// The Python that `WARPSMITH_PYTHON` names, or else the first of the usual ones, that has torch. Tests have it as
+/// `env!("PYTHON_WITH_TORCH")`, which is `python3` where there is none.
+fn python_with_torch() -> Option<String> {
     let named = env::var("WARPSMITH_PYTHON").ok();
     let choices = named.map_or(vec!["/usr/bin/python3".to_owned(), "python3".to_owned()], |named| vec![named]);
     let script = "import importlib.util, sys\nprint('\\n'.join(sys.path))\nsys.exit(importlib.util.find_spec('torch') is None)";
-    choices.iter().any(|python| {
+    choices.into_iter().find(|python| {
         let Ok(output) = Command::new(python).args(["-I", "-c", script]).output() else { return false };
         // Where torch is installed later, its folder's neighbours change.
         for folder in String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.ends_with("-packages")) {

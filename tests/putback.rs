@@ -154,8 +154,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 fn python(site: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Told {
-    let python = std::env::var_os("WARPSMITH_PYTHON").unwrap_or("python3".into());
-    let mut command = Command::new(python);
+    let mut command = Command::new(env!("PYTHON_WITH_TORCH"));
     command.args(arguments).env("PYTHONPATH", site).env("PYTHONDONTWRITEBYTECODE", "1");
     for name in ["WARPSMITH_SGLANG", "WARPSMITH_SGLANG_SHAPES", "WARPSMITH_SGLANG_COUNTERS"] {
         command.env_remove(name);

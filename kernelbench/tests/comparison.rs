@@ -200,17 +200,9 @@ fn the_gpu_verifiers_rule_passes_every_case_on_the_gpu() {
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs torch")]
 fn the_harness_passes_every_case() {
-    let named = std::env::var("WARPSMITH_PYTHON").ok();
-    let choices = named.map_or(vec!["/usr/bin/python3".to_owned(), "python3".to_owned()], |named| vec![named]);
     for (file, tests) in [("check.py", 5), ("drawing.py", 4)] {
-        let told = choices.iter().find_map(|python| {
-            let has_torch =
-                Command::new(python).args(["-c", "import torch"]).output().is_ok_and(|told| told.status.success());
-            let mut command = Command::new(python);
-            command.arg(folder().join(file)).env("PYTHONDONTWRITEBYTECODE", "1");
-            has_torch.then(|| command.output().unwrap())
-        });
-        let told = told.unwrap();
+        let mut python = Command::new(env!("PYTHON_WITH_TORCH"));
+        let told = python.arg(folder().join(file)).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
         let said = String::from_utf8_lossy(&told.stderr);
         // unittest ends well where it found no test, too.
         assert!(

@@ -431,12 +431,9 @@ fn a_mask_comes_as_kernelbench_hands_it_over_unless_the_task_says_otherwise() {
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn hawkeyes_workloads_compute_what_they_say_and_state_the_papers_operations() {
-    let run = |python: &String, more: &[&str]| {
-        std::process::Command::new(python).args(more).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()
-    };
-    let has_torch = |python: &String| run(python, &["-c", "import torch"]).is_some_and(|made| made.status.success());
-    let python = python::choices().into_iter().find(has_torch).unwrap();
-    let made = run(&python, &["tests/python/workloads.py", "../examples/hawkeye"]).unwrap();
+    let mut python = std::process::Command::new(env!("PYTHON_WITH_TORCH"));
+    python.args(["tests/python/workloads.py", "../examples/hawkeye"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let made = python.output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 

@@ -303,7 +303,7 @@ mod tests {
 
     /// What the comparison says on small shapes, without a GPU.
     fn rehearsed(function: &str, body: &str) -> Report {
-        let python = std::env::var("WARPSMITH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+        let python = env!("PYTHON_WITH_TORCH");
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("framework_of_ours.py"), FRAMEWORK).expect("a module");
         let operator = crate::operator::named("silu_and_mul").expect("an operator");
@@ -313,7 +313,7 @@ mod tests {
         asked["call"]["function"] = function.into();
         asked["cases"] = json!([{"name": "3x16", "scalars": {"tokens": 3, "hidden": 16}}]);
         asked["draw"] = json!({"tokens": [2, 21, 3], "hidden": [8, 64, 4]});
-        ask(&python, &asked, folder.path(), &["--rehearse"]).expect("a report")
+        ask(python, &asked, folder.path(), &["--rehearse"]).expect("a report")
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 /// Runs the tests of this file, with these folders of the repository in front of what Python has installed.
 fn pass(file: &str, folders: &[&str]) {
     let root = env!("CARGO_MANIFEST_DIR");
-    let python = std::env::var("WARPSMITH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let python = env!("PYTHON_WITH_TORCH");
     let paths = folders.iter().map(|folder| format!("{root}/{folder}")).collect::<Vec<_>>().join(":");
     let script = format!("{root}/tests/validation/{file}");
     let told =

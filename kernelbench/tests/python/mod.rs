@@ -8,12 +8,6 @@ use warpsmith_kernelbench::{
 
 pub(crate) const PLAN: TimingPlan = TimingPlan::median_of(1, 5);
 
-/// The Pythons that may have torch: the one that `WARPSMITH_PYTHON` names, else the usual ones.
-pub(crate) fn choices() -> Vec<String> {
-    let named = std::env::var("WARPSMITH_PYTHON").ok();
-    named.map_or(vec!["/usr/bin/python3".to_owned(), "python3".to_owned()], |named| vec![named])
-}
-
 /// The workshop.
 pub(crate) fn workshop() -> Torch {
     workshop_with(|_| ())
@@ -22,17 +16,14 @@ pub(crate) fn workshop() -> Torch {
 /// The same, set up in another way.
 pub(crate) fn workshop_with(change: impl Fn(&mut Options)) -> Torch {
     let program: PathBuf = env!("CARGO_BIN_EXE_warpsmith-kernel").into();
-    let workshop = |python: &String| {
-        let device = std::env::var("WARPSMITH_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
-        let mut options = Options::new(python.into(), &device, program.clone(), vec![]);
-        options.trials = 2;
-        options.deadline_floor = std::time::Duration::from_secs(4);
-        options.first_call = options.deadline_floor;
-        options.spares = 0;
-        change(&mut options);
-        Torch::new(options).ok()
-    };
-    choices().iter().find_map(workshop).expect("a Python with torch: the test says `ignored` where there is none")
+    let device = std::env::var("WARPSMITH_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
+    let mut options = Options::new(env!("PYTHON_WITH_TORCH").into(), &device, program, vec![]);
+    options.trials = 2;
+    options.deadline_floor = std::time::Duration::from_secs(4);
+    options.first_call = options.deadline_floor;
+    options.spares = 0;
+    change(&mut options);
+    Torch::new(options).unwrap()
 }
 
 pub(crate) fn problems() -> Vec<PathBuf> {

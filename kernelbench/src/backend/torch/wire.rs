@@ -439,12 +439,7 @@ while (heard := line.hear()) is not None:
     impl Python {
         fn start() -> Self {
             let (ours, theirs) = socket::pair().expect("a pair of sockets");
-            // As `needs.rs` looks for one.
-            let has_torch =
-                |python: &&str| Command::new(python).args(["-c", "import torch"]).status().is_ok_and(|s| s.success());
-            let usual = || ["/usr/bin/python3", "python3"].into_iter().find(has_torch).expect("a Python with torch");
-            let python = std::env::var("WARPSMITH_PYTHON").unwrap_or_else(|_| usual().to_owned());
-            let mut command = Command::new(python);
+            let mut command = Command::new(env!("PYTHON_WITH_TORCH"));
             command.args(["-B", "-c", ECHO]).arg(theirs.as_raw_fd().to_string());
             command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/harness"));
             process::detach(&mut command, vec![theirs.as_raw_fd()]);
