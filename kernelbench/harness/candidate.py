@@ -23,6 +23,9 @@ import scatter  # noqa: E402
 import wire  # noqa: E402
 
 
+PART = 24 << 10  # characters
+
+
 def import_usual():
     """What candidates for a GPU import as a rule: a process that waits has time for it."""
     for module in extension.USUAL:
@@ -43,6 +46,7 @@ class Runner:
         self.probe = None
         self.places = None
         self.beside = 0
+        self.counted, self.table = None, ""
         torch.set_num_threads(setup["threads"])
         torch.backends.cuda.matmul.allow_tf32 = setup["tf32"]
         torch.backends.cudnn.allow_tf32 = setup["tf32"]
@@ -154,6 +158,37 @@ class Runner:
         with torch.no_grad():
             return {"launches": tracing.launches(lambda: self.model(*self.inputs[0]), self.device)}
 
+    def prepare_counters(self, message):
+        """Warms up, and finds out what a call launches; where there is no model, a launch of its own stands for one."""
+        import counters
+
+        self.counted = None
+        model, given = (self.model, self.inputs[0]) if self.model is not None else (torch.Tensor.zero_, [self.probe])
+        self.seed_everything()
+
+        def prepare():
+            self.counted = counters.OfCall(self.device, message["names"], model, given)
+            return "ready"
+
+        return counters.told(prepare)
+
+    def read_counters(self, _):
+        import counters
+
+        def read():
+            self.table = self.counted.read()
+            return self.part_of_table()
+
+        return counters.told(read)
+
+    def more_counters(self, _):
+        return {"counted": self.part_of_table()}
+
+    def part_of_table(self):
+        """As much as a message holds, however it is escaped; nothing at its end."""
+        part, self.table = self.table[:PART], self.table[PART:]
+        return {"table": part}
+
     def release_outputs(self, _):
         self.kept = []
         return {}
@@ -161,7 +196,7 @@ class Runner:
     def trim_memory(self, message):
         """Gives back what it holds of the device beside its model, and where nobody asks it to run soon, that and the inputs
         too."""
-        self.kept, self.slots, self.places = [], [], None
+        self.kept, self.slots, self.places, self.counted = [], [], None, None
         if message["all"]:
             self.model, self.inputs, self.arena = None, [], None
         return memory.given_back(self.device, message["all"])

@@ -2,7 +2,7 @@
 
 The metrics need several passes. The call is replayed as a whole, once a pass, and each launch is a range of its own: what is
 programmed into the GPU is programmed once a pass, not once a launch, and nothing is saved and restored around a launch. What is
-read is printed as Nsight Compute prints its table (`ncu --csv --page raw`): metrics have the same names, for both stand on the
+read is written down as Nsight Compute prints its table (`ncu --csv --page raw`): metrics have the same names, for both stand on the
 same library. What follows from how a kernel was launched is computed here.
 """
 
@@ -12,6 +12,8 @@ import math
 import torch
 
 MOST_LAUNCHES = 512
+WARM_UP = 3
+CACHES = 2  # as often as the L2 cache holds is written before each pass
 DRIVER_API = 1  # CUPTI_CB_DOMAIN_DRIVER_API
 RANGE_PROFILER, AUTO_RANGE, USER_REPLAY = 0, 1, 3
 IDENTITY = ["ID", "Process ID", "Kernel Name", "Block Size", "Grid Size", "CC"]
@@ -180,7 +182,8 @@ class Counters:
         self.cupti("cuptiProfilerInitialize")
         self.chip = self.cupti("cuptiDeviceGetChipName", deviceIndex=self.ordinal()).pChipName
         self.of_launch = [name for name in names if name.startswith("launch__")]
-        self.names = [name for name in names if name not in self.of_launch and self.has(name)]
+        others = [name for name in names if name not in self.of_launch]
+        self.names = others if self.has(others) else [name for name in others if self.has([name])]
         if not self.names:
             raise Unavailable(f"CUPTI has none of these metrics for {self.chip.decode()}")
         self.host = self.host_object()
@@ -201,10 +204,11 @@ class Counters:
     def host_object(self):
         return self.cupti("cuptiProfilerHostInitialize", profilerType=RANGE_PROFILER, pChipName=self.chip).pHostObject
 
-    def has(self, name):
+    def has(self, names):
         host = self.host_object()
+        told = {"ppMetricNames": texts(names), "numMetrics": len(names)}
         try:
-            self.cupti("cuptiProfilerHostConfigAddMetrics", pHostObject=host, ppMetricNames=texts([name]), numMetrics=1)
+            self.cupti("cuptiProfilerHostConfigAddMetrics", pHostObject=host, **told)
         except Unavailable:
             return False
         finally:
@@ -309,7 +313,7 @@ class Counters:
         self.cupti("cuptiProfilerHostEvaluateToGpuValues", pHostObject=self.host, **into, **data)
         return list(values)
 
-    def print_table(self):
+    def table(self):
         """All that was read so far, as Nsight Compute prints its raw page, in base units."""
         capability = "{}.{}".format(*torch.cuda.get_device_capability(self.device))
         rows = [[*IDENTITY, *self.of_launch, *self.names]]
@@ -319,7 +323,7 @@ class Counters:
             facts = self.facts(launch)
             of_launch = [facts.get(name, "n/a") for name in self.of_launch]
             rows.append([at, 0, demangled(launch.symbol), *shape, capability, *of_launch, *map(repr, values)])
-        print("\n" + "\n".join(",".join(quoted(cell) for cell in row) for row in rows), flush=True)
+        return "\n".join(",".join(quoted(cell) for cell in row) for row in rows)
 
     def facts(self, launch):
         """What follows from how a kernel was launched: occupancy is limited by whichever allows the fewest blocks.
@@ -367,6 +371,46 @@ class Counters:
             # A kernel of a library that is not loaded into a context of its own.
             self.driver.cuKernelGetAttribute(ctypes.byref(value), INT(which), function, INT(self.ordinal()))
         return value.value
+
+
+class OfCall:
+    """The counters of every launch of one call: on copies of its inputs, which are as they were before each pass, as the L2 cache
+    is cold."""
+
+    def __init__(self, device, names, model, given):
+        self.counters = Counters(device, names)
+        self.model, self.given = model, given
+        self.inputs = [value.clone() if isinstance(value, torch.Tensor) else value for value in given]
+        for _ in range(WARM_UP):
+            self.call()
+        torch.cuda.synchronize()
+        self.launches = self.counters.launches_of(self.call)
+        holds = torch.cuda.get_device_properties(device).L2_cache_size
+        self.cold = torch.empty(CACHES * holds, dtype=torch.uint8, device=device)
+
+    def call(self):
+        self.model(*self.inputs)
+
+    def renew(self):
+        for ours, original in zip(self.inputs, self.given, strict=True):
+            if isinstance(ours, torch.Tensor):
+                ours.copy_(original)
+        self.cold.zero_()
+
+    def read(self):
+        self.counters.read(self.launches, self.call, self.renew)
+        return self.counters.table()
+
+
+def told(work):
+    """What comes of it, or why nothing does, as an answer."""
+    try:
+        with torch.no_grad():
+            return {"counted": work()}
+    except NotByRange as why:
+        return {"counted": {"not_by_range": str(why)}}
+    except (Unavailable, OSError) as why:
+        return {"counted": {"unavailable": str(why)}}
 
 
 def unit(name):

@@ -31,7 +31,7 @@ def signed(drawn):
 
     def widen(tensor):
         positive = tensor.is_floating_point() and tensor.numel() and float(tensor.min()) >= 0
-        return tensor * 6 - 3 if positive and tensor.max() <= 1 else tensor
+        return (tensor * 6).sub_(3) if positive and tensor.max() <= 1 else tensor
 
     return mapped_tensors(drawn, widen)
 

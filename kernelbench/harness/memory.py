@@ -133,6 +133,10 @@ class Cuda:
         self.check(self.driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(length)), "cuMemAlloc")
         return address.value
 
+    def free(self, address):
+        """What `allocate` gave, once nobody has it open."""
+        self.check(self.driver.cuMemFree_v2(ctypes.c_uint64(address)), "cuMemFree")
+
     def handle_of(self, base):
         handle = Handle()
         self.check(self.driver.cuIpcGetMemHandle(ctypes.byref(handle), ctypes.c_uint64(base)), "cuIpcGetMemHandle")
@@ -180,7 +184,7 @@ def cuda():
 
 def given_back(device, opened):
     """Gives the device what torch keeps of its memory for later, and what was opened of another process's where that is
-    meant too; how many bytes torch had of it at most, and how often it was refused more."""
+    meant too; how many bytes torch had of it at most since the last time, and how often it was refused more."""
     if device.type != "cuda":
         return {"most": 0, "refused": 0}
     if torch.cuda.memory_allocated() > CYCLES:
@@ -189,4 +193,6 @@ def given_back(device, opened):
     if opened:
         cuda().close_all()
     torch.cuda.empty_cache()
-    return {"most": torch.cuda.max_memory_reserved(), "refused": torch.cuda.memory_stats().get("num_ooms", 0)}
+    most = torch.cuda.max_memory_reserved()
+    torch.cuda.reset_peak_memory_stats()
+    return {"most": most, "refused": torch.cuda.memory_stats().get("num_ooms", 0)}

@@ -90,19 +90,45 @@ class Verifier(outputs.Outputs):
         fit = message["budget"] // max(self.slot_bytes, 1)
         self.slots = max(1, min(message["most_slots"], fit, MOST_TENSORS // max(many, 1)))
         self.arenas = [self.new_arena(at) for at in range(2)]
-        self.specs = None
-        laid = self.place(self.slots * self.slot_bytes, self.init_bytes, init)
-        self.synchronize()
         return {
-            "init": laid,
+            **self.laid(init),
             "parameter_bytes": parameters,
             "input_bytes": sum(t.numel() * t.element_size() for t in tensors(drawn)),
             "slots": self.slots,
             "no_oracle": self.no_oracle,
             "kept_whole": self.kept_whole,
-            "arenas": [spec for _, spec in self.arenas],
             "signature": self.signature(init, drawn),
         }
+
+    def laid(self, init):
+        """Where the arenas lie, and the constructor's arguments in them."""
+        self.specs, self.sums = None, None
+        laid = self.place(self.slots * self.slot_bytes, self.init_bytes, init)
+        self.synchronize()
+        return {"init": laid, "arenas": [spec for _, spec in self.arenas]}
+
+    def offload(self, _):
+        """Gives the GPU back what the problem holds of it, until it is laid out again; nobody else has the arenas open."""
+        self.seen, self.specs, self.sums = [], None, None
+        if self.oracle is not None:
+            self.oracle = self.oracle.to("cpu")
+        if self.device.type == "cuda":
+            bases = [arena.keep for arena, _ in self.arenas]
+            self.arenas = []
+            torch.cuda.synchronize()
+            for base in bases:
+                memory.cuda().free(base)
+        return memory.given_back(self.device, True)
+
+    def lay_out(self, _):
+        """As it was before it was offloaded."""
+        if self.device.type == "cuda":
+            self.arenas = []
+            for at in range(2):
+                self.arenas.append(self.new_arena(at))
+        if self.oracle is not None:
+            self.oracle = self.oracle.to(self.device)
+        return self.laid(mapped_tensors(self.init, lambda t: self.cast(t).to(self.device).contiguous()))
 
     def signature(self, init, drawn):
         """What the module is constructed with and called with, as both sides get it, and what a call computes."""
@@ -119,7 +145,7 @@ class Verifier(outputs.Outputs):
         if self.device.type == "cuda":
             base = memory.cuda().allocate(length)
             whole = memory.at_address(base, length, self.device)
-            return memory.Arena(whole), {"handle": memory.cuda().handle_of(base), "bytes": length}
+            return memory.Arena(whole, base), {"handle": memory.cuda().handle_of(base), "bytes": length}
         descriptor = self.descriptors[at]
         os.ftruncate(descriptor, length)
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
@@ -204,7 +230,7 @@ class Verifier(outputs.Outputs):
         """Every element of every output of every slot."""
         right, got = self.fetch(message)
         result = {"changed": self.changed_input(message["slots"])}
-        errors = []
+        errors, self.short = [], None
         same = compare.all_clearly_same(right, got, message["atol"], message["rtol"])
         for slot, ours, theirs in zip(message["slots"], right, got):
             found = None if same else compare.slot(ours, theirs, message["atol"], message["rtol"])
@@ -212,10 +238,11 @@ class Verifier(outputs.Outputs):
                 result["mismatch"] = found
                 result["passed_inputs"] = compare.is_an_input(theirs, self.input_tensors(slot))
                 return result
-            if message["oracle"] and self.oracle is not None:
+            asked = message["oracle"] is not None and self.oracle is not None
+            if asked and not compare.close(ours, theirs, message["oracle"]):
                 errors.append(self.errors(slot, ours, theirs))
         result["errors"] = [error for error in errors if error]
-        result["no_oracle"] = self.no_oracle
+        result["no_oracle"] = self.no_oracle or self.short
         return result
 
     def trim_memory(self, _):
@@ -237,11 +264,12 @@ class Verifier(outputs.Outputs):
             with torch.no_grad():
                 oracle = [t for t in tensors(self.oracle(*inputs))]
         except Exception as error:
-            self.no_oracle = f"{type(error).__name__}: {error}"[:300]
-            # Where only the memory was short, there may be some the next time.
-            self.oracle = self.oracle if memory.is_short(error) else None
+            text = f"{type(error).__name__}: {error}"[:300]
+            if memory.is_short(error):  # there may be some the next time
+                self.short = text
+            else:
+                self.no_oracle, self.oracle = text, None
             return None
-        self.no_oracle = None
         pairs = [(o, a, b) for o, (_, a), (_, b) in zip(oracle, ours, theirs) if isinstance(a, torch.Tensor)]
         found = [(compare.relative_error(o, a), compare.relative_error(o, b)) for o, a, b in pairs if o.is_floating_point()]
         if not found:

@@ -34,7 +34,7 @@ use metrics::{Machine, Profile};
 use notes::Remarks;
 use rand::{SeedableRng, rngs::StdRng};
 use refused::{Refusals, Shortage, Whose};
-use sessions::{Kept, is_full, lock};
+use sessions::{Kept, Room, is_full, lock};
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, TryLockError},
@@ -126,6 +126,15 @@ impl<B: Backend> Engine<B> {
         self.0.kept.close(&self.0.backend.key(task));
     }
 
+    /// Has an open task give back what it holds of the device's memory; its processes stay.
+    ///
+    /// # Errors
+    /// Where it cannot be opened, or its processes do not answer.
+    pub fn offload(&self, task: &Task) -> Result<(), Fault> {
+        let session = or_fault(self.0.session(task))?;
+        or_fault(self.0.backend.offload(&mut lock(&session)).map(|_| ()))
+    }
+
     fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner<B>) -> Result<T, Fault> + Send + 'static,
@@ -173,6 +182,19 @@ impl<B: Backend> Inner<B> {
         self.kept.task(&self.backend, &key, lease, open)
     }
 
+    /// Has a task that was offloaded take its part of the memory again; one that cannot for another reason than that there is
+    /// none is opened anew the next time.
+    fn reloaded(&self, key: &crate::Hash, session: &mut B::Session) -> Attempt<()> {
+        if !self.backend.is_offloaded(session) {
+            return Ok(());
+        }
+        let reloaded = stage::during(Stage::Open, || trusted(self.backend.reload(session)));
+        if reloaded.is_err() && !is_full(&reloaded) {
+            self.kept.close(key);
+        }
+        reloaded
+    }
+
     /// Does a step that works with a task's session, with room for it, beside others' steps: a candidate's, or the reference's
     /// beside itself.
     fn in_session<T>(
@@ -194,13 +216,21 @@ impl<B: Backend> Inner<B> {
     ) -> Attempt<T> {
         let key = self.backend.key(task);
         loop {
-            let (wanted, room) = trusted(self.session(task)).map(|session| {
+            let (wanted, room, held) = trusted(self.session(task)).map(|session| {
                 let session = lock(&session);
-                (self.backend.wanted_memory(&session), room(&self.backend, &session))
+                let backend = &self.backend;
+                (backend.wanted_memory(&session), room(backend, &session), backend.held_memory(&session))
             })?;
             let room = self.kept.enough(&key, room);
+            tracing::debug!(
+                task = task.name,
+                wanted_mib = wanted >> 20,
+                room_mib = room >> 20,
+                held_mib = held >> 20,
+                "a step's memory"
+            );
             // Whoever waits here keeps no task open that others need the memory of.
-            let lease = self.gate.share_for(room, &key);
+            let lease = self.gate.share_for(room.saturating_add(held), &key);
             let Some(session) = self.kept.open_task(&key) else { continue };
             let mut session = match session.try_lock() {
                 Ok(session) => session,
@@ -212,22 +242,25 @@ impl<B: Backend> Inner<B> {
                     continue;
                 }
             };
+            let missing = if self.backend.is_offloaded(&session) { held } else { 0 };
             let step = |lease: &mut Lease<'_>| {
                 let visited = self.backend.is_visited();
-                let done = step(&mut session, lease);
+                let done = self.reloaded(&key, &mut session).and_then(|()| step(&mut session, lease));
+                self.kept.note_size(&self.backend, &key, &session);
                 let refused = self.backend.was_refused_memory(&mut session);
                 let of = if candidate.is_some() { Whose::Candidates } else { Whose::References };
                 let has_room = || {
                     if let Some(id) = candidate {
                         self.kept.release(id);
                     }
-                    sessions::has_room(&self.backend, wanted)
+                    sessions::has_room(&self.backend, wanted + missing)
                 };
                 let visited = visited || self.backend.is_visited();
                 let shortage = Shortage { refused, has_all: lease.has_all(), visited };
                 self.refusals.judge((&key, of), shortage, has_room, done)
             };
-            return self.kept.with_room(&self.backend, lease, (Some(&key), room), short, step);
+            let room = Room { key: Some(&key), wanted: room, held, missing };
+            return self.kept.with_room(&self.backend, lease, room, short, step);
         }
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod layer;
 pub(crate) mod peer;
 pub(crate) mod pool;
 pub(crate) mod process;
+mod queue;
 pub(crate) mod signals;
 pub(crate) mod socket;
 pub(crate) mod spawn;

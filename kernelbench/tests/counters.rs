@@ -204,7 +204,7 @@ def launch(symbol, grid, block, shared, registers):
     return counters.Launch(symbol, {1: 0, 4: registers}, counters.Shape((grid, 1, 1), (block, 1, 1), shared))
 ours.rows = [(launch(b'_Z6silu_kPf', 262144, 256, 0, 17), [213696.0, 2.4e12]),
              (launch(b'say \"k\"', 4096, 1024, 128, 32), [1043264.0, float('nan')])]
-ours.print_table()
+print(ours.table())
 print([[name, kind.size] for name, kind in counters.FUNCTIONS.items() if kind.size != SIZES[name]])
 ";
 
@@ -218,16 +218,20 @@ const SIZES: &str = "SIZES = {'cuptiProfilerInitialize': 16, 'cuptiDeviceGetChip
                      'cuptiRangeProfilerSetConfig': 90, 'cuptiRangeProfilerStart': 24, 'cuptiRangeProfilerStop': 41, \
                      'cuptiRangeProfilerDecodeData': 32, 'cuptiRangeProfilerGetCounterDataInfo': 40}";
 
+/// What this prints with the harness's modules at hand.
+fn python(text: &str) -> String {
+    let harness = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("harness");
+    let mut python = std::process::Command::new(env!("PYTHON_WITH_TORCH"));
+    python.args(["-c", text]).env("PYTHONPATH", harness).env("PYTHONDONTWRITEBYTECODE", "1");
+    let done = python.output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn what_a_process_reads_itself_is_printed_as_nsight_compute_prints_it_and_follows_from_the_launch_as_it_says() {
-    let workshop = workshop_with(|_| ());
-    let harness = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("harness");
-    let mut python = std::process::Command::new(workshop.python());
-    python.args(["-c", &format!("{SIZES}\n{TOLD}")]).env("PYTHONPATH", harness).env("PYTHONDONTWRITEBYTECODE", "1");
-    let done = python.output().unwrap();
-    let printed = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let printed = python(&format!("{SIZES}\n{TOLD}"));
     let [silu, softmax] = &warpsmith_kernelbench::ncu::read(&printed).unwrap()[..] else { panic!("{printed}") };
     // As Nsight Compute read these launches on an H200.
     let captured = |text: &str, at: usize| warpsmith_kernelbench::ncu::read(text).unwrap().remove(at);
@@ -258,4 +262,22 @@ fn what_a_process_reads_itself_is_printed_as_nsight_compute_prints_it_and_follow
     assert_eq!((rate.unit, rate.value.number()), ("byte/s", Some(2.4e12)));
     assert_eq!(softmax.value("dram__bytes.sum.per_second"), None);
     assert!(printed.ends_with("[]\n"), "structures are as long as CUPTI's own: {printed}");
+}
+
+/// A table as long as that of hundreds of launches, in parts; what a part takes at most as JSON, and whether all come together.
+const IN_PARTS: &str = r#"
+import candidate, json
+ours = object.__new__(candidate.Runner)
+ours.table = whole = '"sm__cycles_elapsed.avg","\u4e2d"\n' * 20000
+parts = [ours.part_of_table()["table"]]
+while parts[-1]:
+    parts.append(ours.part_of_table()["table"])
+print(json.dumps([max(len(json.dumps(part)) for part in parts), "".join(parts) == whole, len(parts) > 2]))
+"#;
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn a_table_that_no_message_holds_comes_in_parts_that_each_holds() {
+    let (longest, same, several): (usize, bool, bool) = serde_json::from_str(&python(IN_PARTS)).unwrap();
+    assert!(longest < 160 << 10 && same && several, "{longest} bytes, {same}, {several}");
 }

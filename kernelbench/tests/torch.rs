@@ -34,6 +34,23 @@ fn evaluate(workshop: &Torch, task: &Task, source: &str) -> Outcome<Timed> {
     last.unwrap()
 }
 
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn a_problem_that_gave_its_memory_back_is_judged_as_before() {
+    let (workshop, task) = (workshop(), problem("1_Softplus"));
+    let wrong = with_forward("y = nn.functional.softplus(x)\ny[7, 3] += 0.01\nreturn y");
+    assert!(evaluate(&workshop, &task, RIGHT).unwrap().is_ok());
+    let before = workshop.processes();
+    for _ in 0..2 {
+        workshop.offload(&task).unwrap();
+        assert!(evaluate(&workshop, &task, RIGHT).unwrap().is_ok());
+        workshop.offload(&task).unwrap();
+        assert!(matches!(evaluate(&workshop, &task, &wrong).unwrap(), Err(Failure::Mismatch { wrong: 1, .. })));
+    }
+    let stay = before.iter().filter(|id| workshop.processes().contains(id)).count();
+    assert!(stay >= 2, "the verifier's process and the reference's are those of before");
+}
+
 fn with_forward(body: &str) -> String {
     let body = body.replace('\n', "\n        ");
     format!(

@@ -365,6 +365,18 @@ impl Backend for TorchBackend {
         session.trim_memory()
     }
 
+    fn offload(&self, session: &mut OpenProblem) -> Attempt<bool> {
+        session.offload().map(|()| true)
+    }
+
+    fn is_offloaded(&self, session: &OpenProblem) -> bool {
+        session.is_offloaded()
+    }
+
+    fn reload(&self, session: &mut OpenProblem) -> Attempt<()> {
+        session.lay_out()
+    }
+
     fn rest(&self, loaded: &mut Runner) -> Attempt<bool> {
         if loaded.is_broken() {
             return Ok(false);
@@ -416,9 +428,9 @@ impl Backend for TorchBackend {
         self.options.beside
     }
 
-    /// Several may wait under their profilers, where each may be given any candidate.
+    /// Several may wait under their profilers, where each may be given any candidate; where none does, none is waited for.
     fn profiles_in_turn(&self) -> bool {
-        !self.python.has_users()
+        !self.python.has_users() && self.profilers.is_by_ncu()
     }
 
     fn free_memory(&self) -> Option<u64> {
@@ -429,10 +441,19 @@ impl Backend for TorchBackend {
         session.wanted_bytes()
     }
 
+    fn held_memory(&self, session: &OpenProblem) -> u64 {
+        session.held_bytes()
+    }
+
+    fn whole_memory(&self, session: &OpenProblem) -> u64 {
+        session.whole_bytes()
+    }
+
     /// Nsight Compute copies what a process holds before it replays a launch: to the host, for many seconds, where the device
-    /// has no room for it.
+    /// has no room for it. Who reads its own counters has the inputs twice.
     fn memory_of_a_profile(&self, session: &OpenProblem) -> u64 {
-        session.wanted_bytes() + if self.profilers.copies() { session.copied_bytes() } else { 0 }
+        let beside = if self.profilers.is_by_ncu() { session.copied_bytes() } else { session.input_bytes };
+        session.wanted_bytes() + beside
     }
 
     /// An eighth of what was free when this workshop began: most problems of `KernelBench` take less, and one that is short of
@@ -465,7 +486,7 @@ impl Backend for TorchBackend {
     }
 
     fn tool(&self, loaded: &Runner) -> Option<Ready> {
-        self.profilers.at_hand(loaded.folder())
+        self.profilers.is_by_ncu().then(|| self.profilers.at_hand(loaded.folder())).flatten()
     }
 
     fn profile(

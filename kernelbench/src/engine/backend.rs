@@ -312,6 +312,17 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         0
     }
 
+    /// What an open task holds of the memory beside that, while it was not offloaded, in bytes.
+    fn held_memory(&self, session: &Self::Session) -> u64 {
+        let _ = session;
+        0
+    }
+
+    /// What it takes from its opening to its certificate, in bytes.
+    fn whole_memory(&self, session: &Self::Session) -> u64 {
+        self.wanted_memory(session) + self.held_memory(session)
+    }
+
     /// What a profile of a candidate takes of it, in bytes, as far as is known.
     fn memory_of_a_profile(&self, session: &Self::Session) -> u64 {
         self.wanted_memory(session)
@@ -333,6 +344,24 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     fn was_refused_memory(&self, session: &mut Self::Session) -> bool {
         let _ = session;
         false
+    }
+
+    /// Has an open task give its part of the memory back until it is worked with again; `false` where it must be closed for that.
+    fn offload(&self, session: &mut Self::Session) -> Attempt<bool> {
+        let _ = session;
+        Ok(false)
+    }
+
+    /// Whether it has.
+    fn is_offloaded(&self, session: &Self::Session) -> bool {
+        let _ = session;
+        false
+    }
+
+    /// Has it take its part again.
+    fn reload(&self, session: &mut Self::Session) -> Attempt<()> {
+        let _ = session;
+        Ok(())
     }
 
     /// Whether a candidate that waits may hold some of it.

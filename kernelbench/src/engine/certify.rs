@@ -8,7 +8,7 @@ use super::{
     backend::{Backend, Both, Pair, Processes, Standard, Toolchain},
     check::{self, Checking},
     refused::{Shortage, Whose, refused_memory},
-    sessions::{has_room, is_full},
+    sessions::{Room, has_room, is_full},
     time::{Sittings, What, timed_cases},
 };
 use crate::{
@@ -81,14 +81,15 @@ impl<B: Backend> Inner<B> {
         let key = self.backend.key(task);
         let room = self.kept.room_for(&self.backend, &key);
         let lease = self.gate.share_for(room, &key);
-        let examined = self.kept.with_room(&self.backend, lease, (None, room), is_full, |lease| {
-            checks.clear();
-            let loaded = match first.take() {
-                Some(loaded) => loaded?,
-                None => self.backend.load(task, candidate, Toolchain::Stock)?,
-            };
-            self.examine_anew(task, candidate, (loaded, lease), plan, &mut checks)
-        });
+        let examined =
+            self.kept.with_room(&self.backend, lease, Room { wanted: room, ..Room::default() }, is_full, |lease| {
+                checks.clear();
+                let loaded = match first.take() {
+                    Some(loaded) => loaded?,
+                    None => self.backend.load(task, candidate, Toolchain::Stock)?,
+                };
+                self.examine_anew(task, candidate, (loaded, lease), plan, &mut checks)
+            });
         let verdict = match outcome(examined)? {
             Ok(timed) => Verdict::Certified(timed),
             Err(failure) => Verdict::Refused(failure),

@@ -20,6 +20,9 @@ pub(crate) const REFERENCE_PATIENCE: Duration = Duration::from_mins(5);
 const FAR_ABOVE: f64 = 16.0;
 /// Below this an error is that of single precision, whatever the reference's.
 const NEGLIGIBLE: f64 = 3e-6;
+/// Outputs that differ from the reference's by no more (root mean square, relative) earn no label of a lower precision, whatever
+/// either's error is: for one, the candidate's error has to be `FAR_ABOVE` times the reference's, and this apart from it.
+pub(crate) const CLOSE: f64 = 0.99 * NEGLIGIBLE * (1.0 - 1.0 / FAR_ABOVE);
 /// By how much wider inputs of both signs widen the tolerance: their reference is less exact.
 const WIDER: f64 = 10.0;
 
@@ -284,6 +287,18 @@ mod tests {
         let how = Checking { tolerance: &tolerance, draws: 1, signed: false, oracle: false, slack, first_slack };
         let rng = &mut StdRng::seed_from_u64(1);
         again_and_again(pair, &cases.iter().collect::<Vec<_>>(), (&how, lasting), rng, between)
+    }
+
+    #[test]
+    fn what_is_close_to_the_reference_earns_no_label_whatever_the_error_of_either() {
+        let labelled = |reference: f64, apart: f64| {
+            let errors = vec![(reference, reference + apart)];
+            !precision(&Found { errors, ..Found::default() }).is_empty()
+        };
+        for reference in [0.0, 1e-9, 1e-7, CLOSE / 15.0, 1e-6, 1e-4, 1e-2] {
+            assert!(!labelled(reference, CLOSE), "{reference:e}");
+        }
+        assert!(labelled(CLOSE / 15.0, 1.1 * CLOSE), "closer than that would ask in vain");
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl<B: Backend> Inner<B> {
             let tool = tool.take().unwrap_or_else(|| self.backend.tool(&loaded));
             let done = step((Both { session, loaded: &mut loaded, lease }, tool), case, rng);
             lease.let_others_in();
-            let parked = self.kept.park(&self.backend, &candidate.id(), loaded);
+            let parked = self.kept.park_last(&self.backend, &candidate.id(), loaded);
             done.and_then(|done| parked.map(|()| done))
         });
         drop(turn);

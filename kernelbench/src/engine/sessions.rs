@@ -1,9 +1,10 @@
 //! What the engine keeps between steps: open tasks and candidates that wait, and who gives way where memory is short.
 //!
-//! What waits holds memory of the device: candidates that have run, tasks that are open, and least of all candidates that
-//! were only built. They are evicted in this order, the oldest of each kind first, until enough is free. Where a step finds
-//! no memory all the same, it is tried once more with twice as much free, for what is free may be promised to others who
-//! have not taken it yet; and then once more with everything else of ours evicted: what others of ours held is no candidate's
+//! What waits holds memory of the device: candidates that have run, tasks that are open, and least of all the processes of tasks
+//! whose memory was given back, and of candidates that were only built. They are evicted in this order, the oldest of each kind
+//! first, until enough is free; a task first gives its memory back and keeps its processes, where its backend can. Where a step finds
+//! no memory all the same, it is tried once more with a quarter more free, for what is free may be promised to others who
+//! have not taken it yet; and then once more with everything else of ours ended: what others of ours held is no candidate's
 //! failure.
 
 use super::{backend::Backend, certify::Anew, notes::Notes};
@@ -40,6 +41,21 @@ const FREED: Duration = Duration::from_millis(500);
 /// The same of a process that may have held nearly all of it.
 const ALL_FREED: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
+/// Bytes that a step is given beside a quarter more than it had when it was short.
+const MORE: u64 = 1 << 30;
+
+/// The memory of the device that a step works with, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Room<'a> {
+    /// The step's own task, where that is open.
+    pub(crate) key: Option<&'a Hash>,
+    /// What it takes beside what its task holds.
+    pub(crate) wanted: u64,
+    /// What its task holds, or takes again before the step.
+    pub(crate) held: u64,
+    /// What of that its task has given back.
+    pub(crate) missing: u64,
+}
 
 /// What waits, in the order in which it is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +64,13 @@ enum Waiting {
     Ran,
     /// A task that is open.
     Open,
+    /// A task that has given its memory back.
+    Offloaded,
     /// A candidate that was built, and holds nothing yet.
     Built,
 }
 
-const ORDER: [Waiting; 3] = [Waiting::Ran, Waiting::Open, Waiting::Built];
+const ORDER: [Waiting; 4] = [Waiting::Ran, Waiting::Open, Waiting::Offloaded, Waiting::Built];
 
 /// A task that is open, for one step at a time.
 pub(crate) type Shared<B> = Arc<Mutex<<B as Backend>::Session>>;
@@ -118,12 +136,17 @@ impl<B: Backend> Kept<B> {
         let opened = stage::during(Stage::Open, || self.opened(backend, self.room_for(backend, key), lease, open));
         lock(&self.opening).remove(key);
         let opened = opened?;
-        lock(&self.sizes).insert(key.clone(), backend.wanted_memory(&opened));
+        self.note_size(backend, key, &opened);
         let session = Arc::new(Mutex::new(opened));
         let old = lock(&self.tasks).push(key.clone(), Arc::clone(&session));
         // Ending processes takes a while; nobody waits for the others meanwhile.
         drop(old);
         Ok(session)
+    }
+
+    /// Notes what a task takes, for when it is opened anew.
+    pub(crate) fn note_size(&self, backend: &B, key: &Hash, session: &B::Session) {
+        lock(&self.sizes).insert(key.clone(), backend.whole_memory(session));
     }
 
     /// The bytes that a task is given to be opened with: what it took before, else what the backend says of any.
@@ -159,7 +182,7 @@ impl<B: Backend> Kept<B> {
     fn be_alone(&self, backend: &B, lease: &mut Lease<'_>, key: Option<&Hash>) -> bool {
         let were_others = !lease.is_alone() || !lease.has_all();
         lease.have_all();
-        self.evict_until(backend, key, u64::MAX) > 0 || were_others
+        self.evict_all(backend, key) > 0 || were_others
     }
 
     /// The task of this key, where it is open.
@@ -219,6 +242,24 @@ impl<B: Backend> Kept<B> {
         Ok(())
     }
 
+    /// The same after its last step in a loop as a rule: on a GPU its process ends, and its build is kept, for a context there
+    /// costs who makes another.
+    pub(crate) fn park_last(&self, backend: &B, id: &CandidateId, mut loaded: B::Loaded) -> Attempt<()> {
+        if backend.free_memory().is_none() {
+            return self.park(backend, id, loaded);
+        }
+        match backend.rest(&mut loaded) {
+            Err(EvalError::Candidate(failure)) if matches!(*failure, Failure::Forbidden { .. }) => {
+                Err(EvalError::Candidate(failure))
+            }
+            Err(_) | Ok(false) => Ok(()),
+            Ok(true) => {
+                self.give_way(backend, id.clone(), loaded);
+                Ok(())
+            }
+        }
+    }
+
     /// Keeps what was built again until it is certified; its ticket.
     pub(crate) fn check_in(&self, anew: Anew<B>) -> u64 {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
@@ -242,28 +283,28 @@ impl<B: Backend> Kept<B> {
         lock(&self.enough).get(key).copied().unwrap_or(0).max(wanted)
     }
 
-    /// Does a step that needs so many bytes; and where it was short of memory and others were beside it, once more with more,
-    /// and once more alone. `key` is the step's own task.
+    /// Does a step that needs room; and where it was short of memory and others were beside it, once more with more, and once more
+    /// alone.
     pub(crate) fn with_room<T>(
         &self,
         backend: &B,
         mut lease: Lease<'_>,
-        (key, wanted): (Option<&Hash>, u64),
+        Room { key, wanted, held, missing }: Room<'_>,
         short: impl Fn(&Attempt<T>) -> bool,
         mut step: impl FnMut(&mut Lease<'_>) -> Attempt<T>,
     ) -> Attempt<T> {
         if wanted > 0 {
-            self.evict_until(backend, key, wanted);
+            self.evict_until(backend, key, wanted.saturating_add(missing));
         }
         let mut done = step(&mut lease);
         if short(&done) && wanted > 0 && !lease.is_alone() {
-            let more = wanted.saturating_mul(2);
-            lease.have(more);
-            self.evict_until(backend, key, more);
+            let more = wanted.saturating_add(wanted / 4).saturating_add(MORE);
+            lease.have(more.saturating_add(held));
+            self.evict_until(backend, key, more.saturating_add(missing));
             tracing::info!(more, "a step was short of memory: tried once more, with more");
             done = step(&mut lease);
             if let Some((key, bytes)) = key.zip(lease.bytes()).filter(|_| done.is_ok() && !short(&done)) {
-                lock(&self.enough).insert(key.clone(), more.min(bytes));
+                lock(&self.enough).insert(key.clone(), more.min(bytes.saturating_sub(held)));
             }
         }
         if short(&done) && self.be_alone(backend, &mut lease, key) {
@@ -277,10 +318,24 @@ impl<B: Backend> Kept<B> {
     /// Does work that needs no lease; and once more, with all that waits evicted, where it was short of memory.
     pub(crate) fn off_the_device<T>(&self, backend: &B, work: impl Fn() -> Attempt<T>) -> Attempt<T> {
         let first = work();
-        if is_full(&first) && self.evict_until(backend, None, u64::MAX) > 0 {
+        if is_full(&first) && self.evict_all(backend, None) > 0 {
             return work();
         }
         first
+    }
+
+    /// Ends all that wait, but this task. Says how many were.
+    fn evict_all(&self, backend: &B, key: Option<&Hash>) -> usize {
+        if backend.free_memory().is_none() {
+            return 0;
+        }
+        let all =
+            |kind| std::iter::repeat_with(move || self.evict(backend, kind, (key, false))).take_while(|gone| *gone);
+        let gone = ORDER.into_iter().flat_map(all).count();
+        if gone > 0 {
+            tracing::debug!(gone, free = backend.free_memory(), "evicted all");
+        }
+        gone
     }
 
     /// Evicts what waits until so many bytes of the device are free; all but this task. Says how many were.
@@ -288,17 +343,16 @@ impl<B: Backend> Kept<B> {
         if backend.free_memory().is_none() {
             return 0;
         }
-        let tasks = &mut lock(&self.tasks);
-        let free = || backend.free_memory();
-        let gone = until(wanted, free, |kind| self.evict(backend, kind, tasks, key));
+        let gone = until(wanted, || backend.free_memory(), |kind| self.evict(backend, kind, (key, true)));
         if gone > 0 {
             tracing::debug!(gone, wanted, free = backend.free_memory(), "evicted");
         }
         gone
     }
 
-    /// Evicts the oldest of a kind that nobody works with, and waits until its memory is free; whether there was one.
-    fn evict(&self, backend: &B, kind: Waiting, tasks: &mut LruCache<Hash, Shared<B>>, key: Option<&Hash>) -> bool {
+    /// Evicts the oldest of a kind that nobody works with, and waits until its memory is free; whether there was one. Where
+    /// tasks may stay, one that is open gives its memory back and keeps its processes.
+    fn evict(&self, backend: &B, kind: Waiting, (key, stay): (Option<&Hash>, bool)) -> bool {
         let before = backend.free_memory();
         let candidate = |holds: bool| {
             let mut candidates = lock(&self.candidates);
@@ -311,10 +365,14 @@ impl<B: Backend> Kept<B> {
         let gone = match kind {
             Waiting::Ran => candidate(true),
             Waiting::Built => candidate(false),
-            Waiting::Open => {
-                let idle = |(other, task): &(&Hash, &Shared<B>)| Some(*other) != key && Arc::strong_count(task) == 1;
-                let oldest = tasks.iter().rev().find(idle).map(|(key, _)| key.clone());
-                oldest.and_then(|key| tasks.pop(&key)).is_some()
+            Waiting::Open if stay => self.offload_oldest(backend, key),
+            Waiting::Open | Waiting::Offloaded => {
+                let mut tasks = lock(&self.tasks);
+                let oldest = idle(backend, &tasks, key, kind);
+                let gone = oldest.and_then(|(key, _)| tasks.pop(&key));
+                drop(tasks);
+                // Ending processes takes a while; nobody waits for the others meanwhile.
+                gone.is_some()
             }
         };
         let start = Instant::now();
@@ -323,14 +381,42 @@ impl<B: Backend> Kept<B> {
         }
         gone
     }
+
+    /// Has the oldest open task that nobody works with give its memory back, or closes it; whether there was one.
+    fn offload_oldest(&self, backend: &B, key: Option<&Hash>) -> bool {
+        let tasks = lock(&self.tasks);
+        let Some((oldest, task)) = idle(backend, &tasks, key, Waiting::Open) else { return false };
+        // Nobody else has it: this waits for nobody.
+        let mut session = lock(&task);
+        drop(tasks);
+        let stays = matches!(backend.offload(&mut session), Ok(true));
+        drop(session);
+        if !stays {
+            self.close(&oldest);
+        }
+        true
+    }
+}
+
+/// The oldest task of a kind that nobody works with, but this one.
+fn idle<B: Backend>(
+    backend: &B,
+    tasks: &LruCache<Hash, Shared<B>>,
+    key: Option<&Hash>,
+    kind: Waiting,
+) -> Option<(Hash, Shared<B>)> {
+    let is_of_kind = |task: &Shared<B>| backend.is_offloaded(&lock(task)) == (kind == Waiting::Offloaded);
+    let is_idle = |task: &Shared<B>| Arc::strong_count(task) == 1 && is_of_kind(task);
+    let oldest = tasks.iter().rev().find(|(other, task)| Some(*other) != key && is_idle(task));
+    oldest.map(|(key, task)| (key.clone(), Arc::clone(task)))
 }
 
 /// Evicts one after the other until so many bytes are free, and says how many. `evict` takes the oldest of a kind and says
-/// whether there was one. Where nobody knows what is free, all stay, unless everything is wanted.
+/// whether there was one. Where nobody knows what is free, all stay.
 fn until(wanted: u64, free: impl Fn() -> Option<u64>, mut evict: impl FnMut(Waiting) -> bool) -> usize {
     let mut gone = 0;
     for kind in ORDER {
-        while (wanted == u64::MAX || free().is_some_and(|free| free < wanted)) && evict(kind) {
+        while free().is_some_and(|free| free < wanted) && evict(kind) {
             gone += 1;
         }
     }
@@ -376,8 +462,9 @@ mod tests {
         gone.into_inner()
     }
 
-    const WAITING: [(Waiting, u64); 6] = [
+    const WAITING: [(Waiting, u64); 7] = [
         (Waiting::Open, 30),
+        (Waiting::Offloaded, 0),
         (Waiting::Built, 1),
         (Waiting::Ran, 20),
         (Waiting::Ran, 10),
@@ -394,25 +481,19 @@ mod tests {
     fn candidates_that_have_run_are_evicted_first_then_tasks_and_no_more_than_it_takes() {
         assert_eq!(evicted(50 * GIB, &WAITING), [(Waiting::Ran, 20)]);
         assert_eq!(evicted(60 * GIB, &WAITING), [(Waiting::Ran, 20), (Waiting::Ran, 10)]);
-        assert_eq!(evicted(97 * GIB, &WAITING), [WAITING[2], WAITING[3], WAITING[0]]);
-        assert_eq!(evicted(138 * GIB, &WAITING), [WAITING[2], WAITING[3], WAITING[0], WAITING[4], WAITING[1]]);
+        assert_eq!(evicted(97 * GIB, &WAITING), [WAITING[3], WAITING[4], WAITING[0]]);
+        let in_order = [3, 4, 0, 5, 1, 2].map(|at| WAITING[at]);
+        assert_eq!(evicted(138 * GIB, &WAITING), in_order);
     }
 
     #[test]
-    fn to_be_alone_everybody_is_evicted_whatever_is_free_and_whether_or_not_that_is_known() {
-        assert_eq!(evicted(u64::MAX, &WAITING).len(), 6);
-        let mut left = 2;
-        let mut evict = |_| {
-            left -= 1;
-            left >= 0
-        };
-        assert_eq!(until(u64::MAX, || None, &mut evict), 2);
+    fn where_nobody_knows_what_is_free_all_stay() {
         assert_eq!(until(GIB, || None, |_| panic!("nobody knows that it is short")), 0);
     }
 
     #[test]
     fn more_than_there_is_costs_everybody_and_comes_to_an_end() {
-        assert_eq!(evicted(500 * GIB, &WAITING).len(), 6);
+        assert_eq!(evicted(500 * GIB, &WAITING).len(), 7);
     }
 
     #[test]

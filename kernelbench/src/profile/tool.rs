@@ -80,22 +80,6 @@ impl Tools {
         beside: Option<&Path>,
         landlock: bool,
     ) -> Result<Tool, Fault> {
-        let confinement = self.confinement(folder, user, beside, landlock)?;
-        let dress = Dress { environment: (self.environment)(folder), folder: Some(folder), user, ..Dress::default() };
-        let child = |control| {
-            Child::Program(Program { confinement, control: Some(control), wraps: None, unstarted: None, line })
-        };
-        Ok(Tool::of(self.sandbox.start(child, &dress)?))
-    }
-
-    /// How what runs in a folder is confined, which is given to its user; it may write `beside`, too.
-    pub(crate) fn confinement(
-        &self,
-        folder: &Path,
-        user: Option<u32>,
-        beside: Option<&Path>,
-        landlock: bool,
-    ) -> Result<Confinement, Fault> {
         if let Some(user) = user {
             give(folder, None, user).map_err(fault("cannot give a folder away"))?;
         }
@@ -104,19 +88,20 @@ impl Tools {
         // A driver names the threads of a process that a profiler starts in /proc.
         let write = [Some(folder), beside, Some("/proc".as_ref())].into_iter().flatten().map(Path::to_owned).collect();
         let files = landlock.then_some(Files { read, write, devices: true });
-        let (parent, user) = (std::process::id().cast_signed(), user.map_or(User::Same, User::Own));
-        Ok(Confinement { parent, user, limits: DRIVER_LIMITS, files, shares_ipc: true })
+        let parent = std::process::id().cast_signed();
+        let own = user.map_or(User::Same, User::Own);
+        let confinement = Confinement { parent, user: own, limits: DRIVER_LIMITS, files, shares_ipc: true };
+        let dress = Dress { environment: (self.environment)(folder), folder: Some(folder), user, ..Dress::default() };
+        let child = |control| {
+            Child::Program(Program { confinement, control: Some(control), wraps: None, unstarted: None, line })
+        };
+        let Started { process, control, output, user } = self.sandbox.start(child, &dress)?;
+        let tree = ProcessTree::of(process.id(), user);
+        Ok(Tool { process, tree, printed: collect(output), _control: control })
     }
 }
 
 impl Tool {
-    /// One that was started.
-    pub(crate) fn of(started: Started) -> Self {
-        let Started { process, control, output, user } = started;
-        let tree = ProcessTree::of(process.id(), user);
-        Self { process, tree, printed: collect(output), _control: control }
-    }
-
     /// The user that it is.
     pub(crate) fn user(&self) -> Option<u32> {
         self.tree.user

@@ -1,11 +1,12 @@
 //! Profiles of problems: where a candidate spends its time.
 //!
 //! A chain of profilers, each asked where the one before it cannot say: hardware counters through CUPTI's range profiler, by
-//! the process itself; the same through Nsight Compute; durations and launch facts through torch's own profiler; what the
+//! the candidate's own process; the same through Nsight Compute, around another; durations and launch facts through torch's own profiler; what the
 //! compiler made of it; the timing and the roofline alone. Each profile says which it is of and why those before it were not
 //! to be had.
 
 mod ahead;
+mod by_range;
 mod compiled;
 mod counted;
 mod memcheck;
@@ -36,7 +37,6 @@ use crate::{
         label::Label,
     },
     sandbox::{
-        confine::Confinement,
         pool::{Quiet, Starting, Turn},
         start::give,
     },
@@ -87,8 +87,6 @@ pub(crate) struct Unready {
     why: String,
     /// Whether others asked or read meanwhile: no word against the counters.
     busy: bool,
-    /// Whether it was to read them itself.
-    itself: bool,
 }
 
 /// How profiles are taken, and what was learned of this machine meanwhile.
@@ -104,7 +102,7 @@ pub(crate) struct ProfilerChain {
     ahead: Ahead,
     /// How many ask for one.
     asking: AtomicUsize,
-    /// Why a process could not read counters itself when that was tried last, and when that was.
+    /// Why a process could not read its own counters when that was tried last, and when that was.
     no_cupti: Known,
     /// The same of Nsight Compute.
     no_ncu: Known,
@@ -133,16 +131,12 @@ struct Asked<'a> {
     /// Whether one launch of its own is read first.
     primed: bool,
     device: &'a str,
-    /// The counters that it reads itself, with commas between; empty where a profiler around it reads.
-    names: &'a str,
 }
 
 /// What is started.
 struct Wanted<'a> {
-    /// The command line of the tool around it; empty where it reads counters itself.
+    /// The command line of the tool around it.
     wrapper: Vec<String>,
-    /// The counters that it reads itself, with commas between.
-    names: Option<String>,
     /// Whether one launch of its own is read first.
     primed: bool,
     /// The folder of the candidate, or one that candidates' folders lie in.
@@ -178,7 +172,7 @@ impl ProfilerChain {
         }
     }
 
-    /// What reads counters here: a process itself, or Nsight Compute around it; in words why nothing does, as far as that is
+    /// What reads counters here: the candidate's process, or Nsight Compute around another; in words why nothing does, as far as that is
     /// known before they are asked for.
     fn counters_by(&self) -> Result<ProfilerKind, String> {
         let set = self.set.as_ref().ok_or("it was not asked for")?;
@@ -189,8 +183,8 @@ impl ProfilerChain {
         self.known_against_ncu().map_or(Ok(ProfilerKind::Ncu), Err)
     }
 
-    /// Whether what reads counters copies what a process holds, as Nsight Compute does before it replays a launch.
-    pub(crate) fn copies(&self) -> bool {
+    /// Whether Nsight Compute reads counters here: in a process of its own, of which it copies what that holds.
+    pub(crate) fn is_by_ncu(&self) -> bool {
         self.counters_by() == Ok(ProfilerKind::Ncu)
     }
 
@@ -209,18 +203,16 @@ impl ProfilerChain {
     fn note(&self, by: ProfilerKind, why: &str) {
         let itself = by == ProfilerKind::Cupti;
         *lock(if itself { &self.no_cupti } else { &self.no_ncu }) = Some((why.to_owned(), Instant::now()));
-        self.ahead.end(itself);
+        if !itself {
+            self.ahead.end();
+        }
     }
 
     /// One that reads the first launches of any call, and one of its own before.
-    fn reading<'a>(&self, by: ProfilerKind, beside: &'a Path) -> Option<Wanted<'a>> {
-        let set = self.set.as_ref()?;
-        let (wrapper, names) = match by {
-            ProfilerKind::Cupti => (vec![], Some(ncu::names(set).join(","))),
-            _ => (self.tools.ncu(ncu::command(set, counted::MOST + 1, &[])), None),
-        };
-        let landlock = names.is_some() || !self.landlock_disabled.load(Ordering::Relaxed);
-        Some(Wanted { wrapper, names, primed: true, beside, landlock })
+    fn reading<'a>(&self, beside: &'a Path) -> Option<Wanted<'a>> {
+        let wrapper = self.tools.ncu(ncu::command(self.set.as_ref()?, counted::MOST + 1, &[]));
+        let landlock = !self.landlock_disabled.load(Ordering::Relaxed);
+        Some(Wanted { wrapper, primed: true, beside, landlock })
     }
 
     /// How many are to wait: one, or as many as are asked for.
@@ -237,7 +229,7 @@ impl ProfilerChain {
     pub(crate) fn start_ahead(self: &Arc<Self>, candidate: Option<&Path>) {
         let any = self.python.has_users().then(|| self.python.folder_of_candidates.clone());
         let Some(beside) = any.or_else(|| candidate.map(Path::to_owned)) else { return };
-        if self.wanted && self.counters_by().is_ok() && self.ahead.count() < self.wanted_ahead() {
+        if self.wanted && self.is_by_ncu() && self.ahead.count() < self.wanted_ahead() {
             let chain = Arc::clone(self);
             std::thread::spawn(move || chain.wait_ahead(&beside));
         }
@@ -245,10 +237,9 @@ impl ProfilerChain {
 
     fn wait_ahead(&self, beside: &Path) {
         let Ok(turn) = self.starting.turn() else { return };
-        let begun = self.ahead.begin(self.wanted_ahead(), || {
-            let by = self.counters_by().ok()?;
-            self.start(self.reading(by, beside)?).ok()
-        });
+        let begun = self
+            .ahead
+            .begin(self.wanted_ahead(), || self.start(self.reading(beside).filter(|_| self.is_by_ncu())?).ok());
         if let Some(sign) = begun {
             self.start_beside(&sign, Some(turn));
             if !sign.is_ready() && sign.lives() {
@@ -311,7 +302,7 @@ impl ProfilerChain {
     fn wait_for_one(self: &Arc<Self>, candidate: &Path) -> Option<Ready> {
         let (start, mut asked, mut most) = (Instant::now(), None::<Instant>, 1);
         let mut found = self.ahead.take_settled(candidate);
-        while found.is_none() && self.wanted && self.counters_by().is_ok() {
+        while found.is_none() && self.wanted && self.is_by_ncu() {
             let absent = self.ahead.count() == 0;
             most = most.max(self.asking());
             if start.elapsed() > if absent { BEGUN } else { self.patience * u32::try_from(most).unwrap_or(1) } {
@@ -327,9 +318,8 @@ impl ProfilerChain {
         let mut waiting = found.or_else(|| self.ahead.take(candidate))?;
         let sign = waiting.sign();
         self.starting.release(sign.id);
-        let itself = waiting.itself;
         let settled = waiting.settle(self.patience).map(|()| waiting);
-        Some(settled.map_err(|why| Unready { why, busy: most > 1 || sign.is_warm(), itself }))
+        Some(settled.map_err(|why| Unready { why, busy: most > 1 || sign.is_warm() }))
     }
 
     /// Waits while one that waits reads a launch of its own: it is not to be stopped with the counters in its hand.
@@ -339,31 +329,16 @@ impl ProfilerChain {
 
     /// Starts a process, under a tool where there is one.
     fn start(&self, wanted: Wanted<'_>) -> Result<Waiting, Fault> {
-        let Wanted { wrapper, names, primed, beside, landlock } = wanted;
-        let itself = names.is_some();
+        let Wanted { wrapper, primed, beside, landlock } = wanted;
         let script = self.python.harness.profiled();
-        let asked = Asked { primed, device: &self.python.device, names: names.as_deref().unwrap_or_default() };
+        let asked = Asked { primed, device: &self.python.device };
         let process = |folder: &Path| {
             let asked = serde_json::to_vec(&asked).map_err(|e| Fault::Machine(e.to_string()))?;
             std::fs::write(folder.join(ASKED), asked).map_err(fault("cannot write what a process is asked"))?;
             Ok(self.python.script(&script, &folder.display().to_string()))
         };
-        let fork = |folder: &Path, user, confinement: &Confinement| {
-            self.python.forked(&script, folder, user, Some(confinement))
-        };
-        Waiting::start(
-            &self.tools,
-            Plan {
-                wrapper,
-                process: &process,
-                fork: itself.then_some(&fork),
-                primed,
-                itself,
-                beside: Some(beside),
-                landlock,
-                permit: None,
-            },
-        )
+        let plan = Plan { wrapper, process: &process, primed, beside: Some(beside), landlock, permit: None };
+        Waiting::start(&self.tools, plan)
     }
 
     /// Has a process under a tool work on a candidate, whose folder is handed over meanwhile; what it and its tool printed
@@ -509,11 +484,19 @@ fn known(against: &Known) -> Option<String> {
 }
 
 impl Scene<'_, '_> {
-    /// The launches of a call on the inputs that were drawn last, as torch's own profiler sees them.
-    fn trace(&mut self, chain: &ProfilerChain) -> Attempt<Result<Vec<Launches>, String>> {
+    /// Shows the candidate's process the inputs that were drawn last, beside others.
+    fn bind(&mut self) -> Attempt<()> {
         self.lease.let_others_in();
         self.session.bind(self.candidate)?;
-        self.candidate.set_inputs(&self.session.inputs)?;
+        self.candidate.set_inputs(&self.session.inputs).map(|_| ())
+    }
+
+    /// The launches of a call on the inputs that were drawn last, as torch's own profiler sees them.
+    fn trace(&mut self, chain: &ProfilerChain) -> Attempt<Result<Vec<Launches>, String>> {
+        if self.candidate.is_broken() {
+            self.candidate.restart(&chain.python, START)?;
+        }
+        self.bind()?;
         let _quiet = chain.be_alone(self.lease);
         let _stage = stage::begin(Stage::Replay);
         traced::launches(self.candidate)

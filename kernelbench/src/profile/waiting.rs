@@ -10,7 +10,7 @@ use super::{
 use crate::{
     profile::ncu::Permit,
     result::{error::fault, failure::Fault},
-    sandbox::{confine::Confinement, start::Started, tree},
+    sandbox::tree,
 };
 use nix::{sys::stat::Mode, unistd::mkfifo};
 use serde::Serialize;
@@ -29,12 +29,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) wrapper: Vec<String>,
     /// The process's command line.
     pub(crate) process: &'a dyn Fn(&Path) -> Result<Vec<String>, Fault>,
-    /// Forks one that has imported what it needs, confined so, where that can be had; there is no tool around it.
-    pub(crate) fork: Option<&'a Fork<'a>>,
     /// Whether one launch of its own is read: the first reading takes long.
     pub(crate) primed: bool,
-    /// Whether it reads counters itself, with no tool around it.
-    pub(crate) itself: bool,
     /// A folder that it may write to beside its own.
     pub(crate) beside: Option<&'a Path>,
     /// Whether Landlock is applied.
@@ -42,9 +38,6 @@ pub(crate) struct Plan<'a> {
     /// Where it reads counters on its own before it is ready.
     pub(crate) permit: Option<Permit>,
 }
-
-/// Forks a process that works in a folder as a user.
-pub(crate) type Fork<'a> = dyn Fn(&Path, Option<u32>, &Confinement) -> Option<Started> + 'a;
 
 /// A process that waits.
 pub(crate) struct Waiting {
@@ -54,8 +47,6 @@ pub(crate) struct Waiting {
     folder: tempfile::TempDir,
     /// Whether the first launch that is read is its own.
     pub(crate) primed: bool,
-    /// Whether it reads counters itself.
-    pub(crate) itself: bool,
     started: Instant,
     permit: Option<Permit>,
 }
@@ -97,19 +88,15 @@ impl Sign {
 impl Waiting {
     /// Starts it.
     pub(crate) fn start(tools: &Tools, plan: Plan<'_>) -> Result<Self, Fault> {
-        let Plan { mut wrapper, process, fork, primed, itself, beside, landlock, permit } = plan;
+        let Plan { mut wrapper, process, primed, beside, landlock, permit } = plan;
         let (folder, user) = tools.folder()?;
         let pipe = folder.path().join(JOB);
         mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|e| fault("cannot make a pipe")(e.into()))?;
         wrapper.extend(process(folder.path())?);
-        let confinement = tools.confinement(folder.path(), user, beside, landlock)?;
-        let tool = match fork.and_then(|fork| fork(folder.path(), user, &confinement)) {
-            Some(started) => Tool::of(started),
-            None => tools.start(wrapper, folder.path(), user, beside, landlock)?,
-        };
+        let tool = tools.start(wrapper, folder.path(), user, beside, landlock)?;
         let pipe = File::options().read(true).write(true).open(pipe).map_err(fault("cannot open a pipe"))?;
         let (beside, started) = (beside.map(Path::to_owned), Instant::now());
-        Ok(Self { tool, pipe, beside, folder, primed, itself, started, permit })
+        Ok(Self { tool, pipe, beside, folder, primed, started, permit })
     }
 
     /// Its folder.

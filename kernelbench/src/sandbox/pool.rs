@@ -4,7 +4,11 @@
 //! in the background, confined, and nobody's code in it. While something is timed, those that are not ready are stopped; but
 //! where a GPU is timed on a machine of many cores, some go on with what needs no GPU, which is most of it.
 
-use super::{process::signal, tree};
+use super::{
+    process::signal,
+    queue::{InTurn, Queue},
+    tree,
+};
 use crate::{
     result::{
         error::{Attempt, EvalError},
@@ -25,6 +29,10 @@ const STOPPING: Duration = Duration::from_secs(2);
 /// Of so many cores, half may import beside a timing on a GPU: the others are for what is timed and what checks.
 const MANY_CORES: usize = 8;
 
+/// How many contexts are made at once on a GPU. The driver of a host makes one after the other, in 0.2 s each, and lets all who wait
+/// have a part of theirs in turn: of many at once none is ready before all are.
+const CONTEXTS: usize = 4;
+
 /// The processes of all pools that are being started, and who wants them stopped.
 #[derive(Default)]
 pub(crate) struct Starting {
@@ -32,6 +40,8 @@ pub(crate) struct Starting {
     changed: Condvar,
     /// How many may import at once whatever is timed; 0 where that would disturb it.
     beside: usize,
+    /// Where they make contexts on a GPU, those that do.
+    contexts: Option<Queue>,
 }
 
 #[derive(Default)]
@@ -62,7 +72,11 @@ impl Starting {
     /// For processes of a GPU, which import for seconds before they need it.
     pub(crate) fn on_gpu() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { beside: if cores < MANY_CORES { 0 } else { cores / 2 }, ..Self::default() }
+        Self {
+            beside: if cores < MANY_CORES { 0 } else { cores / 2 },
+            contexts: Some(Queue::new(CONTEXTS)),
+            ..Self::default()
+        }
     }
 
     /// Whether processes may import while something is timed.
@@ -111,6 +125,11 @@ impl Starting {
         let waited = self.changed.wait_while(self.lock(), |state| state.quiet > 0 && !state.closing);
         let closing = waited.unwrap_or_else(PoisonError::into_inner).closing;
         if closing { Err(closing_fault()) } else { Ok(()) }
+    }
+
+    /// Waits for a turn to make a context on a GPU, where that is what makes a process ready.
+    pub(crate) fn context_turn(&self) -> Option<InTurn<'_>> {
+        self.contexts.as_ref().map(Queue::turn)
     }
 
     /// Does what makes a process ready that was just started. `runs_on` says whether it is left running then.

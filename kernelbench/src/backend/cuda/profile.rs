@@ -109,7 +109,7 @@ impl Profiler {
         };
         let landlock = landlock && sandbox.has_landlock();
         let (wrapper, process) = (tool.to_vec(), &process);
-        let plan = Plan { wrapper, process, fork: None, primed: true, itself: false, beside: None, landlock, permit };
+        let plan = Plan { wrapper, process, primed: true, beside: None, landlock, permit };
         Waiting::start(&self.tools, plan)
     }
 

@@ -79,7 +79,7 @@ impl Options {
             own_user: true,
             baselines: vec![],
             cache: None,
-            spares: if on_cpu { 1 } else { 4 },
+            spares: if on_cpu { 1 } else { 3 },
             headers: Headers::Slim,
             build_deadline: Duration::from_mins(5),
             deadline_floor: Duration::from_secs(5),

@@ -9,11 +9,15 @@ use super::{
     values::{Input, OutputTensor},
     verifier::{PATIENCE, Verifier},
     wire::{
-        Arena, Ask, Audited, Compared, Comparing, Done, Drawn, Opened, Outputs, Range, Ranges, Scanned, Sizes, Trimmed,
+        Arena, Ask, Audited, Compared, Comparing, Done, Drawn, Laid, Opened, Outputs, Range, Ranges, Scanned, Sizes,
+        Trimmed,
     },
 };
 use crate::{
-    engine::backend::{Found, Look, Looked},
+    engine::{
+        backend::{Found, Look, Looked},
+        check::CLOSE,
+    },
     hash::Hash,
     result::{
         error::{Attempt, EvalError, fault, trusted},
@@ -40,6 +44,15 @@ const MOST_TENSORS: usize = 200;
 const CHUNK: usize = 4 << 20;
 /// What a process has on a GPU before it holds a tensor, in bytes, at most.
 const CONTEXT: u64 = 1 << 30;
+/// What gaps between places for outputs take, in bytes (`harness/scatter.py`).
+const GAPS: u64 = 256 << 20;
+
+/// Whether a problem that is open has its part of the device's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Laying {
+    Out,
+    Offloaded,
+}
 
 /// A problem that is open.
 pub(crate) struct OpenProblem {
@@ -64,8 +77,10 @@ pub(crate) struct OpenProblem {
     pub(crate) labels: Vec<Label>,
     /// Why there is no model in double precision.
     pub(crate) no_oracle: Option<String>,
-    /// Bytes of the device that torch had in the verifier at most.
-    most_bytes: u64,
+    /// Bytes of the device that torch had at most in the verifier and in the reference's process, since it was opened.
+    most_bytes: [u64; 2],
+    /// What they are thought to take at least: the verifier until it has compared a candidate's outputs.
+    guess: [u64; 2],
     /// How often the device had no memory for references that were replaced, and for all when this was last asked.
     refused: u64,
     told_refused: u64,
@@ -73,6 +88,8 @@ pub(crate) struct OpenProblem {
     pub(crate) refused_at_opening: bool,
     /// Whether the reference's process was refused memory: it goes on in the way that it took then, however much there is.
     stale: bool,
+    /// Whether it has its part of the device's memory.
+    laid: Laying,
     /// What all inputs of one side may take, and all of its outputs, in bytes.
     budget: u64,
     /// Where the inputs lie that were drawn last.
@@ -157,16 +174,52 @@ impl OpenProblem {
             signature,
             labels: labels(problem, kept_whole),
             no_oracle,
-            most_bytes: 0,
+            most_bytes: [0; 2],
+            guess: [0; 2],
             refused: 0,
             told_refused: 0,
             refused_at_opening: false,
             stale: false,
+            laid: Laying::Out,
             budget,
             inputs: vec![],
             call_ns: None,
             _folder: folder,
         })
+    }
+
+    /// Gives back what it holds of the device's memory. Its processes stay, each with its context, which costs the driver more
+    /// to make than all else.
+    pub(crate) fn offload(&mut self) -> Attempt<()> {
+        self.laid = Laying::Offloaded;
+        self.inputs = vec![];
+        trusted(self.reference.trim_memory(true))?;
+        let trimmed: Trimmed = self.verifier.ask(&Ask::Offload)?;
+        self.note_most(trimmed.most);
+        Ok(())
+    }
+
+    /// Whether it has.
+    pub(crate) fn is_offloaded(&self) -> bool {
+        self.laid == Laying::Offloaded
+    }
+
+    /// As it was before that; where it cannot be, it holds nothing, as before.
+    pub(crate) fn lay_out(&mut self) -> Attempt<()> {
+        let laid = self.take_again();
+        if laid.is_ok() {
+            self.laid = Laying::Out;
+        } else if let Err(why) = self.offload() {
+            return Err(Fault::Machine(format!("a problem's memory is neither laid out nor given back: {why}")).into());
+        }
+        laid
+    }
+
+    fn take_again(&mut self) -> Attempt<()> {
+        let Laid { init, arenas } = self.verifier.ask(&Ask::LayOut)?;
+        (self.init, self.places) = (init, arenas);
+        trusted(self.reference.map_inputs(&self.places[0], &self.arenas[0]))?;
+        trusted(self.reference.construct(&self.init, self.arithmetic))
     }
 
     /// Puts a new process in the place of the reference's.
@@ -230,12 +283,15 @@ impl OpenProblem {
             trusted(self.copy(&ranges.reads, &self.reference.peer, "reference"))?;
         }
         let Tolerance { atol, rtol, .. } = *tolerance;
-        let audited: Audited = self.verifier.ask(&Ask::Audit(Comparing { outputs, atol, rtol, oracle: false }))?;
+        let audited: Audited = self.verifier.ask(&Ask::Audit(Comparing { outputs, atol, rtol, oracle: None }))?;
         self.output_bytes = audited.output_bytes;
         self.labels.extend(audited.labels.into_iter().map(|label| Label::new(Kind::Task, label)));
         let fit = usize::try_from(self.budget / self.output_bytes.max(1)).unwrap_or(usize::MAX);
         self.slots = self.slots.min(MOST_TENSORS / audited.tensors.max(1)).min(fit).max(1);
         self.trim_memory()?;
+        let [verifier, reference] = std::mem::take(&mut self.most_bytes);
+        // Outputs at places of their own. That the oracle is needed is known once outputs differ.
+        self.guess = [verifier, reference + self.slots as u64 * self.output_bytes + GAPS];
         self.refused_at_opening = self.was_refused();
         Ok(())
     }
@@ -272,14 +328,34 @@ impl OpenProblem {
     /// Lets go of a candidate's memory, and of what the verifier and the reference keep for later.
     pub(crate) fn trim_memory(&mut self) -> Attempt<()> {
         let trimmed: Trimmed = self.verifier.ask(&Ask::TrimMemory { all: true })?;
-        self.most_bytes = self.most_bytes.max(trimmed.most);
-        trusted(self.reference.trim_memory(false))
+        trusted(self.reference.trim_memory(false))?;
+        self.note_most(trimmed.most);
+        Ok(())
+    }
+
+    fn note_most(&mut self, verifier: u64) {
+        let now = [verifier, self.reference.most_bytes];
+        self.most_bytes = std::array::from_fn(|side| self.most_bytes[side].max(now[side]));
     }
 
     /// What a step of a candidate takes on the device beside what this problem holds, in bytes, as far as those before it
     /// say: the verifier's part, the reference's, and a candidate's, which may hold a little more.
     pub(crate) fn wanted_bytes(&self) -> u64 {
-        self.most_bytes + self.reference.most_bytes + self.candidate_bytes() + CONTEXT
+        let [verifier, reference] = self.takes();
+        verifier + reference + self.candidate_bytes() + CONTEXT
+    }
+
+    /// The arenas, which it has there while it is laid out, in bytes. The models are counted with what their processes take.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.places.iter().map(|place| place.bytes).sum()
+    }
+
+    /// What all of it takes from its opening to its certificate, in bytes: a sanitizer has a process of its own call the candidate,
+    /// while the verifier looks at nothing.
+    pub(crate) fn whole_bytes(&self) -> u64 {
+        let [verifier, reference] = self.takes();
+        let sanitized = self.candidate_bytes() + self.input_bytes + CONTEXT;
+        self.held_bytes() + reference + self.candidate_bytes() + CONTEXT + verifier.max(sanitized)
     }
 
     /// What Nsight Compute copies of a candidate before it replays: what it takes, and the inputs, which it has twice under a
@@ -288,9 +364,15 @@ impl OpenProblem {
         self.candidate_bytes() + 2 * self.input_bytes
     }
 
+    /// What the verifier and the reference take of the device at most, in bytes.
+    fn takes(&self) -> [u64; 2] {
+        std::array::from_fn(|side| self.most_bytes[side].max(self.guess[side]))
+    }
+
     /// What a candidate takes there, which may hold a little more than the reference, in bytes.
     fn candidate_bytes(&self) -> u64 {
-        self.reference.most_bytes + self.reference.most_bytes / 4
+        let [_, reference] = self.takes();
+        reference + reference / 4
     }
 
     /// Compares every element of what both put out in these calls.
@@ -304,7 +386,7 @@ impl OpenProblem {
         let Tolerance { atol, rtol, .. } = *look.tolerance;
         let outputs =
             Outputs { reference: right.outputs.clone(), candidate: got.outputs.clone(), slots: slots.to_vec() };
-        let comparing = Comparing { outputs, atol, rtol, oracle: look.oracle() };
+        let comparing = Comparing { outputs, atol, rtol, oracle: look.oracle().then_some(CLOSE) };
         let ask = if self.on_gpu {
             Ask::CompareInPlace(comparing)
         } else {
@@ -319,7 +401,11 @@ impl OpenProblem {
         if compared.late.is_some() {
             return Err(candidate.peer.forbidden("go on writing its output after it had returned"));
         }
-        judged(compared, look)
+        let found = judged(compared, look)?;
+        if look.oracle() {
+            self.guess[0] = 0;
+        }
+        Ok(found)
     }
 
     /// Copies what the verifier wants out of a process that is stopped.

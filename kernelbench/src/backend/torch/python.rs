@@ -271,10 +271,16 @@ impl Python {
         starting.while_importing(id, true, || peer.greet_first(&self.setup(), START))?;
         drop(turn);
         let imported = start.elapsed();
-        starting.wait_for_noise()?;
-        let noise = start.elapsed();
+        let _turn = loop {
+            starting.wait_for_noise()?;
+            let turn = starting.context_turn();
+            if !starting.is_quiet() {
+                break turn;
+            }
+        };
+        let turn = start.elapsed();
         starting.while_starting(id, runs_on, || peer.greet_again(START))?;
-        tracing::debug!(?imported, ?noise, ready = ?start.elapsed(), runs_on, "a process with torch is ready");
+        tracing::debug!(?imported, ?turn, ready = ?start.elapsed(), runs_on, "a process with torch is ready");
         Ok(peer)
     }
 

@@ -6,7 +6,7 @@ use super::{
     places::Places,
     python::Python,
     values::{Input, Output},
-    wire::{Arena, Ask, Construct, Done, Loaded, Module, Raised, Ran, Row, Said, Traced, Trimmed},
+    wire::{Arena, Ask, Construct, Counted, Counters, Done, Loaded, Module, Raised, Ran, Row, Said, Traced, Trimmed},
 };
 use crate::{
     measure::reading::Reading,
@@ -42,6 +42,8 @@ pub(crate) struct Arithmetic {
 
 /// How long a constructor may take, and small requests.
 const PATIENCE: Duration = Duration::from_mins(2);
+/// The longest table of counters, in bytes: of a call of a few hundred launches, each with some forty metrics.
+const LONGEST_TABLE: usize = 4 << 20;
 /// Lines of a build's log that are kept.
 const LOG_LINES: usize = 150;
 /// A module's file in the folder of its process.
@@ -102,7 +104,7 @@ pub(crate) struct Runner {
     places: Places,
     /// Whether it has made a model: from then on it may hold the device's memory.
     pub(crate) has_run: bool,
-    /// Bytes of the device that torch had in it at most, as it says.
+    /// Bytes of the device that torch had in it at most until it last gave some back, as it says.
     pub(crate) most_bytes: u64,
     /// How often the device had no memory for it, as it says.
     pub(crate) refused: u64,
@@ -284,6 +286,34 @@ impl Runner {
         Ok(traced.launches)
     }
 
+    /// Gets ready to read these counters of every launch of a call on the first slot; of one of its own where no model was made.
+    pub(crate) fn prepare_counters(&mut self, names: Vec<String>, deadline: Duration) -> Attempt<Counters> {
+        self.counted(&Ask::PrepareCounters { names }, deadline)
+    }
+
+    /// Reads them: the table, or why there is none.
+    pub(crate) fn read_counters(&mut self, deadline: Duration) -> Attempt<Counters> {
+        let mut whole = String::new();
+        let mut said = self.counted(&Ask::ReadCounters, deadline)?;
+        while let Counters::Table(part) = &said {
+            if part.is_empty() {
+                return Ok(Counters::Table(whole));
+            }
+            whole.push_str(part);
+            if whole.len() > LONGEST_TABLE {
+                return Err(self.peer.tampered());
+            }
+            said = self.counted(&Ask::MoreCounters, PATIENCE)?;
+        }
+        Ok(said)
+    }
+
+    fn counted(&mut self, ask: &Ask, deadline: Duration) -> Attempt<Counters> {
+        let counted: Counted = self.ask(ask, "forward", deadline)?;
+        self.peer.be_alone()?;
+        Ok(counted.counted)
+    }
+
     /// Drops what the last run put out.
     pub(crate) fn release_outputs(&mut self) -> Attempt<()> {
         self.ask::<Done>(&Ask::ReleaseOutputs, RELEASE, PATIENCE)?;
@@ -298,7 +328,7 @@ impl Runner {
             self.inputs = vec![];
         }
         let trimmed: Trimmed = self.ask(&Ask::TrimMemory { all }, RELEASE, PATIENCE)?;
-        self.most_bytes = self.most_bytes.max(trimmed.most);
+        self.most_bytes = trimmed.most;
         self.refused = trimmed.refused;
         self.peer.be_alone()
     }

@@ -64,9 +64,9 @@ impl Ahead {
         drop(gone);
     }
 
-    /// Ends all that wait and read counters themselves, or those that do not.
-    pub(super) fn end(&self, itself: bool) {
-        let gone: Vec<Waiting> = lock(&self.0).extract_if(.., |waiting| waiting.itself == itself).collect();
+    /// Ends all that wait.
+    pub(super) fn end(&self) {
+        let gone = std::mem::take(&mut *lock(&self.0));
         drop(gone);
     }
 

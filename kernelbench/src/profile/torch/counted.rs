@@ -1,6 +1,6 @@
 //! What hardware counters say of the kernels that the time goes to.
 
-use super::{ProfilerChain, Ready, Scene, Unready, Wanted, traced};
+use super::{ProfilerChain, Ready, Scene, Unready, Wanted, by_range, traced};
 use crate::{
     profile::{
         kind::ProfilerKind,
@@ -23,18 +23,15 @@ const DEADLINE: Duration = Duration::from_mins(1);
 
 /// What Nsight Compute says where another process holds the counters.
 const TAKEN: &str = "a driver resource was unavailable";
-/// What a process begins a line with that cannot read counters itself, or not of this call.
-const NO_COUNTERS: &str = "warpsmith counters: ";
-const NOT_BY_RANGE: &str = "warpsmith ranges: ";
 
 /// Why nothing was read.
 #[derive(Debug, PartialEq)]
-enum Unread {
+pub(super) enum Unread {
     /// The counters cannot be had here: no candidate's doing.
     Counters(String),
     /// The same, from a profiler that ended by itself, perhaps for the layers around it.
     Refused(String),
-    /// A process cannot read this call launch by launch itself; Nsight Compute may.
+    /// Its own process cannot read this call launch by launch; Nsight Compute may.
     ByRange(String),
     /// This candidate launched nothing, or did not come to its end; or others read all the time.
     Call(String),
@@ -53,14 +50,8 @@ pub(super) fn kernels(
     let Profile { readings, notes, .. } = profile;
     let Some(set) = &chain.set else { return Ok(Err("no metrics were asked for".to_owned())) };
     let counters = Counters { chain, set };
-    let (mut waiting, by_cupti) = (waiting, chain.counters_by() == Ok(ProfilerKind::Cupti));
-    let itself = match &waiting {
-        Some(Ok(waiting)) => waiting.itself,
-        Some(Err(unready)) => unready.itself,
-        None => by_cupti,
-    };
-    if itself {
-        match counters.itself(scene, waiting.take())? {
+    if waiting.is_none() && chain.counters_by() == Ok(ProfilerKind::Cupti) {
+        match by_range::launches(chain, scene, set)? {
             Ok(all) => {
                 readings.extend(of_call(&all.iter().map(Launched::alone).collect::<Vec<_>>()));
                 return Ok(Ok((Rung::Cupti, counters.kernels(&all, None, notes))));
@@ -72,7 +63,8 @@ pub(super) fn kernels(
             return Ok(Err(why));
         }
         // Nsight Compute copies what the process holds.
-        scene.lease.have(scene.session.wanted_bytes() + scene.session.copied_bytes());
+        let held = scene.session.wanted_bytes() + scene.session.held_bytes();
+        scene.lease.have(held + scene.session.copied_bytes());
     }
     let read = counters.under_ncu(scene, waiting, readings, notes)?;
     Ok(read.map(|kernels| (Rung::Ncu, kernels)))
@@ -98,16 +90,6 @@ struct Counters<'a> {
 }
 
 impl Counters<'_> {
-    /// What a process reads itself, of every launch of a call.
-    fn itself(&self, scene: &mut Scene<'_, '_>, waiting: Option<Ready>) -> Result<Read, Fault> {
-        match waiting {
-            Some(Ok(waiting)) => self.read(scene, waiting),
-            Some(Err(Unready { why, busy: true, .. })) => Ok(Err(Unread::Call(why))),
-            Some(Err(Unready { why, busy: false, .. })) => Ok(Err(Unread::Counters(why))),
-            None => self.start_primed(scene, ProfilerKind::Cupti),
-        }
-    }
-
     /// What Nsight Compute reads: all launches of a call, or those of the kernels that dominate.
     fn under_ncu(
         &self,
@@ -149,14 +131,14 @@ impl Counters<'_> {
     ) -> Result<Read, Fault> {
         let first = match waiting {
             Some(Ok(waiting)) => self.read(scene, waiting)?,
-            Some(Err(Unready { why, busy: true, .. })) => Err(Unread::Call(why)),
-            Some(Err(Unready { why, busy: false, .. })) => Err(Unread::Counters(why)),
-            None => self.start_primed(scene, ProfilerKind::Ncu)?,
+            Some(Err(Unready { why, busy: true })) => Err(Unread::Call(why)),
+            Some(Err(Unready { why, busy: false })) => Err(Unread::Counters(why)),
+            None => self.start_primed(scene)?,
         };
         let disabled = &self.chain.landlock_disabled;
         match first {
             Err(Unread::Refused(why)) if !disabled.swap(true, Ordering::Relaxed) => {
-                let again = self.start_primed(scene, ProfilerKind::Ncu)?;
+                let again = self.start_primed(scene)?;
                 if again.is_ok() {
                     notes.push(format!("the profiler ran without landlock; behind it: {why}"));
                 } else {
@@ -169,9 +151,9 @@ impl Counters<'_> {
     }
 
     /// As one that waited reads, with one that is started for it.
-    fn start_primed(&self, scene: &mut Scene<'_, '_>, by: ProfilerKind) -> Result<Read, Fault> {
+    fn start_primed(&self, scene: &mut Scene<'_, '_>) -> Result<Read, Fault> {
         let folder = scene.candidate.folder().to_owned();
-        let Some(wanted) = self.chain.reading(by, &folder) else {
+        let Some(wanted) = self.chain.reading(&folder) else {
             return Ok(Err(Unread::Call("no metrics were asked for".to_owned())));
         };
         self.start(scene, wanted)
@@ -182,7 +164,7 @@ impl Counters<'_> {
         let folder = scene.candidate.folder().to_owned();
         let landlock = !self.chain.landlock_disabled.load(Ordering::Relaxed);
         let wrapper = self.chain.tools.ncu(ncu::command(self.set, OF_THESE, kernels));
-        self.start(scene, Wanted { wrapper, names: None, primed: false, beside: &folder, landlock })
+        self.start(scene, Wanted { wrapper, primed: false, beside: &folder, landlock })
     }
 
     fn start(&self, scene: &mut Scene<'_, '_>, wanted: Wanted<'_>) -> Result<Read, Fault> {
@@ -202,7 +184,7 @@ impl Counters<'_> {
     }
 
     fn read(&self, scene: &mut Scene<'_, '_>, waiting: Waiting) -> Result<Read, Fault> {
-        let (own, was_ready, itself) = (usize::from(waiting.primed), waiting.is_ready(), waiting.itself);
+        let (own, was_ready) = (usize::from(waiting.primed), waiting.is_ready());
         let job = self.chain.job(scene.session, scene.candidate)?;
         let Scene { session, lease, make_room, .. } = scene;
         // Nsight Compute copies what the process holds, to the host and for many seconds where the device has no room.
@@ -210,14 +192,11 @@ impl Counters<'_> {
         lease.let_others_in();
         let printed = ProfilerChain::with_folder(waiting, scene.candidate, |mut waiting| {
             waiting.load(&job, DEADLINE)?;
-            if !itself {
-                make_room(copied);
-            }
+            make_room(copied);
             let _alone = self.chain.read_alone(lease)?;
             stage::during(Stage::Replay, || waiting.go(DEADLINE))
         });
         let printed = printed.map_err(if was_ready { Unread::Call } else { Unread::Counters });
-        let sorted = if itself { sorted_itself } else { sorted };
         Ok(printed.and_then(|printed| sorted(&printed, own, was_ready)))
     }
 
@@ -235,20 +214,6 @@ fn sorted(printed: &str, own: usize, was_ready: bool) -> Read {
     behind_its_own(launched, own, printed)
 }
 
-/// The same of a process that reads itself. Once it was given the candidate, what it says may be the candidate's, and is no
-/// word against the counters.
-fn sorted_itself(printed: &str, own: usize, was_ready: bool) -> Read {
-    let said = |begins: &str| printed.lines().find_map(|line| line.strip_prefix(begins)).map(str::to_owned);
-    if let Some(why) = said(NOT_BY_RANGE).filter(|_| was_ready) {
-        return Err(Unread::ByRange(why));
-    }
-    match ncu::read(printed) {
-        Ok(launched) => behind_its_own(launched, own, printed),
-        Err(_) if was_ready => Err(Unread::Call(why_nothing(printed))),
-        Err(why) => Err(Unread::Counters(said(NO_COUNTERS).unwrap_or(why))),
-    }
-}
-
 fn behind_its_own(mut launched: Vec<Launched>, own: usize, printed: &str) -> Read {
     launched.drain(..own.min(launched.len()));
     if launched.is_empty() { Err(Unread::Call(why_nothing(printed))) } else { Ok(launched) }
@@ -263,7 +228,7 @@ fn why_nothing(printed: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Unread, sorted, sorted_itself};
+    use super::{Unread, sorted};
 
     const CAPTURE: &str = include_str!("../../../tests/ncu/h200-softplus-softmax.csv");
 
@@ -276,18 +241,6 @@ mod tests {
         let said = format!("RuntimeError: it did not work\n==PROF== Disconnected\n{}\n", one.join("\n"));
         let Err(Unread::Call(why)) = sorted(&said, 1, true) else { panic!("the candidate launched nothing") };
         assert!(why.contains("it did not work"), "{why}");
-    }
-
-    #[test]
-    fn a_process_that_reads_itself_says_why_it_did_not_and_a_candidate_cannot_say_that_the_counters_are_gone() {
-        let denied = "warpsmith counters: cuptiRangeProfilerStart: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES\n";
-        assert!(matches!(sorted_itself(denied, 1, false), Err(Unread::Counters(why)) if why.contains("PRIVILEGES")));
-        let graph = "warpsmith ranges: it launches a CUDA graph\n";
-        assert_eq!(sorted_itself(graph, 1, true).unwrap_err(), Unread::ByRange("it launches a CUDA graph".to_owned()));
-        for said in [denied, super::TAKEN, "torch.OutOfMemoryError: CUDA out of memory\n", ""] {
-            let unread = sorted_itself(said, 1, true).unwrap_err();
-            assert!(matches!(unread, Unread::Call(_)), "the candidate was loaded by then: {unread:?}");
-        }
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl ProfilerChain {
         // Without torch's cache of memory, each tensor has an allocation of its own.
         let uncached = ["env", "PYTORCH_NO_CUDA_MEMORY_CACHING=1"].map(str::to_owned);
         let wrapper = uncached.into_iter().chain(compute_sanitizer::Tool::Memcheck.command()).collect();
-        let wanted = Wanted { wrapper, names: None, primed: false, beside: candidate.folder(), landlock };
+        let wanted = Wanted { wrapper, primed: false, beside: candidate.folder(), landlock };
         // It starts for seconds, in which others may time.
         let started = lease.aside(|| {
             let turn = self.starting.turn().ok();
