@@ -276,6 +276,8 @@ pub struct Prompts {
     pub context: String,
     /// A folder of kernels that were certified earlier, of which the first prompt shows the nearest; empty for none.
     pub pool: String,
+    /// The page that asks the Coder for a first candidate: `seed`, `vanilla` or `chain-of-thought`; empty for `seed`.
+    pub first: String,
 }
 
 impl Limits {

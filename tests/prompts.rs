@@ -82,3 +82,27 @@ fn what_cannot_be_rendered_says_what_can() {
         assert!(told.err.contains(word), "{arguments:?} said {told:?}");
     }
 }
+
+#[test]
+fn the_first_page_is_the_one_that_the_settings_name_and_an_unknown_one_is_told_with_those_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = |name: &str| {
+        let config = folder.path().join(format!("{name}.toml"));
+        std::fs::write(&config, format!("[prompts]\nfirst = '{name}'\n")).unwrap();
+        run(&[
+            "--config",
+            &config.display().to_string(),
+            "prompts",
+            "render",
+            "examples/silu_and_mul",
+            "--role",
+            "coder",
+        ])
+    };
+    let [vanilla, thought, seed] = ["vanilla", "chain-of-thought", "seed"].map(|name| page(name).ended(0).out);
+    assert!(seed.contains("# Reference") && !vanilla.contains("# Reference") && !thought.contains("# Reference"));
+    assert!(thought.contains("Think step by step") && !vanilla.contains("Think step by step"));
+    assert!(vanilla.contains("silu_and_mul(") && thought.contains("silu_and_mul("), "both show the prototype");
+    let told = page("plain").ended(2).err;
+    assert!(told.contains("prompts.first = \"plain\"") && told.contains("seed, vanilla, chain-of-thought"), "{told}");
+}

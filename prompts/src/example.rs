@@ -53,6 +53,8 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
     vec![
         ("seed", seed::values(task, machine, false)),
         ("seed", seed::values(task, &bare, false)),
+        ("vanilla", seed::values(task, machine, false)),
+        ("chain-of-thought", seed::values(task, machine, false)),
         ("fix", fix::values(task, machine, candidate, &mismatch, Some(&one_fix()))),
         ("fix", fix::values(task, machine, candidate, &build, None)),
         ("optimize", optimize::values(task, machine, candidate, Some(&one_optimization()))),

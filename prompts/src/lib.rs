@@ -59,6 +59,7 @@ pub use primitives::read_primitives;
 pub use prompt::{Prompt, Speaker, Turn};
 pub use propose::{OpenTransformation, Proposing};
 pub use rewrite::read_region;
+pub use seed::FirstPage;
 pub use shapes::read_shapes;
 pub use sketch::{Sketch, read_sketch};
 pub use space::{Offering, read_space};

@@ -4,10 +4,11 @@
 
 /// The pages: each has a system part, which takes no values and so is the same in every round, a user part, and the form
 /// of the reply, which takes no values either.
-pub(crate) const PAGES: [(&str, &str); 18] = [
+pub(crate) const PAGES: [(&str, &str); 20] = [
     ("action", include_str!("../templates/action.md")),
     ("advise", include_str!("../templates/advise.md")),
     ("apply", include_str!("../templates/apply.md")),
+    ("chain-of-thought", include_str!("../templates/chain-of-thought.md")),
     ("diagnose", include_str!("../templates/diagnose.md")),
     ("extract", include_str!("../templates/extract.md")),
     ("fix", include_str!("../templates/fix.md")),
@@ -23,6 +24,7 @@ pub(crate) const PAGES: [(&str, &str); 18] = [
     ("space", include_str!("../templates/space.md")),
     ("suggest", include_str!("../templates/suggest.md")),
     ("transform", include_str!("../templates/transform.md")),
+    ("vanilla", include_str!("../templates/vanilla.md")),
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.

@@ -1,5 +1,6 @@
 //! How does a template become a prompt?
 
+use crate::seed::FirstPage;
 use crate::{
     catalogue::Catalogue,
     context::{self, Context},
@@ -26,6 +27,8 @@ pub struct Prompts {
     pub(crate) features: Option<Arc<Features>>,
     /// Kernels that were certified earlier, where they are shown.
     pub(crate) pool: Option<Arc<Pool>>,
+    /// The page that asks for a first candidate.
+    pub(crate) first: FirstPage,
     /// What the Coder is told of the architecture in every prompt, where something is.
     pub(crate) context: Option<Context>,
 }
@@ -91,6 +94,7 @@ impl Prompts {
             hints: Hints::embedded(),
             features: None,
             pool: None,
+            first: FirstPage::default(),
             context: None,
         }
     }

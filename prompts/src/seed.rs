@@ -5,7 +5,47 @@ use kernelbench::{Candidate, Task};
 use metrics::Machine;
 use minijinja::{Value, context};
 
+/// The page that asks the Coder for a first candidate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FirstPage {
+    /// The task, its reference, the machine and the rules.
+    #[default]
+    Seed,
+    /// The task in a few lines: QiMeng-TensorOp's vanilla prompt (Table 2).
+    Vanilla,
+    /// The same, and to think step by step before (Table 2).
+    ChainOfThought,
+}
+
+impl FirstPage {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Seed, Self::Vanilla, Self::ChainOfThought];
+
+    /// The page's name, as settings have it.
+    #[must_use]
+    pub fn page(self) -> &'static str {
+        match self {
+            Self::Seed => "seed",
+            Self::Vanilla => "vanilla",
+            Self::ChainOfThought => "chain-of-thought",
+        }
+    }
+
+    /// The page of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|page| page.page() == name)
+    }
+}
+
 impl Prompts {
+    /// The same, with this page to ask for first candidates.
+    #[must_use]
+    pub fn beginning_with(mut self, first: FirstPage) -> Self {
+        self.first = first;
+        self
+    }
+
     /// Coder: the first candidate, from the task and the machine alone.
     #[must_use]
     pub fn seed(&self, task: &Task, machine: &Machine) -> Prompt {
@@ -27,7 +67,7 @@ impl Prompts {
     }
 
     fn first(&self, task: &Task, machine: &Machine, values: &Value) -> Prompt {
-        self.page("seed", &self.with_pool(task, machine, values))
+        self.page(self.first.page(), &self.with_pool(task, machine, values))
     }
 }
 

@@ -6,11 +6,14 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 
 /// The ablations that come with the program.
-const EMBEDDED: [(&str, &str); 11] = [
+const EMBEDDED: [(&str, &str); 14] = [
     ("cudaforge-table1", include_str!("../../agents/ablations/cudaforge-table1.toml")),
     ("cudaforge-table3", include_str!("../../agents/ablations/cudaforge-table3.toml")),
     ("cudaforge-table5", include_str!("../../agents/ablations/cudaforge-table5.toml")),
     ("cudaforge-figure3", include_str!("../../agents/ablations/cudaforge-figure3.toml")),
+    ("qimeng-table2", include_str!("../../agents/ablations/qimeng-table2.toml")),
+    ("qimeng-figure4a", include_str!("../../agents/ablations/qimeng-figure4a.toml")),
+    ("qimeng-figure5", include_str!("../../agents/ablations/qimeng-figure5.toml")),
     ("qimeng-figure4b", include_str!("../../agents/ablations/qimeng-figure4b.toml")),
     ("hawkeye-context", include_str!("../../agents/ablations/hawkeye-context.toml")),
     ("hawkeye-modules", include_str!("../../agents/ablations/hawkeye-modules.toml")),

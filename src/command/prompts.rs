@@ -9,7 +9,7 @@ use crate::{
     config::Config,
     exit::{Exit, Trouble},
 };
-use prompts::{Prompt, Prompts};
+use prompts::{FirstPage, Prompt, Prompts};
 use std::{fs, io::Write, path::Path};
 
 /// The largest template that is read, in bytes.
@@ -65,10 +65,19 @@ pub(super) fn library(config: &Config) -> Result<Prompts, Trouble> {
         Some(pool) => library.pooling(pool),
         None => library,
     };
+    let library = library.beginning_with(first(config)?);
     Ok(match context::told(config)? {
         Some(context) => library.in_context(context),
         None => library,
     })
+}
+
+/// The page that asks for a first candidate.
+fn first(config: &Config) -> Result<FirstPage, Trouble> {
+    let named = config.prompts.first.as_str();
+    let all = || FirstPage::ALL.map(FirstPage::page).join(", ");
+    let wrong = || Trouble::usage(format!("prompts.first = {named:?}: there is no such page; there are {}", all()));
+    if named.is_empty() { Ok(FirstPage::default()) } else { FirstPage::named(named).ok_or_else(wrong) }
 }
 
 fn templates(config: &Config) -> Result<Prompts, Trouble> {
