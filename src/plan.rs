@@ -122,6 +122,23 @@ pub fn policy(config: &Config, record: Option<&Record>) -> Result<Policy, Troubl
     Ok(policy)
 }
 
+/// The policy of a batch with what the settings say of its search, over all of these tasks.
+///
+/// # Errors
+///
+/// If it searches nothing, one of the tasks cannot be searched, or an operator is named, which is one task's.
+pub fn searching_all<'a>(
+    policy: Policy,
+    tasks: impl IntoIterator<Item = &'a Task>,
+    config: &Config,
+) -> Result<Policy, Trouble> {
+    if !config.run.start.is_empty() {
+        let why = "run.start: an operator from elsewhere is one task's: `warpsmith run TASK --start DIR`";
+        return Err(Trouble::usage(why));
+    }
+    tasks.into_iter().try_fold(policy, |policy, task| searching(policy, task, config))
+}
+
 /// The same with what the settings say of its search.
 fn searching(mut policy: Policy, task: &Task, config: &Config) -> Result<Policy, Trouble> {
     let run = &config.run;

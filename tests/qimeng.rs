@@ -187,6 +187,25 @@ fn a_naive_search_of_an_operator_from_elsewhere_asks_no_model_and_goes_on_after_
 }
 
 #[test]
+fn a_batch_searches_as_far_as_it_is_told_and_is_refused_what_is_one_tasks() {
+    let bench = Bench::new(&generation());
+    let (tasks, model) = (bench.at("tasks"), format!("scripted:{}", bench.at("script.jsonl")));
+    fs::create_dir(&tasks).unwrap();
+    fs::rename(bench.at("task"), Path::new(&tasks).join("gemm")).unwrap();
+    let batch = |policy: &str, more: &[&str]| {
+        let quick = ["--warmup", "1", "--repetitions", "3", "--evaluations", "3"];
+        run(&[&["batch", &tasks, "--policy", policy, "--model", &model], &quick[..], more].concat())
+    };
+    let out = bench.at("B");
+    batch("qimeng-naive", &["--out", &out]).ended(0);
+    assert_eq!(of(&events(&out), "simulated").len(), 3, "and not the policy's 128");
+    let told = batch("astra", &["--out", &bench.at("C")]).ended(2);
+    assert!(told.err.contains("the policy astra searches nothing"), "{told:?}");
+    let told = batch("qimeng-naive", &["--out", &bench.at("D"), "--start", &tasks]).ended(2);
+    assert!(told.err.contains("an operator from elsewhere is one task's"), "{told:?}");
+}
+
+#[test]
 fn a_convolution_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().join("conv").display().to_string();

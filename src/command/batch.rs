@@ -60,6 +60,7 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
         policy.shapes = Shapes::Task;
     }
     chosen.tasks.iter().try_for_each(|(_, task)| plan::known(task, &policy)).map_err(Trouble::usage)?;
+    let mut policy = plan::searching_all(policy, chosen.tasks.iter().map(|(_, task)| task), config)?;
     if let Some((_, task)) = chosen.tasks.iter().find(|(_, task)| task.processor().is_some()) {
         let why = "is for an emulated processor, which has no times to score: `warpsmith run` works on it alone";
         return Err(Trouble::usage(format!("{} {why}", task.name)));
