@@ -26,7 +26,12 @@ const OF_EVERY_LAUNCH: [&str; 14] = [
 ];
 
 /// How metrics begin that Nsight Compute samples, derives or counts by patching code, and no range profiler reads.
-const OF_NCU_ALONE: [&str; 4] = ["derived__", "profiler__", "sass__", "smsp__pcsamp_"];
+const OF_NCU_ALONE: [&str; 4] = [DERIVED, "profiler__", "sass__", "smsp__pcsamp_"];
+
+/// How metrics begin that Nsight Compute derives in a section: no name asks for one, and its section brings it along.
+const DERIVED: &str = "derived__";
+/// The section that has those which sets name.
+const OF_DERIVED: &str = "SourceCounters";
 
 /// Whether all that a set asks for can be read by CUPTI's range profiler, or follows from a launch.
 pub(crate) fn is_of_ranges(set: &MetricSet) -> bool {
@@ -38,8 +43,12 @@ pub(crate) fn is_of_ranges(set: &MetricSet) -> bool {
 /// launches between a start and a stop of the profiler, at most `launches`, of these kernels alone where any are named.
 #[must_use]
 pub fn command(set: &MetricSet, launches: usize, kernels: &[String]) -> Vec<String> {
-    let names = names(set).join(",");
+    let (derived, others): (Vec<&str>, Vec<&str>) = names(set).into_iter().partition(|name| name.starts_with(DERIVED));
+    let names = others.join(",");
     let mut command = line(&if set.is_full() { ["--set", "full"] } else { ["--metrics", &names] }, launches);
+    if !set.is_full() && !derived.is_empty() {
+        command.extend(["--section", OF_DERIVED].map(str::to_owned));
+    }
     if !kernels.is_empty() {
         command.extend(["--kernel-name".to_owned(), format!("regex:^({})$", kernels.join("|"))]);
     }
@@ -59,6 +68,7 @@ pub(crate) fn names(set: &MetricSet) -> Vec<&str> {
 /// The same for every section, and beside these for what a set names: in the units that all launches have in common.
 pub(crate) fn everything(beside: &MetricSet, launches: usize) -> Vec<String> {
     let mut names: Vec<&str> = beside.metric.iter().flat_map(Metric::names).chain(OF_EVERY_LAUNCH).collect();
+    names.retain(|name| !name.starts_with(DERIVED));
     names.sort_unstable();
     names.dedup();
     line(&["--set", "full", "--metrics", &names.join(","), "--print-units", "base"], launches)
@@ -280,6 +290,16 @@ mod tests {
         assert_eq!([readings[1].name.as_str(), &readings[2].name], ["grid", "block"]);
         assert_eq!(readings[3].name, catalog::entries()[4].name);
         assert!(readings.iter().all(|reading| reading.value.is_some() && !reading.meaning.is_empty()));
+    }
+
+    #[test]
+    fn what_is_derived_comes_with_its_section_for_no_name_asks_for_it() {
+        let hopper = MetricSet::known("hopper24").unwrap();
+        assert!(names(&hopper).iter().any(|name| name.starts_with(DERIVED)));
+        let line = command(&hopper, 3, &[]).join(" ");
+        assert!(line.contains("--section SourceCounters") && !line.contains(DERIVED), "{line}");
+        assert!(!command(&MetricSet::cudaforge24(), 3, &[]).join(" ").contains("--section"));
+        assert!(!everything(&hopper, 3).join(" ").contains(DERIVED));
     }
 
     #[test]
