@@ -228,12 +228,8 @@ impl<B: Backend> Kept<B> {
 
     /// Keeps a candidate for its next step. One that cannot rest is not kept, and one that breaks out meanwhile fails.
     pub(crate) fn park(&self, backend: &B, id: &CandidateId, mut loaded: B::Loaded) -> Attempt<()> {
-        match backend.rest(&mut loaded) {
-            Err(EvalError::Candidate(failure)) if matches!(*failure, Failure::Forbidden { .. }) => {
-                return Err(EvalError::Candidate(failure));
-            }
-            Err(_) | Ok(false) => return Ok(()),
-            Ok(true) => {}
+        if !rests(backend, &mut loaded)? {
+            return Ok(());
         }
         let old = lock(&self.candidates).push(id.clone(), loaded);
         if let Some((other, loaded)) = old.filter(|(other, _)| other != id) {
@@ -242,22 +238,16 @@ impl<B: Backend> Kept<B> {
         Ok(())
     }
 
-    /// The same after its last step in a loop as a rule: on a GPU its process ends, and its build is kept, for a context there
-    /// costs who makes another.
+    /// The same after what is a candidate's last step in a loop as a rule: on a GPU its process ends, and its build is kept, for
+    /// a context there costs who makes another.
     pub(crate) fn park_last(&self, backend: &B, id: &CandidateId, mut loaded: B::Loaded) -> Attempt<()> {
         if backend.free_memory().is_none() {
             return self.park(backend, id, loaded);
         }
-        match backend.rest(&mut loaded) {
-            Err(EvalError::Candidate(failure)) if matches!(*failure, Failure::Forbidden { .. }) => {
-                Err(EvalError::Candidate(failure))
-            }
-            Err(_) | Ok(false) => Ok(()),
-            Ok(true) => {
-                self.give_way(backend, id.clone(), loaded);
-                Ok(())
-            }
+        if rests(backend, &mut loaded)? {
+            self.give_way(backend, id.clone(), loaded);
         }
+        Ok(())
     }
 
     /// Keeps what was built again until it is certified; its ticket.
@@ -395,6 +385,16 @@ impl<B: Backend> Kept<B> {
             self.close(&oldest);
         }
         true
+    }
+}
+
+/// Whether a candidate can be kept; one that breaks out while it is asked to rest fails.
+fn rests<B: Backend>(backend: &B, loaded: &mut B::Loaded) -> Attempt<bool> {
+    match backend.rest(loaded) {
+        Err(EvalError::Candidate(failure)) if matches!(*failure, Failure::Forbidden { .. }) => {
+            Err(EvalError::Candidate(failure))
+        }
+        rests => Ok(matches!(rests, Ok(true))),
     }
 }
 

@@ -28,7 +28,7 @@ use std::{
         unix::fs::{MetadataExt, lchown},
     },
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// What a problem computes in: both sides alike.
@@ -291,9 +291,9 @@ impl Runner {
         self.counted(&Ask::PrepareCounters { names }, deadline)
     }
 
-    /// Reads them: the table, or why there is none.
+    /// Reads them: the table, or why there is none. All of its parts are here by then, for the device is held alone meanwhile.
     pub(crate) fn read_counters(&mut self, deadline: Duration) -> Attempt<Counters> {
-        let mut whole = String::new();
+        let (start, mut whole) = (Instant::now(), String::new());
         let mut said = self.counted(&Ask::ReadCounters, deadline)?;
         while let Counters::Table(part) = &said {
             if part.is_empty() {
@@ -303,7 +303,7 @@ impl Runner {
             if whole.len() > LONGEST_TABLE {
                 return Err(self.peer.tampered());
             }
-            said = self.counted(&Ask::MoreCounters, PATIENCE)?;
+            said = self.counted(&Ask::MoreCounters, deadline.saturating_sub(start.elapsed()))?;
         }
         Ok(said)
     }

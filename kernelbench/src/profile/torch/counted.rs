@@ -62,7 +62,10 @@ pub(super) fn kernels(
         if let Some(why) = chain.known_against_ncu() {
             return Ok(Err(why));
         }
-        // Nsight Compute copies what the process holds.
+        // Nsight Compute reads another process, and copies what that holds.
+        if !scene.candidate.is_broken() {
+            scene.candidate.trim_memory(true)?;
+        }
         let held = scene.session.wanted_bytes() + scene.session.held_bytes();
         scene.lease.have(held + scene.session.copied_bytes());
     }
