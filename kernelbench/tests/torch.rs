@@ -534,4 +534,13 @@ fn a_first_call_has_time_to_compile_and_a_later_one_has_not() {
     assert!(!matches!(at_first, Err(Failure::Hang { .. })), "{at_first:?}");
     let later = python::evaluate(&workshop, &task, &slow("== 2"), &PLAN).unwrap().unwrap_err();
     assert!(matches!(later, Failure::Hang { deadline_ms, .. } if deadline_ms < 3000), "{later:?}");
+    // A certificate times new processes too: each has a first call, and the time to compile in it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let certificate = runtime.block_on(async {
+        let rebuilt = workshop.rebuild(&task, &Candidate::new(slow("== 1"))).await.unwrap();
+        workshop.certify(&task, rebuilt, &PLAN).await.unwrap()
+    });
+    assert!(!format!("{:?}", certificate.verdict).contains("Hang"), "{:?}", certificate.verdict);
+    let several = |how: &str| how.contains("pairs of processes") && !how.contains(" 1 pairs of processes");
+    assert!(certificate.checked.iter().any(|check| several(&check.how)), "{:?}", certificate.checked);
 }

@@ -470,6 +470,11 @@ pub(crate) trait Pair {
     /// looked for: then the request is drawn anew.
     fn call(&mut self, side: Side, deadline: Duration, rng: &mut StdRng) -> Attempt<Option<Reading>>;
 
+    /// Whether the candidate's process has made no call yet: the first one may compile.
+    fn is_new(&self) -> bool {
+        false
+    }
+
     /// What a request costs that calls nothing, in nanoseconds, as a timed one is sent. Of the reference's process.
     fn empty(&mut self, rng: &mut StdRng) -> Attempt<f64> {
         let _ = rng;

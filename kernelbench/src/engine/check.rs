@@ -134,6 +134,20 @@ pub(crate) fn again_and_again(
     Ok(fewest.unwrap_or(0))
 }
 
+/// The first call of a process that is to be timed, where its kernels may have to be compiled: it has the time for that, and
+/// others work beside it.
+pub(crate) fn first_call(
+    pair: &mut impl Pair,
+    case: &Case,
+    (tolerance, slack): (&Tolerance, Duration),
+    rng: &mut StdRng,
+) -> Attempt<()> {
+    pair.enter(case)?;
+    pair.prepare(1, false)?;
+    let look = Look { tolerance, case: &case.name, calls: AGAIN };
+    trial(pair, Inputs::Drawn, &look, (Stage::FirstCall, slack), rng).map(|_| ())
+}
+
 /// On inputs as the task draws them. The first of all calls has the slack of `first`.
 fn drawn(
     pair: &mut impl Pair,

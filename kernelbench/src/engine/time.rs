@@ -5,7 +5,7 @@
 
 use super::backend::{Backend, Both, Pair, Processes, Standard};
 use crate::{
-    engine::notes::Remarks,
+    engine::{check, notes::Remarks},
     measure::{
         floor::Floors,
         numbers::{Effort, TRIES},
@@ -138,6 +138,9 @@ impl<'a, B: Backend> Sittings<'a, B> {
             }
             let which = (Standard::Times, which);
             let mut pair = stage::during(Stage::Load, || backend.pair(what.task, session, loaded, which))?;
+            if let Some((case, ..)) = self.blocks.first().filter(|_| pair.is_new() && !what.trusted) {
+                check::first_call(&mut pair, case, (&what.task.tolerance, backend.first_slack()), rng)?;
+            }
             lease.be_alone();
             let (_quiet, watch) = (backend.quiet(), Watch::begin(backend.nvml()));
             for (case, floors, blocks) in &mut self.blocks {

@@ -156,6 +156,10 @@ impl Pair for TorchPair<'_> {
         Ok(counts.then_some(reading))
     }
 
+    fn is_new(&self) -> bool {
+        !self.candidate.has_called
+    }
+
     /// As each timed one is sent: after its process was stopped while inputs were drawn.
     fn empty(&mut self, rng: &mut StdRng) -> Attempt<f64> {
         trusted(self.problem.reference.prepare(&[]))?;

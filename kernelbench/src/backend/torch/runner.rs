@@ -49,7 +49,9 @@ const LOG_LINES: usize = 150;
 /// A module's file in the folder of its process.
 const MODULE: &str = "module.py";
 /// Folders of a process that are there from the start: for temporary files, and for what compilers keep.
-const FOLDERS: [&str; 5] = ["tmp", "extensions", "triton", "inductor", "cuda"];
+const FOLDERS: [&str; 5] = ["tmp", "extensions", TRITON, INDUCTOR, "cuda"];
+const TRITON: &str = "triton";
+const INDUCTOR: &str = "inductor";
 /// The stage that memory requests are blamed on.
 const RELEASE: &str = "release of its outputs";
 
@@ -104,6 +106,8 @@ pub(crate) struct Runner {
     places: Places,
     /// Whether it has made a model: from then on it may hold the device's memory.
     pub(crate) has_run: bool,
+    /// Whether that model was called: its kernels are compiled by then.
+    pub(crate) has_called: bool,
     /// Bytes of the device that torch had in it at most until it last gave some back, as it says.
     pub(crate) most_bytes: u64,
     /// How often the device had no memory for it, as it says.
@@ -128,6 +132,7 @@ impl Runner {
             inputs: vec![],
             places: Places::default(),
             has_run: false,
+            has_called: false,
             most_bytes: 0,
             refused: 0,
             broken: false,
@@ -140,7 +145,7 @@ impl Runner {
         let user = self.peer.user();
         self.peer = python.runner(self.folder.path(), user, None).map_err(not_started)?;
         (self.inputs, self.places) = (vec![], Places::default());
-        (self.has_run, self.broken) = (false, false);
+        (self.has_run, self.has_called, self.broken) = (false, false, false);
         match self.role.take() {
             Some(role) => self.load(role, deadline),
             None => Ok(()),
@@ -151,6 +156,12 @@ impl Runner {
     pub(crate) fn sleep(&mut self) {
         self.peer.end();
         self.has_run = false;
+    }
+
+    /// Whether a compiler left something in its folder that another process there need not compile again.
+    pub(crate) fn has_compiled(&self) -> bool {
+        let holds = |part: &str| fs::read_dir(self.folder().join(part)).is_ok_and(|mut held| held.next().is_some());
+        !self.extensions.is_empty() || [TRITON, INDUCTOR].into_iter().any(holds)
     }
 
     /// Whether it can do no more work: it has ended, or its device refuses it.
@@ -244,6 +255,7 @@ impl Runner {
             return Err(self.peer.tampered());
         }
         self.places.learn(slots, &outputs, addresses);
+        self.has_called = true;
         let reading = Reading { outside_ns: outside.as_nanos() as f64, inside_ns: inside_ns as f64 };
         Ok(Called { reading, outputs })
     }
