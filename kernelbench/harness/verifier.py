@@ -82,7 +82,7 @@ class Verifier(outputs.Outputs):
             self.oracle = model.double().to(self.device)
         except Exception as error:  # no oracle is a note, not an end
             self.no_oracle = f"{type(error).__name__}: {error}"[:300]
-        init = mapped_tensors(self.init, lambda t: self.cast(t).to(self.device).contiguous())
+        init = self.constructed_with()
         self.init_bytes = sum(padded(t) for t in tensors(init))
         drawn = self.generate(0)
         self.slot_bytes = sum(padded(t) for t in tensors(drawn))
@@ -128,7 +128,16 @@ class Verifier(outputs.Outputs):
                 self.arenas.append(self.new_arena(at))
         if self.oracle is not None:
             self.oracle = self.oracle.to(self.device)
-        return self.laid(mapped_tensors(self.init, lambda t: self.cast(t).to(self.device).contiguous()))
+        return self.laid(self.constructed_with())
+
+    def swap_arenas(self, _):
+        """Gives each side the other's arena, where nobody has a candidate's open; whoever had it may have changed what lay
+        there."""
+        self.arenas.reverse()
+        return self.laid(self.constructed_with())
+
+    def constructed_with(self):
+        return mapped_tensors(self.init, lambda t: self.cast(t).to(self.device).contiguous())
 
     def signature(self, init, drawn):
         """What the module is constructed with and called with, as both sides get it, and what a call computes."""

@@ -544,3 +544,36 @@ fn a_first_call_has_time_to_compile_and_a_later_one_has_not() {
     let several = |how: &str| how.contains("pairs of processes") && !how.contains(" 1 pairs of processes");
     assert!(certificate.checked.iter().any(|check| several(&check.how)), "{:?}", certificate.checked);
 }
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn in_every_other_pair_of_processes_of_a_certificate_the_sides_have_each_others_inputs() {
+    // Where inputs lie is the file that they are mapped from, by its number; noted once a process, and told at the third.
+    let source = "
+import os, torch, torch.nn as nn
+NOTES = os.path.join(os.path.dirname(__file__), 'tmp', 'files')
+seen = set()
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        if not seen:
+            for line in open('/proc/self/maps'):
+                first, last = (int(end, 16) for end in line.split()[0].split('-'))
+                if first <= x.data_ptr() < last:
+                    seen.add(line.split()[4])
+            open(NOTES, 'a').write(' '.join(seen) + ' ')
+            files = open(NOTES).read().split()
+            if len(files) == 3:
+                raise RuntimeError('files ' + ' '.join(files) + ' end')
+        return nn.functional.softplus(x)
+";
+    let (workshop, task) = (workshop(), problem("1_Softplus"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let certificate = runtime.block_on(async {
+        let rebuilt = workshop.rebuild(&task, &Candidate::new(source)).await.unwrap();
+        workshop.certify(&task, rebuilt, &PLAN).await.unwrap()
+    });
+    let said = format!("{:?}", certificate.verdict);
+    let files: Vec<&str> = said.split("files ").last().unwrap().split(" end").next().unwrap().split(' ').collect();
+    assert!(files.len() == 3 && files[0] == files[2] && files[0] != files[1], "{said}");
+}

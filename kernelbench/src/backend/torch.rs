@@ -85,7 +85,8 @@ use verifier::Verifier;
 const SHARE_OF_INPUTS: u64 = 16;
 
 /// A request of the reference's calls lasts 20 ms, for Python's own part of a request takes a tenth of a millisecond and
-/// scatters; on a GPU pairs are taken for a second beyond the fewest.
+/// scatters; on a GPU pairs are taken for a second beyond the fewest. A certificate's pairs of processes are even in number, for
+/// in every other one the sides have each other's arena.
 const NUMBERS: Numbers = Numbers {
     draws: 5,
     signed: true,
@@ -96,7 +97,7 @@ const NUMBERS: Numbers = Numbers {
     most_calls: problem::MOST_SLOTS,
     calibration: (1, 3),
     empty_requests: 5,
-    processes: (1, 3),
+    processes: (1, 4),
     spread: false,
     endurance: Duration::from_secs(15),
     fewest: 20,
@@ -349,6 +350,7 @@ impl Backend for TorchBackend {
             // What was built is in the candidate's folder; what was put out is open nowhere any more.
             session.trim_memory()?;
             loaded.restart(&self.python, self.options.build_deadline)?;
+            session.swap_arenas()?;
             session.replace_reference(self.runners.take_now(|runner| runner.peer.is_alive())?)?;
         } else if session.is_stale() {
             session.trim_memory()?;

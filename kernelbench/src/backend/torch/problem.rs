@@ -222,6 +222,15 @@ impl OpenProblem {
         trusted(self.reference.construct(&self.init, self.arithmetic))
     }
 
+    /// Gives each side the other's arena, once the candidate's process has ended; the reference's is to be replaced then. Where
+    /// inputs lie in the device's memory makes a call faster or slower, the same for every process that reads them there.
+    pub(crate) fn swap_arenas(&mut self) -> Attempt<()> {
+        let Laid { init, arenas } = self.verifier.ask(&Ask::SwapArenas)?;
+        self.arenas.swap(0, 1);
+        (self.init, self.places) = (init, arenas);
+        Ok(())
+    }
+
     /// Puts a new process in the place of the reference's.
     pub(crate) fn replace_reference(&mut self, reference: Runner) -> Attempt<()> {
         let old = std::mem::replace(&mut self.reference, reference);

@@ -58,6 +58,8 @@ pub(crate) enum Ask {
     Offload,
     /// Lay a problem's arenas out again that was offloaded: [`Laid`].
     LayOut,
+    /// Give each side the other's arena, where nobody has a candidate's open: [`Laid`].
+    SwapArenas,
     /// Draw inputs for the first slots, the same for both sides: [`Drawn`].
     Draw {
         /// A secret seed for each slot.

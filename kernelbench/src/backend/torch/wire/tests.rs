@@ -98,6 +98,7 @@ fn all(value: Input) -> Vec<Ask> {
         | Ask::Open { .. }
         | Ask::Offload
         | Ask::LayOut
+        | Ask::SwapArenas
         | Ask::Draw { .. }
         | Ask::SpotCheck { .. }
         | Ask::Ranges(_)
@@ -131,6 +132,7 @@ fn all(value: Input) -> Vec<Ask> {
         },
         Ask::Offload,
         Ask::LayOut,
+        Ask::SwapArenas,
         Ask::Draw { seeds: vec![u64::MAX >> 12], signed: true },
         Ask::SpotCheck { seed: 1, candidate: vec![output] },
         Ask::Ranges(outputs),
