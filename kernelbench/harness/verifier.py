@@ -89,7 +89,8 @@ class Verifier(outputs.Outputs):
         many = sum(1 for _ in tensors(drawn))
         fit = message["budget"] // max(self.slot_bytes, 1)
         self.slots = max(1, min(message["most_slots"], fit, MOST_TENSORS // max(many, 1)))
-        self.arenas = [self.new_arena(at) for at in range(2)]
+        self.order = [0, 1]
+        self.arenas = [self.new_arena(at) for at in self.order]
         return {
             **self.laid(init),
             "parameter_bytes": parameters,
@@ -130,10 +131,17 @@ class Verifier(outputs.Outputs):
             self.oracle = self.oracle.to(self.device)
         return self.laid(self.constructed_with())
 
-    def swap_arenas(self, _):
-        """Gives each side the other's arena, where nobody has a candidate's open; whoever had it may have changed what lay
-        there."""
-        self.arenas.reverse()
+    def lay_out_anew(self, message):
+        """The arenas of an offloaded problem as no process has had them: by turns the candidate's first and the reference's, so
+        that where one lay the other lies, as a rule."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = message["descriptors"]
+        self.order.reverse()
+        made = {at: self.new_arena(at) for at in self.order}
+        self.arenas = [made[0], made[1]]
+        if self.oracle is not None:
+            self.oracle = self.oracle.to(self.device)
         return self.laid(self.constructed_with())
 
     def constructed_with(self):

@@ -86,7 +86,7 @@ const SHARE_OF_INPUTS: u64 = 16;
 
 /// A request of the reference's calls lasts 20 ms, for Python's own part of a request takes a tenth of a millisecond and
 /// scatters; on a GPU pairs are taken for a second beyond the fewest. A certificate's pairs of processes are even in number, for
-/// in every other one the sides have each other's arena.
+/// either side's inputs lie first in every other one.
 const NUMBERS: Numbers = Numbers {
     draws: 5,
     signed: true,
@@ -350,7 +350,7 @@ impl Backend for TorchBackend {
             // What was built is in the candidate's folder; what was put out is open nowhere any more.
             session.trim_memory()?;
             loaded.restart(&self.python, self.options.build_deadline)?;
-            session.swap_arenas()?;
+            session.lay_out_anew()?;
             session.replace_reference(self.runners.take_now(|runner| runner.peer.is_alive())?)?;
         } else if session.is_stale() {
             session.trim_memory()?;
@@ -399,7 +399,7 @@ impl Backend for TorchBackend {
     }
 
     fn wake(&self, loaded: &mut Runner) -> Attempt<()> {
-        loaded.restart(&self.python, self.options.build_deadline)
+        loaded.wake(&self.python, &self.starting, self.options.build_deadline)
     }
 
     fn in_doubt(&self, loaded: &Runner, error: &EvalError) -> Option<Label> {

@@ -105,6 +105,10 @@ pub(crate) fn problem(task: &Task) -> Result<&Problem, Fault> {
     task.problem().ok_or_else(not)
 }
 
+fn memory_file() -> Attempt<OwnedFd> {
+    Ok(socket::memory_file().map_err(fault("cannot share memory"))?)
+}
+
 /// What names a problem's session.
 pub(crate) fn key(task: &Task) -> Hash {
     let how = task.problem().map(|problem| format!("{} {}", problem.precision.torch_name(), problem.reference.name()));
@@ -135,8 +139,7 @@ impl OpenProblem {
         let folder = tempfile::tempdir().map_err(fault("cannot make a folder"))?;
         let path = folder.path().join("problem.py");
         fs::write(&path, &problem.source).map_err(fault("cannot write the problem down"))?;
-        let file = || socket::memory_file().map_err(fault("cannot share memory"));
-        let (arenas, outputs) = ([file()?, file()?], file()?);
+        let (arenas, outputs) = ([memory_file()?, memory_file()?], memory_file()?);
         let as_kernelbench = problem.reference == ReferenceMode::KernelBench;
         let arithmetic = Arithmetic { dtype: problem.precision.torch_name(), tf32: as_kernelbench };
         let dtype = arithmetic.dtype.to_owned();
@@ -222,12 +225,15 @@ impl OpenProblem {
         trusted(self.reference.construct(&self.init, self.arithmetic))
     }
 
-    /// Gives each side the other's arena, once the candidate's process has ended; the reference's is to be replaced then. Where
-    /// inputs lie in the device's memory makes a call faster or slower, the same for every process that reads them there.
-    pub(crate) fn swap_arenas(&mut self) -> Attempt<()> {
-        let Laid { init, arenas } = self.verifier.ask(&Ask::SwapArenas)?;
-        self.arenas.swap(0, 1);
-        (self.init, self.places) = (init, arenas);
+    /// Lays inputs out elsewhere, once the candidate's process has ended; the reference's is to be replaced then. Where they lie
+    /// makes calls faster or slower, the same for every process that reads them there. No process has had these arenas open: what
+    /// a candidate's process has known is never the reference's.
+    pub(crate) fn lay_out_anew(&mut self) -> Attempt<()> {
+        self.offload()?;
+        self.stale = true;
+        let arenas = [memory_file()?, memory_file()?];
+        let Laid { init, arenas: places } = self.verifier.ask_with(&Ask::LayOutAnew, &[&arenas[0], &arenas[1]])?;
+        (self.arenas, self.init, self.places, self.laid) = (arenas, init, places, Laying::Out);
         Ok(())
     }
 

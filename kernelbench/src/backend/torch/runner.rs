@@ -106,7 +106,7 @@ pub(crate) struct Runner {
     places: Places,
     /// Whether it has made a model: from then on it may hold the device's memory.
     pub(crate) has_run: bool,
-    /// Whether that model was called: its kernels are compiled by then.
+    /// Whether the model that it made last was called: its kernels are compiled by then.
     pub(crate) has_called: bool,
     /// Bytes of the device that torch had in it at most until it last gave some back, as it says.
     pub(crate) most_bytes: u64,
@@ -142,10 +142,23 @@ impl Runner {
     /// Starts another process in the same folder, with what the one before built there, and loads the same module.
     pub(crate) fn restart(&mut self, python: &Python, deadline: Duration) -> Attempt<()> {
         self.peer.end();
-        let user = self.peer.user();
-        self.peer = python.runner(self.folder.path(), user, None).map_err(not_started)?;
+        self.begin_again(python, (self.peer.user(), None), deadline)
+    }
+
+    /// The same for one that slept: as another user, for its own may be somebody else's by now, and where nobody times.
+    pub(crate) fn wake(&mut self, python: &Python, starting: &Starting, deadline: Duration) -> Attempt<()> {
+        self.begin_again(python, (python.new_user(), Some(starting)), deadline)
+    }
+
+    fn begin_again(
+        &mut self,
+        python: &Python,
+        (user, starting): (Option<u32>, Option<&Starting>),
+        deadline: Duration,
+    ) -> Attempt<()> {
+        self.peer = python.runner(self.folder.path(), user, starting).map_err(not_started)?;
         (self.inputs, self.places) = (vec![], Places::default());
-        (self.has_run, self.has_called, self.broken) = (false, false, false);
+        (self.has_run, self.broken) = (false, false);
         match self.role.take() {
             Some(role) => self.load(role, deadline),
             None => Ok(()),
@@ -211,7 +224,7 @@ impl Runner {
 
     /// Makes the model anew, with the contract's seed.
     pub(crate) fn construct(&mut self, init: &Input, arithmetic: Arithmetic) -> Attempt<()> {
-        self.has_run = true;
+        (self.has_run, self.has_called) = (true, false);
         let construct = self.how_to_construct(init, arithmetic);
         self.ask::<Done>(&Ask::Construct(construct), "constructor", PATIENCE)?;
         self.peer.be_alone()

@@ -58,8 +58,9 @@ pub(crate) enum Ask {
     Offload,
     /// Lay a problem's arenas out again that was offloaded: [`Laid`].
     LayOut,
-    /// Give each side the other's arena, where nobody has a candidate's open: [`Laid`].
-    SwapArenas,
+    /// Lay out the arenas of a problem that was offloaded as no process has had them, in the other order: [`Laid`]. With it come
+    /// two files, which are a processor's arenas.
+    LayOutAnew,
     /// Draw inputs for the first slots, the same for both sides: [`Drawn`].
     Draw {
         /// A secret seed for each slot.

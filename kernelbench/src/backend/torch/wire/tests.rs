@@ -98,7 +98,7 @@ fn all(value: Input) -> Vec<Ask> {
         | Ask::Open { .. }
         | Ask::Offload
         | Ask::LayOut
-        | Ask::SwapArenas
+        | Ask::LayOutAnew
         | Ask::Draw { .. }
         | Ask::SpotCheck { .. }
         | Ask::Ranges(_)
@@ -132,7 +132,7 @@ fn all(value: Input) -> Vec<Ask> {
         },
         Ask::Offload,
         Ask::LayOut,
-        Ask::SwapArenas,
+        Ask::LayOutAnew,
         Ask::Draw { seeds: vec![u64::MAX >> 12], signed: true },
         Ask::SpotCheck { seed: 1, candidate: vec![output] },
         Ask::Ranges(outputs),
