@@ -52,6 +52,23 @@ fn a_run_of_one_task_goes_to_hosts_too_and_keeps_its_device() {
 
 #[test]
 #[cfg_attr(not(has_nats), ignore = "needs a nats-server, which WARPSMITH_NATS names")]
+fn problems_keep_their_devices_though_more_is_known_of_them_once_they_were_opened() {
+    let mut bed = Bed::begin();
+    bed.problems(6);
+    bed.worker_with("a", &["--simulate", "2", "--lanes", "problem"]);
+    bed.worker_with("b", &["--simulate", "2", "--lanes", "problem"]);
+    told(bed.batch("run", 1, true), 0);
+    let spent = bed.events("run", "spent");
+    assert_eq!(spent.len(), 6);
+    for (task, spent) in spent {
+        let at =
+            |work: &str| spent.iter().find(|event| event["work"] == work).map(|one| one["lease"]["device"].clone());
+        assert!(at("prepare").is_some() && at("prepare") == at("examine"), "{task}: {spent:?}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(has_nats), ignore = "needs a nats-server, which WARPSMITH_NATS names")]
 fn a_worker_that_is_killed_in_the_middle_of_a_job_costs_time_and_nothing_else() {
     let mut bed = Bed::begin();
     bed.tasks(1, &SLOW);

@@ -19,6 +19,7 @@ mod tuning;
 pub use arrays::{Dtype, Fill, Tolerance};
 
 use crate::{
+    hash::Hash,
     result::candidate::Candidate,
     task::{
         baseline::Baselines, gfx::Gfx, processor::Processor, region::regions, signature::Signature, size::SizeError,
@@ -273,6 +274,17 @@ impl Task {
             problem.signature = signature.clone();
         }
         self
+    }
+
+    /// The hash of the task as it was read, whatever opening its reference has added since.
+    #[must_use]
+    pub fn hash_as_read(&self) -> Hash {
+        let mut task = self.clone();
+        if let Source::Problem(problem) = &mut task.source {
+            problem.signature = Signature::default();
+        }
+        // A task is texts and numbers that were read from a file: it always makes JSON.
+        Hash::of(&serde_json::to_vec(&task).unwrap_or_default())
     }
 
     /// The problem, where the task is one.

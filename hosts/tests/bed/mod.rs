@@ -227,6 +227,20 @@ impl Bed {
         fs::write(self.path().join("script.jsonl"), script).unwrap();
     }
 
+    /// A folder of so many problems in KernelBench's format, and a script with one candidate for each.
+    pub(crate) fn problems(&self, count: usize) {
+        let (from, to) = (root().join("examples/problems/level1/1_Softplus.py"), self.path().join("tasks/level1"));
+        fs::create_dir_all(&to).unwrap();
+        let code = "```python\n# simulate: us=60 run_ms=5\nclass ModelNew: pass\n```";
+        let mut script = String::new();
+        for number in 1..=count {
+            let text = fs::read_to_string(&from).unwrap();
+            fs::write(to.join(format!("{number}_P{number}.py")), format!("{text}\n# {number}\n")).unwrap();
+            script += &line(&json!({"role": "coder", "task": format!("level1-{number}_P{number}"), "reply": code}));
+        }
+        fs::write(self.path().join("script.jsonl"), script).unwrap();
+    }
+
     /// A batch of these tasks into this folder, here or on the hosts.
     pub(crate) fn batch(&self, out: &str, rounds: usize, hosts: bool) -> Command {
         let path = |name: &str| self.path().join(name).display().to_string();

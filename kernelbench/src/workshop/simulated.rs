@@ -19,7 +19,12 @@ use crate::{
         survey::Survey,
     },
     stage::{self, Stage},
-    task::{ArgumentKind, Case, Source, Task, Transfer, space::Bindings, suite::Suite},
+    task::{
+        ArgumentKind, Case, Source, Task, Transfer,
+        signature::{ModuleValue, Signature},
+        space::Bindings,
+        suite::Suite,
+    },
     workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Workshop},
 };
 use directive::{Directive, Told, mismatch};
@@ -129,7 +134,12 @@ impl Workshop for Simulated {
         plan: &'a TimingPlan,
     ) -> Step<'a, Result<Baseline, Fault>> {
         let timing = |case: &String| (case.clone(), samples(REFERENCE_US, plan, &[&task.name, case, "baseline"]));
-        let baseline = Baseline::new(suite.timed.iter().map(timing).collect(), BUILD.into());
+        // Of a problem more is known once its reference was opened.
+        let input = ModuleValue { name: "x".into(), tensor: None, value: "simulated".into() };
+        let inputs = task.problem().map(|_| input).into_iter().collect();
+        let signature = Signature { inputs, ..Signature::default() };
+        let timings = suite.timed.iter().map(timing).collect();
+        let baseline = Baseline { signature, ..Baseline::new(timings, BUILD.into()) };
         Box::pin(async move {
             self.run_alone(Stage::Time, Duration::ZERO).await;
             Ok(baseline)
