@@ -6,20 +6,21 @@ use warpsmith::hosts::{Roll, RollDevice, RollWorker};
 
 /// How often it is written.
 const EVERY: Duration = Duration::from_millis(700);
+/// How soon it is written first: a short run is over before it would be written again.
+const SOON: Duration = Duration::from_millis(50);
 
 impl Courier {
     /// Writes it again and again, for ever.
     pub(super) async fn write_roll(self: Arc<Self>) {
-        let began = tokio::time::Instant::now();
+        let (began, mut pause) = (tokio::time::Instant::now(), SOON);
         loop {
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(pause).await;
             let minutes = began.elapsed().as_secs_f64() / 60.0;
             let text = serde_json::to_vec_pretty(&self.roll(minutes)).unwrap_or_default();
             let (path, new) = (self.wanted.folder.join(Roll::FILE), self.wanted.folder.join("hosts.json.new"));
             // The folder is not there before the run begins; a status that is a few seconds old does no harm.
-            if self.wanted.folder.is_dir() && fs::write(&new, text).is_ok() {
-                let _ = fs::rename(new, path);
-            }
+            let written = self.wanted.folder.is_dir() && fs::write(&new, text).is_ok() && fs::rename(new, path).is_ok();
+            pause = if written { EVERY } else { SOON };
         }
     }
 
