@@ -4,7 +4,8 @@
 mod python;
 
 use python::{PLAN, problem, workshop, workshop_with};
-use warpsmith_kernelbench::{Candidate, Failure, Suite, Workshop};
+use std::time::Duration;
+use warpsmith_kernelbench::{Candidate, Failure, Suite, Workshop, torch::Torch};
 
 const RIGHT: &str = "
 import torch.nn as nn
@@ -37,27 +38,37 @@ fn what_was_built_for_the_check_serves_the_profile_and_a_certificate_builds_anew
     });
 }
 
+/// A candidate that sleeps for two seconds in one call of each model.
+fn slow(when: &str) -> String {
+    format!(
+        "import time, torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        \
+         self.calls = getattr(self, 'calls', 0) + 1\n        if self.calls {when}: time.sleep(2)\n        \
+         return nn.functional.softplus(x)\n"
+    )
+}
+
+/// A workshop that is patient with first calls alone.
+fn impatient() -> Torch {
+    workshop_with(|options| {
+        (options.deadline_floor, options.first_call) = (Duration::from_secs(1), Duration::from_secs(30));
+    })
+}
+
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn a_first_call_has_time_to_compile_and_a_later_one_has_not() {
-    use std::time::Duration;
-    let slow = |when: &str| {
-        format!(
-            "import time, torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        \
-             self.calls = getattr(self, 'calls', 0) + 1\n        if self.calls {when}: time.sleep(2)\n        \
-             return nn.functional.softplus(x)\n"
-        )
-    };
-    let workshop = workshop_with(|options| {
-        (options.deadline_floor, options.first_call) = (Duration::from_secs(1), Duration::from_secs(30));
-    });
-    let task = problem("1_Softplus");
+    let (workshop, task) = (impatient(), problem("1_Softplus"));
     // A model is made anew for each timing, and may compile for each model that is made.
     let at_first = python::evaluate(&workshop, &task, &slow("== 1"), &PLAN).unwrap();
     assert!(!matches!(at_first, Err(Failure::Hang { .. })), "{at_first:?}");
     let later = python::evaluate(&workshop, &task, &slow("== 2"), &PLAN).unwrap().unwrap_err();
     assert!(matches!(later, Failure::Hang { deadline_ms, .. } if deadline_ms < 2000), "{later:?}");
-    // A certificate times new processes too: each has a first call, and the time to compile in it.
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn each_process_that_a_certificate_times_has_time_to_compile_in_its_first_call() {
+    let (workshop, task) = (impatient(), problem("1_Softplus"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let certificate = runtime.block_on(async {
         let rebuilt = workshop.rebuild(&task, &Candidate::new(slow("== 1"))).await.unwrap();

@@ -470,7 +470,7 @@ pub(crate) trait Pair {
     /// looked for: then the request is drawn anew.
     fn call(&mut self, side: Side, deadline: Duration, rng: &mut StdRng) -> Attempt<Option<Reading>>;
 
-    /// Whether the candidate's process has made no call yet: the first one may compile.
+    /// Whether the candidate's model was not called yet: its first call may compile.
     fn is_new(&self) -> bool {
         false
     }

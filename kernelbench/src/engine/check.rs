@@ -134,7 +134,7 @@ pub(crate) fn again_and_again(
     Ok(fewest.unwrap_or(0))
 }
 
-/// The first call of a process that is to be timed, where its kernels may have to be compiled: it has the time for that, and
+/// The first call of a model that is to be timed, in which its kernels may have to be compiled: it has the time for that, and
 /// others work beside it.
 pub(crate) fn first_call(
     pair: &mut impl Pair,
