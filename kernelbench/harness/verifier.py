@@ -90,7 +90,7 @@ class Verifier(outputs.Outputs):
         fit = message["budget"] // max(self.slot_bytes, 1)
         self.slots = max(1, min(message["most_slots"], fit, MOST_TENSORS // max(many, 1)))
         self.order = [0, 1]
-        self.arenas = [self.new_arena(at) for at in self.order]
+        self.make_arenas()
         return {
             **self.laid(init),
             "parameter_bytes": parameters,
@@ -124,12 +124,8 @@ class Verifier(outputs.Outputs):
     def lay_out(self, _):
         """As it was before it was offloaded."""
         if self.device.type == "cuda":
-            self.arenas = []
-            for at in range(2):
-                self.arenas.append(self.new_arena(at))
-        if self.oracle is not None:
-            self.oracle = self.oracle.to(self.device)
-        return self.laid(self.constructed_with())
+            self.make_arenas()
+        return self.laid_again()
 
     def lay_out_anew(self, message):
         """The arenas of an offloaded problem as no process has had them: by turns the candidate's first and the reference's, so
@@ -138,8 +134,10 @@ class Verifier(outputs.Outputs):
             os.close(descriptor)
         self.descriptors = message["descriptors"]
         self.order.reverse()
-        made = {at: self.new_arena(at) for at in self.order}
-        self.arenas = [made[0], made[1]]
+        self.make_arenas()
+        return self.laid_again()
+
+    def laid_again(self):
         if self.oracle is not None:
             self.oracle = self.oracle.to(self.device)
         return self.laid(self.constructed_with())
@@ -156,6 +154,15 @@ class Verifier(outputs.Outputs):
             "flops": self.flops if self.flops is not None else signature.flops(model, init, drawn),
             "stated": signature.stated(self.names),
         }
+
+    def make_arenas(self):
+        """The reference's and the candidate's, in the order in force. Where there is memory for one alone, that one is kept, to be
+        given back."""
+        self.arenas = []
+        for at in self.order:
+            self.arenas.append(self.new_arena(at))
+        if self.order[0] == 1:
+            self.arenas.reverse()
 
     def new_arena(self, at):
         length = max(self.slots * self.slot_bytes + self.init_bytes, mmap.PAGESIZE)

@@ -31,14 +31,14 @@ impl Courier {
     pub(super) async fn carry(self: Arc<Self>, job: Job) -> Result<Done, Fault> {
         let text = job.task_text();
         let task = self.stow(&text).await?;
-        let of = job.task.hash_as_read();
-        let mut home = self.home(&of).await;
+        let as_read = job.task.hash_as_read();
+        let mut home = self.home(&as_read).await;
         let (mut moved_from, mut job) = (None, job);
         loop {
             let lost = home.take_if(|home| !self.lives(&home.slot));
             if let Some(lost) = lost {
                 moved_from = Some(lost.device);
-                home = self.moved((&task, &of), &mut job).await?;
+                home = self.moved((&task, &as_read), &mut job).await?;
             }
             let to = self.towards(home.as_ref(), &job.asked);
             match self.travel(&job, &task, &to).await? {
@@ -47,7 +47,7 @@ impl Courier {
                 Way::Back(told) => {
                     let own = home.is_none() && !matches!(job.asked, Asked::Fit { .. });
                     if own {
-                        self.settle_at(&of, &told).await;
+                        self.settle_at(&as_read, &told).await;
                     }
                     let mut done = told.done;
                     done.hand.moved_from = moved_from;
@@ -100,8 +100,8 @@ impl Courier {
 
     /// Gives a task another home, where its reference is prepared anew; what the reference's difference from itself is
     /// there counts from then on.
-    async fn moved(&self, (task, of): (&Hash, &Hash), job: &mut Job) -> Result<Option<Home>, Fault> {
-        self.state().homes.remove(of);
+    async fn moved(&self, (task, as_read): (&Hash, &Hash), job: &mut Job) -> Result<Option<Home>, Fault> {
+        self.state().homes.remove(as_read);
         self.state().tally.moved += 1;
         tracing::warn!(task = job.task.name, "its device is gone; its reference is prepared anew on another");
         let Asked::Evaluate { suite, plan, self_difference, .. } = &mut job.asked else { return Ok(None) };
@@ -111,8 +111,8 @@ impl Courier {
         if let JobFound::Prepared(baseline) = told.done.found.clone()? {
             *self_difference = self_difference.max(Baseline::self_difference(&baseline));
         }
-        self.settle_at(of, &told).await;
-        let home = self.state().homes.get(of).cloned();
+        self.settle_at(as_read, &told).await;
+        let home = self.state().homes.get(as_read).cloned();
         Ok(home)
     }
 

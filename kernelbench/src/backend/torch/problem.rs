@@ -207,9 +207,14 @@ impl OpenProblem {
         self.laid == Laying::Offloaded
     }
 
-    /// As it was before that; where it cannot be, it holds nothing, as before.
+    /// As it was before that.
     pub(crate) fn lay_out(&mut self) -> Attempt<()> {
         let laid = self.take_again();
+        self.or_nothing(laid)
+    }
+
+    /// Laid out now; where it cannot be, it holds nothing, as before.
+    fn or_nothing(&mut self, laid: Attempt<()>) -> Attempt<()> {
         if laid.is_ok() {
             self.laid = Laying::Out;
         } else if let Err(why) = self.offload() {
@@ -226,14 +231,20 @@ impl OpenProblem {
     }
 
     /// Lays inputs out elsewhere, once the candidate's process has ended; the reference's is to be replaced then. Where they lie
-    /// makes calls faster or slower, the same for every process that reads them there. No process has had these arenas open: what
-    /// a candidate's process has known is never the reference's.
+    /// may make calls faster or slower, the same for every process that reads them there. No process has had these arenas open:
+    /// what a candidate's process has known is never the reference's.
     pub(crate) fn lay_out_anew(&mut self) -> Attempt<()> {
         self.offload()?;
         self.stale = true;
-        let arenas = [memory_file()?, memory_file()?];
-        let Laid { init, arenas: places } = self.verifier.ask_with(&Ask::LayOutAnew, &[&arenas[0], &arenas[1]])?;
-        (self.arenas, self.init, self.places, self.laid) = (arenas, init, places, Laying::Out);
+        let laid = self.take_anew();
+        self.or_nothing(laid)
+    }
+
+    fn take_anew(&mut self) -> Attempt<()> {
+        self.arenas = [memory_file()?, memory_file()?];
+        let files = [&self.arenas[0], &self.arenas[1]];
+        let Laid { init, arenas } = self.verifier.ask_with(&Ask::LayOutAnew, &files)?;
+        (self.init, self.places) = (init, arenas);
         Ok(())
     }
 
