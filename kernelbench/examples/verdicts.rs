@@ -1,22 +1,23 @@
-//! Evaluates files of candidates one after another in one program, says what came of each as JSON, a line a file, and
-//! whether that is what the file's heading says. Ends with status 1 where one is not.
+//! Evaluates files of candidates in one program, one after another or some beside each other, says what came of each as
+//! JSON, a line a file, and whether that is what the file's heading says. Ends with status 1 where one is not.
 //!
 //! `verdicts PYTHON DEVICE FOLDER-OF-PROBLEMS... -- CANDIDATE.py|FOLDER...`, with these variables: `TRIALS`, `WARMUP`,
 //! `REPETITIONS`, `FLOOR_S` (what deadlines have beside the reference's time), `FIRST_S` (that of a first call),
-//! `BUILD_S` (what a build may take), `AHEAD`
-//! (how many builds are begun ahead; those that run a compiler are begun at once), `GATE` (a file that is waited for before
-//! the first candidate that is right), `PROFILE`, `KEEP` (candidates and problems stay open, as in a batch, until others
-//! need their memory).
+//! `BUILD_S` (what a build may take), `BESIDE` (how many are evaluated at a time), `AHEAD` (how many builds are begun
+//! ahead; those that run a compiler are begun at once), `GATE` (a file that is waited for before the first candidate that
+//! is right), `PROFILE`, `KEEP` (candidates and problems stay open, as in a batch, until others need their memory).
 #![expect(clippy::print_stdout, reason = "a program")]
 
 #[path = "../tests/file/mod.rs"]
 mod file;
 
 use file::File;
+use futures::future::try_join_all;
 use metrics::{Statistic, Timing};
 use serde_json::{Value, json};
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
     error::Error,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -78,31 +79,64 @@ fn find(folder: &Path, name: &str) -> Option<PathBuf> {
 
 type Build = JoinHandle<Outcome<Built>>;
 
+/// What is begun, what is next, and how many of each problem are left.
+struct Row<'a> {
+    workshop: &'a Torch,
+    jobs: &'a [Job],
+    builds: RefCell<Vec<Option<Build>>>,
+    next: Cell<usize>,
+    left: RefCell<BTreeMap<&'a str, usize>>,
+    all_as_said: Cell<bool>,
+}
+
 async fn all(workshop: &Torch, jobs: Vec<Job>) -> Result<bool, Box<dyn Error>> {
-    let ahead = setting("AHEAD", 1)? as usize;
-    let mut builds: Vec<Option<Build>> =
-        jobs.iter().map(|job| job.file.source.contains("load_inline").then(|| begin(workshop, job))).collect();
-    let mut all_as_said = true;
-    for (at, job) in jobs.iter().enumerate() {
-        for (build, job) in builds.iter_mut().zip(&jobs).skip(at).take(ahead.max(1)) {
-            build.get_or_insert_with(|| begin(workshop, job));
-        }
-        if job.file.line("right").is_some() {
-            gate().await;
-        }
-        let Some(build) = &mut builds[at] else { continue };
-        let said = one(workshop, job, build).await?;
-        all_as_said &= said["as said"] == true;
-        println!("{said}");
-        if std::env::var_os("KEEP").is_some() {
-            continue;
-        }
-        workshop.release(&job.candidate.id());
-        if jobs[at + 1..].iter().all(|next| next.task.name != job.task.name) {
-            workshop.close(&job.task);
-        }
+    let builds = jobs.iter().map(|job| job.file.source.contains("load_inline").then(|| begin(workshop, job)));
+    let mut left = BTreeMap::new();
+    for job in &jobs {
+        *left.entry(job.task.name.as_str()).or_default() += 1;
     }
-    Ok(all_as_said)
+    let row = Row {
+        workshop,
+        jobs: &jobs,
+        builds: RefCell::new(builds.collect()),
+        next: Cell::new(0),
+        left: RefCell::new(left),
+        all_as_said: Cell::new(true),
+    };
+    try_join_all((0..setting("BESIDE", 1)?).map(|_| row.go_on())).await?;
+    Ok(row.all_as_said.get())
+}
+
+impl Row<'_> {
+    /// One after another, until none is left.
+    async fn go_on(&self) -> Result<(), Box<dyn Error>> {
+        let ahead = setting("AHEAD", 1)? as usize;
+        while let Some(job) = self.jobs.get(self.next.get()) {
+            let at = self.next.replace(self.next.get() + 1);
+            for (build, job) in self.builds.borrow_mut().iter_mut().zip(self.jobs).skip(at).take(ahead.max(1)) {
+                build.get_or_insert_with(|| begin(self.workshop, job));
+            }
+            if job.file.line("right").is_some() {
+                gate().await;
+            }
+            let Some(mut build) = self.builds.borrow_mut()[at].take() else { continue };
+            let said = one(self.workshop, job, &mut build).await?;
+            self.all_as_said.set(self.all_as_said.get() && said["as said"] == true);
+            println!("{said}");
+            if std::env::var_os("KEEP").is_some() {
+                continue;
+            }
+            self.workshop.release(&job.candidate.id());
+            let left = self.left.borrow_mut().get_mut(job.task.name.as_str()).map(|left| {
+                *left -= 1;
+                *left
+            });
+            if left == Some(0) {
+                self.workshop.close(&job.task);
+            }
+        }
+        Ok(())
+    }
 }
 
 fn begin(workshop: &Torch, job: &Job) -> Build {
