@@ -104,7 +104,9 @@ class Runner:
 
     def randomize_allocations(self, message):
         """From here on what is put out lies elsewhere in every request, where there is memory for that."""
-        self.kept, self.places = [], scatter.Scatter(message["sizes"], message["count"], self.beside, self.device)
+        # Before, not meanwhile: what is still in use then stays where it is, and calls would find their memory there.
+        self.kept, self.places = [], None
+        self.places = scatter.Scatter(message["sizes"], message["count"], self.beside, self.device)
         return {}
 
     def call(self):
@@ -136,7 +138,8 @@ class Runner:
         self.prepare(message)
         before = self.allocated()
         inside = self.call()
-        self.beside = max(self.beside, self.allocated(most=True) - before)
+        if len(self.slots) == 1:  # of several calls it would be more, and not the same for both sides
+            self.beside = max(self.beside, self.allocated(most=True) - before)
         describe = lambda tensor: memory.describe(tensor, self.arena)  # noqa: E731
         outputs = [wire.encode(output, describe) for output in self.kept]
         return {"inside_ns": inside, "outputs": outputs, "addresses": memory.addresses(self.kept)}

@@ -433,6 +433,17 @@ fn hawkeyes_workloads_compute_what_they_say_and_state_the_papers_operations() {
 
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn both_sides_let_go_of_their_memory_before_it_is_laid_out_for_a_timing() {
+    let mut python = std::process::Command::new(env!("PYTHON_WITH_TORCH"));
+    python.args(["tests/python/runner.py", "harness"]).env("PYTHONDONTWRITEBYTECODE", "1");
+    let told = python.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let said = String::from_utf8_lossy(&told.stderr);
+    // unittest ends well where it found no test, too.
+    assert!(told.status.success() && said.contains("Ran 2 tests") && said.contains("\nOK"), "{said}");
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn a_problem_may_state_its_operations_and_what_is_no_count_is_none() {
     let folder = tempfile::tempdir().unwrap();
     let (workshop, runtime) = (workshop(), tokio::runtime::Builder::new_current_thread().build().unwrap());
