@@ -20,7 +20,7 @@ pub mod stage;
 pub(crate) mod task;
 pub(crate) mod workshop;
 
-pub use arrays::{Comparison, compare, fill};
+pub use arrays::{Comparison, compare, e4m3, fill};
 pub use backend::{cuda, native, torch};
 pub use build::cc::hlsl_version;
 pub use build::compiler::answer_within;

@@ -122,7 +122,13 @@ pub fn precision(task: &Task) -> &'static str {
                 let many = |argument: &&Argument| argument.kind != ArgumentKind::Scalar;
                 context.arguments.iter().filter(many).any(|argument| argument.dtype == dtype)
             };
-            let known = [(Dtype::Bf16, "bf16"), (Dtype::F16, "f16"), (Dtype::F32, "f32"), (Dtype::F64, "f64")];
+            let known = [
+                (Dtype::E4m3, "e4m3"),
+                (Dtype::Bf16, "bf16"),
+                (Dtype::F16, "f16"),
+                (Dtype::F32, "f32"),
+                (Dtype::F64, "f64"),
+            ];
             known.into_iter().find(|(dtype, _)| taken(*dtype)).map_or("whole", |(_, name)| name)
         }
     }

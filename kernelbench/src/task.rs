@@ -501,6 +501,8 @@ impl Language {
             Dtype::F32 => "float",
             Dtype::F64 => "double",
             Dtype::F16 | Dtype::Bf16 => "uint16_t",
+            Dtype::E4m3 if self == Self::Cuda => "__nv_fp8_e4m3",
+            Dtype::E4m3 => "uint8_t",
             Dtype::I32 => "int32_t",
             Dtype::I64 => "int64_t",
         }

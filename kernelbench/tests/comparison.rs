@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
-use warpsmith_kernelbench::{Dtype, Tolerance, compare};
+use warpsmith_kernelbench::{Dtype, Tolerance, compare, e4m3};
 
 /// An output, and what is right.
 #[derive(Debug, Deserialize)]
@@ -92,6 +92,10 @@ impl Value {
                 held(bf16::from_f64(float).to_f64());
                 bf16::from_f64(float).to_ne_bytes().to_vec()
             }
+            (Dtype::E4m3, _) => {
+                let bits = (0..=u8::MAX).find(|bits| e4m3::to_f64(*bits).to_bits() == float.to_bits());
+                vec![if float.is_nan() { e4m3::NAN } else { bits.unwrap() }]
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -133,6 +137,7 @@ fn lines() -> String {
             Dtype::Bf16 => 3,
             Dtype::I32 => 4,
             Dtype::I64 => 5,
+            Dtype::E4m3 => 6,
         };
         let [right, got] = case.elements();
         write!(text, "{dtype:x} {:x} {:x} {:x}", case.atol.float().to_bits(), case.rtol.float().to_bits(), right.len())

@@ -98,6 +98,7 @@ fn tolerance(element: Element) -> &'static str {
         Element::F32 => "1e-5",
         Element::F16 => "0.002",
         Element::Bf16 => "0.016",
+        Element::E4m3 => "0.25",
         Element::I32 | Element::I64 => "0",
     }
 }

@@ -11,6 +11,8 @@ pub enum Element {
     F16,
     /// `__nv_bfloat16`
     Bf16,
+    /// `__nv_fp8_e4m3`
+    E4m3,
     /// `int32_t`
     I32,
     /// `int64_t`
@@ -50,6 +52,7 @@ impl Element {
             Self::F64 => "f64",
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
+            Self::E4m3 => "e4m3",
             Self::I32 => "i32",
             Self::I64 => "i64",
         }
@@ -67,10 +70,11 @@ impl Element {
             "double" => Self::F64,
             "__half" | "half" | "uint16_t" => Self::F16,
             "__nv_bfloat16" | "nv_bfloat16" => Self::Bf16,
+            "__nv_fp8_e4m3" => Self::E4m3,
             "int" | "int32_t" => Self::I32,
             "long" | "long long" | "int64_t" | "ptrdiff_t" => Self::I64,
             other => {
-                let known = "float, double, int32_t, int64_t, uint16_t (half precision), __half or __nv_bfloat16";
+                let known = "float, double, int32_t, int64_t, uint16_t (half precision), __half, __nv_bfloat16 or __nv_fp8_e4m3";
                 return Err(format!("`{other}` is no type of an argument of a task; expected {known}"));
             }
         })

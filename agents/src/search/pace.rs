@@ -64,15 +64,18 @@ impl Pace {
 }
 
 /// What multiplies a task's inputs reaches at most, in operations a second: where a GPU is given nothing but arrays of 16 bits,
-/// its tensor cores for those, by its vendor's papers.
+/// or of 8, its tensor cores for those, by its vendor's papers.
 fn peak(task: &Task, machine: &Machine) -> Option<f64> {
     let reads =
         |kind: &ArgumentKind| matches!(kind, ArgumentKind::Array { transfer, .. } if *transfer != Transfer::Out);
     let arguments = task.context().map_or(&[][..], |context| &context.arguments);
-    let mut inputs = arguments.iter().filter(|argument| reads(&argument.kind)).peekable();
-    let is_half = inputs.peek().is_some() && inputs.all(|argument| matches!(argument.dtype, Dtype::F16 | Dtype::Bf16));
-    let paper = Gpu::named(&machine.name).filter(|_| machine.kind == MachineKind::Gpu && is_half);
-    paper.map_or(machine.peak_flops, |paper| Some(paper.fp16_tensor_tflops.as_ref()?.0 * 1e12))
+    let inputs: Vec<Dtype> = arguments.iter().filter(|a| reads(&a.kind)).map(|a| a.dtype).collect();
+    let all = |known: &[Dtype]| !inputs.is_empty() && inputs.iter().all(|dtype| known.contains(dtype));
+    match Gpu::named(&machine.name).filter(|_| machine.kind == MachineKind::Gpu) {
+        Some(paper) if all(&[Dtype::F16, Dtype::Bf16]) => Some(paper.fp16_tensor_tflops.as_ref()?.0 * 1e12),
+        Some(paper) if all(&[Dtype::E4m3]) => Some(paper.fp8_tensor_tflops.as_ref()?.0 * 1e12),
+        _ => machine.peak_flops,
+    }
 }
 
 #[cfg(test)]
@@ -83,14 +86,22 @@ mod tests {
     #[test]
     fn a_product_of_halves_is_a_share_of_what_tensor_cores_reach_and_another_of_the_machines_peak() {
         let h100 = Gpu::named("H100").unwrap().machine();
-        let of = |task: &str, name: &str| {
+        let loaded = |task: &str| {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/cuda").join(task);
-            let machine = Machine { name: name.to_owned(), ..h100.clone() };
-            peak(&kernelbench::load::task(&folder).unwrap(), &machine).map(|peak| (peak / 1e11).round())
+            kernelbench::load::task(&folder).unwrap()
         };
+        let on = |task: &Task, name: &str| {
+            let machine = Machine { name: name.to_owned(), ..h100.clone() };
+            peak(task, &machine).map(|peak| (peak / 1e11).round())
+        };
+        let of = |task: &str, name: &str| on(&loaded(task), name);
         assert_eq!(of("matmul_fp16", "NVIDIA H100 80GB HBM3"), Some(9894.0));
         assert_eq!(of("matmul_fp32", "NVIDIA H100 80GB HBM3"), Some(669.0));
         assert_eq!(of("matmul_fp16", "a GPU that no paper names"), Some(669.0));
+        let mut eight = loaded("matmul_fp16");
+        let kernelbench::Source::Context(context) = &mut eight.source else { panic!("a context") };
+        context.arguments.iter_mut().filter(|a| a.dtype == Dtype::F16).for_each(|a| a.dtype = Dtype::E4m3);
+        assert_eq!(on(&eight, "NVIDIA H100 80GB HBM3"), Some(19789.0));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! an infinity passes only beside the same infinity. `kernelbench/tests/comparison/cases.json` has the cases that this rule, the GPU
 //! verifier's and Python's all pass.
 
-use crate::{Dtype, Spread};
+use crate::{Dtype, Spread, e4m3};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
@@ -202,6 +202,7 @@ fn widen(dtype: Dtype, from: &[u8], to: &mut [f64; STRETCH]) {
         Dtype::F64 => each(from, to, f64::from_ne_bytes),
         Dtype::F16 => each(from, to, |b| f16::from_ne_bytes(b).to_f64()),
         Dtype::Bf16 => each(from, to, |b| bf16::from_ne_bytes(b).to_f64()),
+        Dtype::E4m3 => each(from, to, |[bits]| e4m3::to_f64(bits)),
         Dtype::I32 => each(from, to, |b| f64::from(i32::from_ne_bytes(b))),
         Dtype::I64 => each(from, to, |b| i64::from_ne_bytes(b) as f64),
     }

@@ -1,6 +1,6 @@
 //! What does an array hold before the call?
 
-use crate::Dtype;
+use crate::{Dtype, e4m3};
 use half::{bf16, f16};
 use rand::{Rng, rngs::StdRng};
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,7 @@ pub fn fill(array: &mut [u8], dtype: Dtype, fill: Fill, rng: &mut StdRng) {
         Dtype::F64 => each(array, || draw().to_ne_bytes()),
         Dtype::F16 => each(array, || f16::from_f64(draw()).to_ne_bytes()),
         Dtype::Bf16 => each(array, || bf16::from_f64(draw()).to_ne_bytes()),
+        Dtype::E4m3 => each(array, || [e4m3::from_f64(draw())]),
         Dtype::I32 => each(array, || (draw().floor() as i32).to_ne_bytes()),
         Dtype::I64 => each(array, || (draw().floor() as i64).to_ne_bytes()),
     }
@@ -128,6 +129,8 @@ mod tests {
         let mut bytes = [0; 6];
         fill(&mut bytes, Dtype::Bf16, Fill::Ones, &mut rng);
         assert_eq!(bytes, [0x80, 0x3f, 0x80, 0x3f, 0x80, 0x3f]);
+        fill(&mut bytes, Dtype::E4m3, Fill::Integers { low: 17, high: 17 }, &mut rng);
+        assert_eq!(bytes, [0x58; 6], "17 lies between 16 and 18, and 16 is even");
         let mut bytes = [0; 8];
         fill(&mut bytes, Dtype::I64, Fill::Integers { low: i64::MAX, high: i64::MAX }, &mut rng);
         assert_eq!(i64::from_ne_bytes(bytes), i64::MAX);

@@ -4,7 +4,7 @@
 //! thousand drawn ones, or of plain random bits, by a secret key of that call and that array: it has the fill's
 //! distribution, and nothing that an earlier call put out is of any use for it.
 
-use crate::{Dtype, Fill, fill};
+use crate::{Dtype, Fill, e4m3, fill};
 use half::{bf16, f16};
 use rand::rngs::StdRng;
 
@@ -69,6 +69,7 @@ fn write(bytes: &mut [u8], dtype: Dtype, key: u64, value: impl Fn(u64) -> f64) {
         Dtype::F64 => each(bytes, key, |bits| value(bits).to_ne_bytes()),
         Dtype::F16 => each(bytes, key, |bits| f16::from_f64(value(bits)).to_ne_bytes()),
         Dtype::Bf16 => each(bytes, key, |bits| bf16::from_f64(value(bits)).to_ne_bytes()),
+        Dtype::E4m3 => each(bytes, key, |bits| [e4m3::from_f64(value(bits))]),
         Dtype::I32 => each(bytes, key, |bits| (value(bits).floor() as i32).to_ne_bytes()),
         Dtype::I64 => each(bytes, key, |bits| (value(bits).floor() as i64).to_ne_bytes()),
     }

@@ -4,6 +4,7 @@
 
 mod compare;
 mod dtype;
+pub mod e4m3;
 mod fill;
 mod fresh;
 mod spread;

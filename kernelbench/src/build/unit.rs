@@ -63,6 +63,7 @@ pub(crate) fn candidate(context: &KernelContext, source: &str) -> String {
         headers += "#include <cuda_runtime.h>\n";
         headers += if has(Dtype::F16) { "#include <cuda_fp16.h>\n" } else { "" };
         headers += if has(Dtype::Bf16) { "#include <cuda_bf16.h>\n" } else { "" };
+        headers += if has(Dtype::E4m3) { "#include <cuda_fp8.h>\n" } else { "" };
     }
     if context.language == Language::Hip {
         headers += "#include <hip/hip_runtime.h>\n";

@@ -8,7 +8,7 @@ use crate::{
         layout::{Array, Layout},
     },
 };
-use arrays::Comparison;
+use arrays::{Comparison, e4m3};
 
 /// The kernel context of a task that is one.
 pub(crate) fn context(task: &Task) -> Result<&KernelContext, Fault> {
@@ -38,6 +38,7 @@ pub(crate) fn poison(dtype: Dtype, noise: [u8; 8]) -> [u8; 8] {
         Dtype::Bf16 => padded(&(0x7fc0 | (word as u16 & 0x803f)).to_ne_bytes()),
         Dtype::F32 => padded(&(0x7fc0_0000 | (word as u32 & 0x803f_ffff)).to_ne_bytes()),
         Dtype::F64 => (0x7ff8_0000_0000_0000 | (word & 0x8007_ffff_ffff_ffff)).to_ne_bytes(),
+        Dtype::E4m3 => padded(&[e4m3::NAN | (word as u8 & 0x80)]),
         Dtype::I32 => padded(&(word as u32).to_ne_bytes()),
         Dtype::I64 => noise,
     }

@@ -121,6 +121,7 @@ fn bits(dtype: Dtype, value: Number) -> Result<u64, String> {
         (Dtype::F64, _) => Ok(float.to_bits()),
         (Dtype::F16, _) => Ok(u64::from(half::f16::from_f64(float).to_bits())),
         (Dtype::Bf16, _) => Ok(u64::from(half::bf16::from_f64(float).to_bits())),
+        (Dtype::E4m3, _) => Ok(u64::from(arrays::e4m3::from_f64(float))),
         (Dtype::I32, Number::Integer(whole)) => {
             i32::try_from(whole).map(|v| u64::from(v as u32)).map_err(|_| format!("{whole} does not fit 32 bits"))
         }

@@ -24,6 +24,10 @@ DTYPES = {
     "i32": torch.int32,
     "i64": torch.int64,
 }
+# What torch has since 2.1.
+if hasattr(torch, "float8_e4m3fn"):
+    DTYPES["e4m3"] = torch.float8_e4m3fn
+CASES = [case for case in CASES if case["dtype"] in DTYPES]
 
 
 def tensor(case, side):

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tomllib
 
-DTYPES = {"f32": (0, 4), "f64": (1, 8), "f16": (2, 2), "bf16": (3, 2), "i32": (4, 4), "i64": (5, 8)}
+DTYPES = {"f32": (0, 4), "f64": (1, 8), "f16": (2, 2), "bf16": (3, 2), "i32": (4, 4), "i64": (5, 8), "e4m3": (6, 1)}
 SCALARS = {"f32": ctypes.c_float, "f64": ctypes.c_double, "i32": ctypes.c_int32, "i64": ctypes.c_int64}
 FILLS = {"zeros": 0, "ones": 1, "uniform": 2, "normal": 3, "integers": 4}
 KINDS = ["naive", "optimized"]

@@ -232,6 +232,10 @@ fn dtype_notes(kernel: &KernelContext) -> Vec<&'static str> {
     if has(Dtype::Bf16) {
         notes.push("bf16 is the upper half of an IEEE single; a `uint16_t` holds its bits.");
     }
+    if has(Dtype::E4m3) {
+        notes
+            .push("e4m3 is 8-bit floating point (OCP E4M3: no infinity, 448 the largest); a `uint8_t` holds its bits.");
+    }
     notes
 }
 
@@ -241,6 +245,7 @@ fn dtype_name(dtype: Dtype) -> &'static str {
         Dtype::F64 => "f64",
         Dtype::F16 => "f16",
         Dtype::Bf16 => "bf16",
+        Dtype::E4m3 => "e4m3",
         Dtype::I32 => "i32",
         Dtype::I64 => "i64",
     }

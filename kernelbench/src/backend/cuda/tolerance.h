@@ -16,9 +16,11 @@
 
 typedef unsigned long long u64;
 
-enum { F32, F64, F16, BF16, I32, I64 };
+enum { F32, F64, F16, BF16, I32, I64, E4M3 };
 
-EVERYWHERE u64 size_of(u64 dtype) { return dtype == F16 || dtype == BF16 ? 2 : dtype == F32 || dtype == I32 ? 4 : 8; }
+EVERYWHERE u64 size_of(u64 dtype) {
+    return dtype == E4M3 ? 1 : dtype == F16 || dtype == BF16 ? 2 : dtype == F32 || dtype == I32 ? 4 : 8;
+}
 
 EVERYWHERE float as_float(uint32_t bits) {
     float value;
@@ -37,12 +39,24 @@ EVERYWHERE float widened(uint16_t bits, u64 dtype) {
     return as_float(sign | (exponent == 31 ? 255u << 23 : (exponent + 112) << 23) | fraction << 13);
 }
 
+// Eight bits, OCP's E4M3.
+EVERYWHERE float widened_e4m3(uint8_t bits) {
+    const uint32_t sign = (uint32_t)(bits & 0x80) << 24, exponent = (bits >> 3) & 15, fraction = bits & 7;
+    if ((bits & 0x7f) == 0x7f) return as_float(0x7fc00000);
+    if (exponent == 0) {
+        const float small = (float)fraction * 0x1p-9f;
+        return sign ? -small : small;
+    }
+    return as_float(sign | (exponent + 120) << 23 | fraction << 20);
+}
+
 EVERYWHERE double as_number(const unsigned char *place, u64 dtype) {
     switch (dtype) {
         case F32: return *(const float *)place;
         case F64: return *(const double *)place;
         case I32: return *(const int32_t *)place;
         case I64: return (double)*(const long long *)place;
+        case E4M3: return widened_e4m3(*place);
         default: return widened(*(const uint16_t *)place, dtype);
     }
 }

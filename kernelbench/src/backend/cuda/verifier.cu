@@ -33,6 +33,21 @@ static __device__ uint16_t narrowed(float value, u64 dtype) {
     return sign | (uint16_t)((magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13);
 }
 
+// The same to E4M3; what is larger than its largest becomes that.
+static __device__ uint8_t narrowed_e4m3(float value) {
+    const uint32_t wide = __float_as_uint(value), magnitude = wide & 0x7fffffff;
+    const uint8_t sign = (uint8_t)((wide >> 24) & 0x80);
+    if (magnitude >= 0x43e00000) return sign | 0x7e;  // 448 and above
+    if (magnitude < 0x3c800000) {                     // below the least normal number
+        const float scaled = __uint_as_float(magnitude) * 0x1p9f;
+        const uint32_t whole = (uint32_t)scaled;
+        const float rest = scaled - (float)whole;
+        const uint32_t up = rest > 0.5f || (rest == 0.5f && (whole & 1));
+        return sign | (uint8_t)(whole + up);
+    }
+    return sign | (uint8_t)((magnitude - 0x3c000000 + 0x7ffff + ((magnitude >> 20) & 1)) >> 20);
+}
+
 static __device__ double value(u64 kind, double a, double b, double c, u64 key, u64 element) {
     const u64 bits = drawn(key, element);
     if (kind == ZEROS) return 0.0;
@@ -58,16 +73,18 @@ static __device__ u64 content(u64 dtype, u64 kind, double a, double b, double c,
         case F64: return (u64)__double_as_longlong(drawn_value);
         case I32: return (uint32_t)(int32_t)floor(drawn_value);
         case I64: return (u64)(long long)floor(drawn_value);
+        case E4M3: return narrowed_e4m3((float)drawn_value);
         default: return narrowed((float)drawn_value, dtype);
     }
 }
 
 static __device__ u64 loaded(const unsigned char *place, u64 size) {
-    return size == 2 ? *(const uint16_t *)place : size == 4 ? *(const uint32_t *)place : *(const u64 *)place;
+    return size == 1 ? *place : size == 2 ? *(const uint16_t *)place : size == 4 ? *(const uint32_t *)place : *(const u64 *)place;
 }
 
 static __device__ void stored(unsigned char *place, u64 size, u64 bits) {
-    if (size == 2) *(uint16_t *)place = (uint16_t)bits;
+    if (size == 1) *place = (unsigned char)bits;
+    else if (size == 2) *(uint16_t *)place = (uint16_t)bits;
     else if (size == 4) *(uint32_t *)place = (uint32_t)bits;
     else *(u64 *)place = bits;
 }

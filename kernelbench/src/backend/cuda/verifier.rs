@@ -280,6 +280,7 @@ fn number(dtype: Dtype) -> u64 {
         Dtype::Bf16 => 3,
         Dtype::I32 => 4,
         Dtype::I64 => 5,
+        Dtype::E4m3 => 6,
     }
 }
 

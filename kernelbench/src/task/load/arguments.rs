@@ -2,6 +2,7 @@
 
 use super::{Document, TaskError, file::ArgumentFile};
 use crate::task::{Argument, ArgumentKind, Dtype, Fill, Size, Transfer};
+use arrays::e4m3;
 use std::collections::BTreeSet;
 use toml::Spanned;
 
@@ -147,18 +148,27 @@ fn fill(document: &Document<'_>, read: &ArgumentFile, transfer: Transfer) -> Res
 
 fn checked_fill(document: &Document<'_>, at: &Spanned<Fill>, dtype: Dtype) -> Result<Fill, TaskError> {
     let whole = matches!(dtype, Dtype::I32 | Dtype::I64);
+    let eight_bits = dtype == Dtype::E4m3;
+    let fits = |value: f64| !eight_bits || value.abs() <= e4m3::LARGEST;
     let (holds, expected) = match *at.get_ref() {
         Fill::Zeros | Fill::Ones => (true, ""),
         Fill::Uniform { low, high } => (
-            low.is_finite() && high.is_finite() && low < high && !whole,
-            "finite numbers low < high, in floating point",
+            low.is_finite() && high.is_finite() && low < high && !whole && fits(low) && fits(high),
+            "finite numbers low < high that the dtype can hold, in floating point",
         ),
         Fill::Normal { mean, std, minus_infinity } => (
-            mean.is_finite() && std.is_finite() && std > 0.0 && (0.0..=1.0).contains(&minus_infinity) && !whole,
-            "a finite mean, std above 0 and minus_infinity from 0 to 1, in floating point",
+            mean.is_finite()
+                && fits(mean)
+                && std.is_finite()
+                && std > 0.0
+                && (0.0..=1.0).contains(&minus_infinity)
+                && !whole
+                && !(eight_bits && minus_infinity > 0.0),
+            "a finite mean, std above 0 and minus_infinity from 0 to 1, in floating point; e4m3 has no infinity",
         ),
         Fill::Integers { low, high } => {
             let narrow = dtype == Dtype::I32 && (i32::try_from(low).is_err() || i32::try_from(high).is_err());
+            let narrow = narrow || !fits(low as f64) || !fits(high as f64);
             (low <= high && !narrow, "integers low <= high that the dtype can hold")
         }
     };

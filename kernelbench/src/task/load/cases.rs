@@ -104,6 +104,7 @@ fn scalars(
 
 fn number(document: &Document<'_>, argument: &Argument, value: &Spanned<Value>) -> Result<Number, TaskError> {
     let largest = match argument.dtype {
+        Dtype::E4m3 => arrays::e4m3::LARGEST,
         Dtype::F16 => 65504.0,
         Dtype::F32 | Dtype::Bf16 => f64::from(f32::MAX),
         _ => f64::MAX,
