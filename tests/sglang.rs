@@ -7,7 +7,7 @@
 
 mod program;
 
-use kernelbench::{Gate, Hash, load};
+use kernelbench::{Dtype, Gate, Hash, load};
 use program::Told;
 use serde_json::Value;
 use std::{
@@ -123,7 +123,7 @@ fn a_survey_says_where_a_step_spends_its_time_and_what_of_that_can_be_taken_out(
     assert!(row("flashinfer::batch_decode")["unknown"].as_str().unwrap().contains("do not say its work"));
     assert!(row("sgl_kernel::moe_align_block_size")["why_not"].as_str().unwrap().contains("atomic additions"));
     let pairs = stages[0]["pairs"].as_array().unwrap();
-    let second = "sgl_kernel::sgl_per_token_quant_fp8";
+    let second = "per_token_quant_fp8";
     let firsts: Vec<&Value> =
         pairs.iter().inspect(|pair| assert_eq!(pair["second"], second)).map(|p| &p["first"]).collect();
     assert_eq!(firsts, ["fused_add_rmsnorm", "silu_and_mul"]);
@@ -230,6 +230,20 @@ fn an_operator_that_is_compiled_at_run_time_becomes_a_task_that_builds() {
         assert_eq!(manifest["include"]["dlpack/dlpack.h"]["from"], "tvm-ffi");
         assert_eq!(manifest["mutates"], serde_json::json!(["out"]));
     }
+}
+
+#[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
+fn an_operator_that_puts_out_eight_bits_becomes_a_task_that_builds() {
+    let (told, folder) = extract("per_token_quant_fp8", "bf16", Path::new(TREE));
+    told.ended(0);
+    let folder = folder.path().join("task");
+    let arguments = &load::task(&folder).unwrap().context().unwrap().arguments.clone();
+    let dtypes: Vec<_> = arguments.iter().map(|argument| argument.dtype).collect();
+    assert_eq!(dtypes[..3], [Dtype::E4m3, Dtype::F32, Dtype::Bf16]);
+    let original = Path::new(TREE).join("python/sglang/kernels/jit/csrc/gemm/per_token_quant_fp8.cuh");
+    let manifest = check(&folder, &original, &["sgl_kernel/half.cuh", "tvm/ffi/container/tensor.h"]);
+    assert_eq!(manifest["mutates"], serde_json::json!(["output_q", "output_s"]));
 }
 
 #[test]

@@ -16,7 +16,7 @@ import random
 import sys
 import types
 
-DTYPES = {"bf16": "bfloat16", "fp16": "float16", "f16": "float16", "f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64"}
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "f16": "float16", "f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "e4m3": "float8_e4m3fn"}
 SCALARS = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float, "f64": ctypes.c_double}
 MOST_BYTES = 1 << 30
 CALLS = 100

@@ -174,11 +174,12 @@ pub struct Bounds {
     pub rtol: f64,
 }
 
-const TEXTS: [&str; 10] = [
+const TEXTS: [&str; 11] = [
     include_str!("../operators/fused_add_rmsnorm.toml"),
     include_str!("../operators/gelu_and_mul.toml"),
     include_str!("../operators/gelu_tanh_and_mul.toml"),
     include_str!("../operators/merge_attn_states.toml"),
+    include_str!("../operators/per_token_quant_fp8.toml"),
     include_str!("../operators/qknorm.toml"),
     include_str!("../operators/qknorm_rope.toml"),
     include_str!("../operators/rmsnorm.toml"),

@@ -5,10 +5,11 @@ use kernelbench::{Fill, Gate, Number, Transfer};
 use minijinja::{Environment, context};
 use std::{collections::BTreeMap, fmt::Write};
 
-const BINDINGS: [(&str, &str); 8] = [
+const BINDINGS: [(&str, &str); 9] = [
     ("fused_add_rmsnorm", include_str!("../bindings/fused_add_rmsnorm.cu")),
     ("gated", include_str!("../bindings/gated.cu")),
     ("merge_attn_states", include_str!("../bindings/merge_attn_states.cu")),
+    ("per_token_quant_fp8", include_str!("../bindings/per_token_quant_fp8.cu")),
     ("qknorm", include_str!("../bindings/qknorm.cu")),
     ("qknorm_rope", include_str!("../bindings/qknorm_rope.cu")),
     ("rmsnorm", include_str!("../bindings/rmsnorm.cu")),
@@ -58,6 +59,7 @@ pub fn binding(operator: &Operator, precision: Precision) -> String {
 fn parameter(argument: &Argument, precision: Precision, cuda: &str) -> String {
     let c = match argument.dtype(precision) {
         "bf16" | "f16" => cuda,
+        "e4m3" => "__nv_fp8_e4m3",
         "f32" => "float",
         "f64" => "double",
         "i32" => "int32_t",

@@ -17,6 +17,7 @@ TYPES = {
     "f32": "torch.float32",
     "i32": "torch.int32",
     "i64": "torch.int64",
+    "e4m3": "torch.float8_e4m3fn",
 }
 counted = collections.Counter()
 

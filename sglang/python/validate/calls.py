@@ -4,7 +4,7 @@ import importlib
 import math
 import re
 
-DTYPES = {"bf16": "bfloat16", "fp16": "float16", "f32": "float32", "i32": "int32", "i64": "int64"}
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "f32": "float32", "i32": "int32", "i64": "int64", "e4m3": "float8_e4m3fn"}
 
 
 class Operator:

@@ -158,6 +158,7 @@ fn tensor(
         "f32" => "float32",
         "i32" => "int32",
         "i64" => "int64",
+        "e4m3" => "float8_e4m3fn",
         _ => return None,
     };
     if !argument.is_array() {

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Operators by name, as `operators` describes them.
-const OPERATORS: [(&str, &str); 10] = [
+const OPERATORS: [(&str, &str); 11] = [
     ("fused_add_rmsnorm", include_str!("../../operators/fused_add_rmsnorm.toml")),
     ("gelu_and_mul", include_str!("../../operators/gelu_and_mul.toml")),
     ("gelu_tanh_and_mul", include_str!("../../operators/gelu_tanh_and_mul.toml")),
     ("merge_attn_states", include_str!("../../operators/merge_attn_states.toml")),
+    ("per_token_quant_fp8", include_str!("../../operators/per_token_quant_fp8.toml")),
     ("qknorm", include_str!("../../operators/qknorm.toml")),
     ("qknorm_rope", include_str!("../../operators/qknorm_rope.toml")),
     ("rmsnorm", include_str!("../../operators/rmsnorm.toml")),

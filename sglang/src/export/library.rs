@@ -134,6 +134,7 @@ fn scalar(dtype: &str) -> &'static str {
         "fp16" => "Half",
         "i32" => "Int",
         "i64" => "Long",
+        "e4m3" => "Float8_e4m3fn",
         _ => "Float",
     }
 }
