@@ -126,17 +126,23 @@ pub fn policy(config: &Config, record: Option<&Record>) -> Result<Policy, Troubl
 ///
 /// # Errors
 ///
-/// If it searches nothing, one of the tasks cannot be searched, or an operator is named, which is one task's.
+/// If it searches nothing, one of the tasks cannot be searched, or the operator that is named is not one for all of them.
 pub fn searching_all<'a>(
     policy: Policy,
     tasks: impl IntoIterator<Item = &'a Task>,
     config: &Config,
 ) -> Result<Policy, Trouble> {
-    if !config.run.start.is_empty() {
-        let why = "run.start: an operator from elsewhere is one task's: `warpsmith run TASK --start DIR`";
-        return Err(Trouble::usage(why));
-    }
-    tasks.into_iter().try_fold(policy, |policy, task| searching(policy, task, config))
+    tasks.into_iter().try_fold(policy, |policy, task| {
+        let before = policy.search.as_ref().and_then(|search| search.operator.clone());
+        let policy = searching(policy, task, config)?;
+        let now = policy.search.as_ref().and_then(|search| search.operator.as_ref());
+        if before.is_some() && before.as_ref() != now {
+            let (name, folder) = (&task.name, &config.run.start);
+            let why = "holds another operator for it than for those before: all tasks are to be in one language";
+            return Err(Trouble::usage(format!("{name}: run.start: {folder} {why}")));
+        }
+        Ok(policy)
+    })
 }
 
 /// The same with what the settings say of its search.

@@ -187,7 +187,7 @@ fn a_naive_search_of_an_operator_from_elsewhere_asks_no_model_and_goes_on_after_
 }
 
 #[test]
-fn a_batch_searches_as_far_as_it_is_told_and_is_refused_what_is_one_tasks() {
+fn a_batch_searches_as_far_as_it_is_told_and_tunes_one_operator_for_all_of_its_tasks() {
     let bench = Bench::new(&generation());
     let (tasks, model) = (bench.at("tasks"), format!("scripted:{}", bench.at("script.jsonl")));
     fs::create_dir(&tasks).unwrap();
@@ -202,7 +202,51 @@ fn a_batch_searches_as_far_as_it_is_told_and_is_refused_what_is_one_tasks() {
     let told = batch("astra", &["--out", &bench.at("C")]).ended(2);
     assert!(told.err.contains("the policy astra searches nothing"), "{told:?}");
     let told = batch("qimeng-naive", &["--out", &bench.at("D"), "--start", &tasks]).ended(2);
-    assert!(told.err.contains("an operator from elsewhere is one task's"), "{told:?}");
+    assert!(told.err.contains("sketch.cpp") && told.err.contains("expected sketch.cpp (or sketch.c"), "{told:?}");
+    let (own, given) = (bench.at("own"), bench.at("E"));
+    fs::create_dir(&own).unwrap();
+    fs::write(Path::new(&own).join("sketch.cpp"), WHOLE).unwrap();
+    fs::write(Path::new(&own).join("parameters.toml"), "BK = [8, 16, 32]\n").unwrap();
+    let second = Path::new(&tasks).join("second").display().to_string();
+    run(&["ask", "GEMM, m=40 n=24 k=56, on this CPU", "-o", &second]).ended(0);
+    batch("qimeng-naive", &["--out", &given, "--start", &own]).ended(0);
+    let kernels: Vec<_> = fs::read_dir(Path::new(&given).join("tasks")).unwrap().collect();
+    assert_eq!(kernels.len(), 2);
+}
+
+/// An operator without primitives.
+const WHOLE: &str = "#include <cstdint>\nextern \"C\" void gemm(float *c, const float *a, const float *b, int64_t m, int64_t n, int64_t k) {\n\
+                     for (int64_t i = 0; i < m * n; ++i) c[i] = 0;\n\
+                     for (int64_t p = 0; p < k; p += {{BK}})\nfor (int64_t i = 0; i < m; ++i)\n\
+                     for (int64_t q = p; q < k && q < p + {{BK}}; ++q)\nfor (int64_t j = 0; j < n; ++j)\n\
+                     c[i * n + j] += a[i * k + q] * b[q * n + j];\n}\n";
+
+#[test]
+fn c_code_of_a_model_is_mended_and_tuned_without_primitives() {
+    let reply = |code: &str| format!("```cpp\n{code}```\n```toml\nBK = [8, 16, 32]\n```\n");
+    let wrong = WHOLE.replace("+= a[", "-= a[");
+    let space = json!({"candidates": ["BK+8", "BK+24"]}).to_string();
+    let mut script = vec![
+        entry("coder", "sketch", &reply(&wrong)),
+        entry("coder", "sketch", &reply(WHOLE)),
+        entry("planner", "space", &space),
+    ];
+    script.push(entry("planner", "action", &json!({"action": "BK+8", "why": "Because."}).to_string()));
+    script.push(entry("planner", "space", r#"{"candidates": ["BK+16"]}"#));
+    let bench = Bench::new(&script);
+    let told = bench.run("qimeng-c", &["--evaluations", "2"]).ended(0);
+    assert!(told.out.contains("elements of c are wrong") && told.out.contains("BK+8"), "{told:?}");
+    let events = events(&bench.at("R"));
+    assert!(of(&events, "printed").is_empty(), "it has no script");
+    assert_eq!(of(&events, "simulated").len(), 2);
+    let asked = fs::read_to_string(prompt_of(&bench.at("R"), &of(&events, "answered")[1]["prompt"])).unwrap();
+    assert!(asked.contains("Mend the C++") && asked.contains("-= a[") && !asked.contains("COMPUTE"), "{asked}");
+}
+
+/// Where a record keeps a prompt.
+fn prompt_of(run: &str, hash: &Value) -> std::path::PathBuf {
+    let hash = hash.as_str().unwrap();
+    Path::new(run).join("blobs").join(&hash[..2]).join(hash)
 }
 
 #[test]

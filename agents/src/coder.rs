@@ -123,6 +123,11 @@ pub enum Piece {
         /// What failed.
         last: Option<(Operator, Failure)>,
     },
+    /// The operator whole, without primitives; where it failed, with how.
+    Whole {
+        /// What failed.
+        last: Option<(Operator, Failure)>,
+    },
     /// The primitives of a sketch.
     Primitives {
         /// The operator, with the primitives before where they failed.
@@ -223,6 +228,10 @@ impl Coder {
                 let last = last.as_ref().map(|(operator, failure)| (operator, failure));
                 self.prompts.sketch(&task, &machine, last)
             }
+            (None, Piece::Whole { last }) => {
+                let last = last.as_ref().map(|(operator, failure)| (operator, failure));
+                self.prompts.whole(&task, &machine, last)
+            }
             (None, Piece::Primitives { operator, failure }) => {
                 self.prompts.primitives(&task, &machine, operator, failure.as_ref())
             }
@@ -230,6 +239,10 @@ impl Coder {
         let read = |reply: &str| match piece {
             Piece::Sketch { .. } => {
                 let read = prompts::read_sketch(reply, &task)?;
+                Ok(Generated::Sketch { text: read.text, tuning: read.tuning })
+            }
+            Piece::Whole { .. } => {
+                let read = prompts::read_whole(reply, &task)?;
                 Ok(Generated::Sketch { text: read.text, tuning: read.tuning })
             }
             Piece::Primitives { .. } => prompts::read_primitives(reply, &task).map(Generated::Primitives),

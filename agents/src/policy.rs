@@ -260,6 +260,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("peak-x1-85", include_str!("../policies/peak-x1-85.toml")),
     ("peak-planner", include_str!("../policies/peak-planner.toml")),
     ("qimeng", include_str!("../policies/qimeng.toml")),
+    ("qimeng-c", include_str!("../policies/qimeng-c.toml")),
     ("qimeng-generation", include_str!("../policies/qimeng-generation.toml")),
     ("qimeng-naive", include_str!("../policies/qimeng-naive.toml")),
     ("qimeng-no-history", include_str!("../policies/qimeng-no-history.toml")),

@@ -32,6 +32,10 @@ pub struct Search {
     /// The weight of what was seldom visited in UCB1; the square root of 2 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exploration: Option<f64>,
+    /// Whether the arithmetic is left to primitives, in a second call; true when left out. Else one call writes the operator
+    /// whole in the task's language, with parameters: the C code with tuning of Figure 4a.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primitives: Option<bool>,
     /// How often a generated operator that fails is mended; 3 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repairs: Option<u32>,

@@ -84,6 +84,8 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("sketch", sketch::values(task, machine, &Hints::embedded(), None)),
         ("sketch", sketch::values(task, machine, &Hints::embedded(), Some((&operator(), &build)))),
         ("sketch", sketch::values(&bound(), machine, &Hints::embedded(), None)),
+        ("whole", sketch::values(task, machine, &Hints::embedded(), None)),
+        ("whole", sketch::values(task, machine, &Hints::embedded(), Some((&operator(), &build)))),
         ("primitives", primitives::values(task, machine, &Hints::embedded(), &operator(), None)),
         ("primitives", primitives::values(task, machine, &Hints::embedded(), &operator(), Some(&mismatch))),
         ("primitives", primitives::values(&bound(), machine, &Hints::embedded(), &operator(), None)),

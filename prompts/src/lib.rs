@@ -61,7 +61,7 @@ pub use propose::{OpenTransformation, Proposing};
 pub use rewrite::read_region;
 pub use seed::FirstPage;
 pub use shapes::read_shapes;
-pub use sketch::{Sketch, read_sketch};
+pub use sketch::{Sketch, read_sketch, read_whole};
 pub use space::{Offering, read_space};
 pub use suggest::read_suggestions;
 pub use transform::{Rewriting, backend};

@@ -4,7 +4,7 @@
 
 /// The pages: each has a system part, which takes no values and so is the same in every round, a user part, and the form
 /// of the reply, which takes no values either.
-pub(crate) const PAGES: [(&str, &str); 20] = [
+pub(crate) const PAGES: [(&str, &str); 21] = [
     ("action", include_str!("../templates/action.md")),
     ("advise", include_str!("../templates/advise.md")),
     ("apply", include_str!("../templates/apply.md")),
@@ -25,10 +25,11 @@ pub(crate) const PAGES: [(&str, &str); 20] = [
     ("suggest", include_str!("../templates/suggest.md")),
     ("transform", include_str!("../templates/transform.md")),
     ("vanilla", include_str!("../templates/vanilla.md")),
+    ("whole", include_str!("../templates/whole.md")),
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 42] = [
+pub(crate) const BLOCKS: [(&str, &str); 43] = [
     ("again", include_str!("../templates/again.md")),
     ("bound/kernel", include_str!("../templates/bound/kernel.md")),
     ("bound/reference", include_str!("../templates/context/reference.md")),
@@ -61,6 +62,7 @@ pub(crate) const BLOCKS: [(&str, &str); 42] = [
     ("hlsl/reference", include_str!("../templates/context/reference.md")),
     ("hlsl/rules", include_str!("../templates/hlsl/rules.md")),
     ("machine", include_str!("../templates/machine.md")),
+    ("parameters", include_str!("../templates/parameters.md")),
     ("primitives/cuda", include_str!("../templates/primitives/cuda.md")),
     ("primitives/neon", include_str!("../templates/primitives/neon.md")),
     ("primitives/rvv", include_str!("../templates/primitives/rvv.md")),

@@ -29,6 +29,13 @@ impl Prompts {
     pub fn sketch(&self, task: &Task, machine: &Machine, last: Option<(&Operator, &Failure)>) -> Prompt {
         self.page("sketch", &values(task, machine, self.hints(), last))
     }
+
+    /// Asks for an operator whole, in few lines, with parameters that can be tuned, or for another where that failed: the C
+    /// code with tuning of QiMeng-TensorOp's Figure 4a.
+    #[must_use]
+    pub fn whole(&self, task: &Task, machine: &Machine, last: Option<(&Operator, &Failure)>) -> Prompt {
+        self.page("whole", &values(task, machine, self.hints(), last))
+    }
 }
 
 pub(crate) fn values(task: &Task, machine: &Machine, hints: &Hints, last: Option<(&Operator, &Failure)>) -> Value {
@@ -79,8 +86,7 @@ pub(crate) fn table(space: &Space) -> String {
 /// # Errors
 /// Where one is missing or wrong, in words.
 pub fn read_sketch(reply: &str, task: &Task) -> Result<Sketch, Unreadable> {
-    let text = format!("{}\n", code_text(reply)?.trim_end());
-    let entry = task.context().map_or("", |context| context.entry.as_str());
+    let text = text(reply)?;
     let calls = text.matches("COMPUTE").count();
     if calls < 2 {
         let why = if calls == 0 { "it never names" } else { "it declares and never calls" };
@@ -88,11 +94,28 @@ pub fn read_sketch(reply: &str, task: &Task) -> Result<Sketch, Unreadable> {
             "{why} COMPUTE: the arithmetic of a tile is left to a call of COMPUTE, which is declared"
         )));
     }
+    with_table(text, reply, task)
+}
+
+/// Reads an operator that was written whole: the first block of code, which defines the entry, and a block of TOML.
+///
+/// # Errors
+/// Where one is missing or wrong, in words.
+pub fn read_whole(reply: &str, task: &Task) -> Result<Sketch, Unreadable> {
+    with_table(text(reply)?, reply, task)
+}
+
+fn text(reply: &str) -> Result<String, Unreadable> {
+    Ok(format!("{}\n", code_text(reply)?.trim_end()))
+}
+
+fn with_table(text: String, reply: &str, task: &Task) -> Result<Sketch, Unreadable> {
+    let entry = task.context().map_or("", |context| context.entry.as_str());
     if !text.contains(entry) {
         return Err(Unreadable(format!("it does not define `{entry}`")));
     }
     if task.language() == Language::Cuda && !text.contains("<<<") {
-        return Err(Unreadable("it launches nothing: a sketch chooses grid and block and launches its kernel".into()));
+        return Err(Unreadable("it launches nothing: it chooses grid and block and launches its kernel".into()));
     }
     let tuning = match block_of(reply, "toml")? {
         Some(toml) => {
@@ -131,6 +154,18 @@ mod tests {
         assert_eq!(sketch.tuning.constraints, ["BM % MR == 0"]);
         let named = read(CODE, "[tuning]\nBM = [64]\n").unwrap();
         assert_eq!(named.tuning.points(), 1);
+    }
+
+    #[test]
+    fn an_operator_that_is_whole_calls_nothing_and_has_a_table_too() {
+        let whole = |code: &str| {
+            read_whole(&format!("```cpp\n{code}```\n```toml\nBM = [64, 32]\n```\n"), &example::task()).map_err(|e| e.0)
+        };
+        let code = "extern \"C\" void scale(float* out) {\n    out[{{BM}}] = 1;\n}\n";
+        assert_eq!(whole(code).unwrap().tuning.points(), 2);
+        assert!(read(code, "BM = [64]\n").unwrap_err().contains("it never names COMPUTE"));
+        assert!(whole(&code.replace("scale", "other")).unwrap_err().contains("does not define `scale`"));
+        assert!(whole(&code.replace("BM", "BN")).unwrap_err().contains("no values for BN"));
     }
 
     #[test]

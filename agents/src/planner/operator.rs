@@ -44,6 +44,11 @@ impl Loop {
         self.policy.search.clone().unwrap_or_default()
     }
 
+    /// Whether an operator is written whole, without primitives.
+    fn is_whole(&self) -> bool {
+        self.search().primitives == Some(false)
+    }
+
     /// The operator that the open round came to already.
     fn known_operator(&self) -> Result<Option<Operator>, BrokeOff> {
         self.opened(|round| round.operator.clone()).map(|hash| self.operator(&hash)).transpose()
@@ -56,12 +61,16 @@ impl Loop {
 
     async fn sketch_and_primitives(&mut self, round: u32) -> Result<Option<Operator>, BrokeOff> {
         let Some(operator) = self.sketch(round, None).await? else { return Ok(None) };
+        if self.is_whole() {
+            return Ok(Some(operator));
+        }
         self.primitives(round, operator, None).await
     }
 
     async fn sketch(&mut self, round: u32, last: Option<(Operator, Failure)>) -> Result<Option<Operator>, BrokeOff> {
         let before = last.as_ref().map(|(operator, _)| operator.primitives.clone());
-        match self.piece(round, Purpose::Sketch, Piece::Sketch { last }).await? {
+        let piece = if self.is_whole() { Piece::Whole { last } } else { Piece::Sketch { last } };
+        match self.piece(round, Purpose::Sketch, piece).await? {
             Some(Generated::Sketch { text: sketch, tuning }) => {
                 Ok(Some(Operator { sketch, tuning, primitives: before.unwrap_or(Primitives::None) }))
             }

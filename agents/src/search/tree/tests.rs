@@ -11,6 +11,7 @@ fn search() -> Search {
         children: None,
         candidates: None,
         exploration: None,
+        primitives: None,
         repairs: None,
         seed: None,
         operator: None,
