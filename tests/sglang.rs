@@ -127,6 +127,7 @@ fn a_survey_says_where_a_step_spends_its_time_and_what_of_that_can_be_taken_out(
     let firsts: Vec<&Value> =
         pairs.iter().inspect(|pair| assert_eq!(pair["second"], second)).map(|p| &p["first"]).collect();
     assert_eq!(firsts, ["fused_add_rmsnorm", "silu_and_mul"]);
+    assert_eq!((&pairs[0]["chain"], &pairs[1]["chain"]), (&Value::Null, &"silu_and_mul_quant_fp8".into()));
     assert_eq!(pairs[1]["handed_over"], 2.0 * 2.0 * 128.0 * 14336.0);
 }
 
@@ -230,6 +231,19 @@ fn an_operator_that_is_compiled_at_run_time_becomes_a_task_that_builds() {
         assert_eq!(manifest["include"]["dlpack/dlpack.h"]["from"], "tvm-ffi");
         assert_eq!(manifest["mutates"], serde_json::json!(["out"]));
     }
+}
+
+#[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
+fn a_chain_has_no_argument_for_the_array_that_its_parts_hand_over() {
+    let (told, folder) = extract("silu_and_mul_quant_fp8", "fp16", Path::new(TREE));
+    told.ended(0);
+    let folder = folder.path().join("task");
+    let task = load::task(&folder).unwrap();
+    let names: Vec<_> = task.context().unwrap().arguments.iter().map(|argument| argument.name.as_str()).collect();
+    assert_eq!(names, ["output_q", "output_s", "input", "tokens", "hidden"]);
+    let needed = ["elementwise/sizes.h", "elementwise/activation.cuh", "gemm/per_token_quant_fp8.cuh"];
+    check(&folder, &folder.join("silu_and_mul_quant_fp8.cuh"), &needed);
 }
 
 #[test]

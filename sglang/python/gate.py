@@ -105,8 +105,9 @@ def filled(torch, argument, shape, generator):
 
 
 def arrays(torch, spec, case, generator):
+    """The arguments' arrays, and those that the framework's calls alone hand over."""
     made = {}
-    for argument in spec["arguments"]:
+    for argument in spec["arguments"] + spec.get("between", []):
         if argument.get("shape"):
             shape = [sized(one, case["scalars"]) for one in argument["shape"]]
             made[argument["name"]] = filled(torch, argument, shape, generator)

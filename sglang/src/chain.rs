@@ -12,7 +12,10 @@ use std::{
 };
 
 /// What calls the parts, by the chain's name.
-const CALLS: [(&str, &str); 1] = [("qknorm_rope", include_str!("../chains/qknorm_rope.cuh"))];
+const CALLS: [(&str, &str); 2] = [
+    ("qknorm_rope", include_str!("../chains/qknorm_rope.cuh")),
+    ("silu_and_mul_quant_fp8", include_str!("../chains/silu_and_mul_quant_fp8.cuh")),
+];
 
 /// The files of a chain's parts, as the framework names them.
 ///

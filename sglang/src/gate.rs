@@ -195,6 +195,7 @@ pub fn specification(operator: &Operator, precision: Precision, library: &Path) 
         "library": library,
         "entry": operator.entry(),
         "arguments": operator.argument.iter().map(argument).collect::<Vec<_>>(),
+        "between": operator.between.iter().map(argument).collect::<Vec<_>>(),
         "call": operator.call,
         "cases": operator.case.iter().map(case).collect::<Vec<_>>(),
         "draw": operator.draw,
@@ -283,6 +284,7 @@ mod tests {
     /// Functions of a framework, in a module that lies beside the script.
     const FRAMEWORK: &str = "def first_half(input, out):\n    out.copy_(input[:, :out.shape[1]])\n\n\n\
                              def clears(input, out):\n    first_half(input, out)\n    input[0, 0] = 0\n\n\n\
+                             def copies(middle, out):\n    out.copy_(middle)\n\n\n\
                              def nothing(input, out):\n    pass\n\n\n\
                              def breaks(input, out):\n    raise ValueError('no')\n";
 
@@ -303,6 +305,11 @@ mod tests {
 
     /// What the comparison says on small shapes, without a GPU.
     fn rehearsed(function: &str, body: &str) -> Report {
+        rehearsed_with(body, |asked| asked["call"]["function"] = function.into())
+    }
+
+    /// The same of a specification that is changed.
+    fn rehearsed_with(body: &str, change: impl Fn(&mut Value)) -> Report {
         let python = env!("PYTHON_WITH_TORCH");
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("framework_of_ours.py"), FRAMEWORK).expect("a module");
@@ -310,9 +317,9 @@ mod tests {
         let library = extract(folder.path(), body);
         let mut asked = specification(&operator, Precision::Bf16, &library);
         asked["call"]["modules"] = json!(["framework_of_ours"]);
-        asked["call"]["function"] = function.into();
         asked["cases"] = json!([{"name": "3x16", "scalars": {"tokens": 3, "hidden": 16}}]);
         asked["draw"] = json!({"tokens": [2, 21, 3], "hidden": [8, 64, 4]});
+        change(&mut asked);
         ask(python, &asked, folder.path(), &["--rehearse"]).expect("a report")
     }
 
@@ -337,6 +344,22 @@ mod tests {
             let report = rehearsed(function, &body);
             assert!(report.refusal().is_some_and(|why| why.contains(says)), "{says}: {report:?}");
         }
+    }
+
+    #[test]
+    #[cfg_attr(not(has_torch), ignore = "needs torch")]
+    fn a_chains_calls_hand_over_an_array_that_the_extract_does_not_have() {
+        let chain = |asked: &mut Value| {
+            let (here, middle) = (json!(["framework_of_ours"]), json!(["tokens", "hidden"]));
+            let second = json!({"modules": here, "function": "copies", "positional": ["middle", "out"]});
+            asked["call"] = json!({"modules": here, "function": "first_half", "positional": ["input", "middle"]});
+            asked["call"]["then"] = json!([second]);
+            asked["between"] = json!([{"name": "middle", "dtype": "bf16", "shape": middle}]);
+        };
+        let refusal = |body: &str| rehearsed_with(body, chain).refusal().unwrap_or_default();
+        assert!(refusal(COPY).contains("was not timed"), "{}", refusal(COPY));
+        let wrong = refusal(&format!("{COPY} out[0] ^= 1;"));
+        assert!(wrong.contains("bytes of out differ from the framework's"), "{wrong}");
     }
 
     #[test]

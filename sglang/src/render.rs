@@ -5,7 +5,7 @@ use kernelbench::{Fill, Gate, Number, Transfer};
 use minijinja::{Environment, context};
 use std::{collections::BTreeMap, fmt::Write};
 
-const BINDINGS: [(&str, &str); 9] = [
+const BINDINGS: [(&str, &str); 10] = [
     ("fused_add_rmsnorm", include_str!("../bindings/fused_add_rmsnorm.cu")),
     ("gated", include_str!("../bindings/gated.cu")),
     ("merge_attn_states", include_str!("../bindings/merge_attn_states.cu")),
@@ -14,6 +14,7 @@ const BINDINGS: [(&str, &str); 9] = [
     ("qknorm_rope", include_str!("../bindings/qknorm_rope.cu")),
     ("rmsnorm", include_str!("../bindings/rmsnorm.cu")),
     ("rope", include_str!("../bindings/rope.cu")),
+    ("silu_and_mul_quant_fp8", include_str!("../bindings/silu_and_mul_quant_fp8.cu")),
     ("topk_sum", include_str!("../bindings/topk_sum.cu")),
 ];
 /// What every binding of level J begins with.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Operators by name, as `operators` describes them.
-const OPERATORS: [(&str, &str); 11] = [
+const OPERATORS: [(&str, &str); 12] = [
     ("fused_add_rmsnorm", include_str!("../../operators/fused_add_rmsnorm.toml")),
     ("gelu_and_mul", include_str!("../../operators/gelu_and_mul.toml")),
     ("gelu_tanh_and_mul", include_str!("../../operators/gelu_tanh_and_mul.toml")),
@@ -18,6 +18,7 @@ const OPERATORS: [(&str, &str); 11] = [
     ("rmsnorm", include_str!("../../operators/rmsnorm.toml")),
     ("rope", include_str!("../../operators/rope.toml")),
     ("silu_and_mul", include_str!("../../operators/silu_and_mul.toml")),
+    ("silu_and_mul_quant_fp8", include_str!("../../operators/silu_and_mul_quant_fp8.toml")),
     ("topk_sum", include_str!("../../operators/topk_sum.toml")),
 ];
 /// How each is called from Python, once compiled.
