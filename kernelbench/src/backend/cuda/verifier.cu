@@ -79,7 +79,10 @@ static __device__ u64 content(u64 dtype, u64 kind, double a, double b, double c,
 }
 
 static __device__ u64 loaded(const unsigned char *place, u64 size) {
-    return size == 1 ? *place : size == 2 ? *(const uint16_t *)place : size == 4 ? *(const uint32_t *)place : *(const u64 *)place;
+    return size == 1   ? *place
+           : size == 2 ? *(const uint16_t *)place
+           : size == 4 ? *(const uint32_t *)place
+                       : *(const u64 *)place;
 }
 
 static __device__ void stored(unsigned char *place, u64 size, u64 bits) {
