@@ -1,6 +1,6 @@
 //! What holds for every prompt, whatever it is about?
 
-use crate::{Prompt, Prompts, Speaker, TemplateError, Unreadable, example};
+use crate::{Prompt, Prompts, Speaker, TemplateError, Unreadable, example, library::PAGES};
 use kernelbench::{Candidate, Evaluation, Failure};
 use minijinja::Value;
 use std::collections::BTreeMap;
@@ -253,6 +253,17 @@ fn a_model_s_words_cannot_make_headings_in_the_coder_s_prompt() {
     let (task, candidate, failure) = (example::task(), example::candidate(), example::mismatch());
     let prompt = Prompts::embedded().fix(&task, &example::machine(), &candidate, &failure, Some(&fix));
     assert_eq!(prompt.turns[0].text.matches("\n# Output rules").count(), 1);
+}
+
+#[test]
+fn pages_of_one_system_part_have_one_form_for_asking_again_finds_the_form_by_it() {
+    let prompts = Prompts::embedded();
+    let part = |page: &str, part: &str| prompts.text(&format!("{page}.{part}"), &Value::from(()));
+    for (page, _) in PAGES {
+        let (system, form) = (part(page, "system"), part(page, "form"));
+        let other = PAGES.iter().find(|(other, _)| part(other, "system") == system && part(other, "form") != form);
+        assert!(other.is_none(), "{page} and {other:?}");
+    }
 }
 
 #[test]

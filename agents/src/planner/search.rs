@@ -218,7 +218,9 @@ impl Loop {
         let printed = self.assembly(&hunt.operator, &point.bindings).await?;
         let ground = Ground { point: &point, space: &hunt.operator.tuning, printed: printed.as_ref() };
         let (mut candidates, mut dropped) = (vec![], 0);
-        if hunt.search.mode != Mode::Naive {
+        // Of an operator of one form nobody is asked what to try.
+        let may_change = hunt.operator.tuning.points() > 1 || printed.is_some();
+        if hunt.search.mode != Mode::Naive && may_change {
             for text in self.named(hunt, at, &ground).await? {
                 match text.parse::<Action>().ok().filter(|action| self.is_new(&ground, action)) {
                     Some(action) if !candidates.contains(&action) && candidates.len() < hunt.search.candidates() => {
