@@ -95,10 +95,25 @@ fn eight_bits_are_drawn_and_compared_by_their_value() {
 fn what_eight_bits_cannot_hold_is_refused_where_it_stands() {
     let refused = |old: &str, new: &str| task(|text| text.replacen(old, new, 1)).unwrap_err();
     let normal = "normal = { mean = 0, std = 30 }";
-    let infinite = refused(normal, "normal = { mean = 0, std = 30, minus_infinity = 0.1 }");
-    assert!(infinite.contains("task.toml:") && infinite.contains("e4m3 has no infinity"), "{infinite}");
-    for wide in ["uniform = { low = -500, high = 1 }", "integers = { low = 0, high = 449 }"] {
-        assert!(refused(normal, wide).contains("that the dtype can hold"), "{wide}");
+    for fill in [
+        "normal = { mean = 0, std = 30, minus_infinity = 0.1 }",
+        "normal = { mean = 449, std = 1 }",
+        "normal = { mean = 0, std = 1e30 }",
+        "normal = { mean = 0, std = 0.001 }",
+        "uniform = { low = -500, high = 1 }",
+        "uniform = { low = 1e-6, high = 2e-6 }",
+        "integers = { low = 0, high = 449 }",
+        "integers = { low = 17, high = 17 }",
+    ] {
+        let told = refused(normal, fill);
+        assert!(told.contains("task.toml:") && told.contains("values from -448 to 448"), "{fill}: {told}");
+    }
+    for fill in [
+        "normal = { mean = 448, std = 1 }",
+        "uniform = { low = 0, high = 0.01 }",
+        "integers = { low = -16, high = 18 }",
+    ] {
+        assert!(task(|text| text.replacen(normal, fill, 1)).is_ok(), "{fill}");
     }
     let unknown = refused("dtype = \"e4m3\"", "dtype = \"e5m2\"");
     assert!(unknown.contains("e5m2") && unknown.contains("`e4m3`"), "{unknown}");

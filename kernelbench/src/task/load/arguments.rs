@@ -148,27 +148,21 @@ fn fill(document: &Document<'_>, read: &ArgumentFile, transfer: Transfer) -> Res
 
 fn checked_fill(document: &Document<'_>, at: &Spanned<Fill>, dtype: Dtype) -> Result<Fill, TaskError> {
     let whole = matches!(dtype, Dtype::I32 | Dtype::I64);
-    let eight_bits = dtype == Dtype::E4m3;
-    let fits = |value: f64| !eight_bits || value.abs() <= e4m3::LARGEST;
+    if dtype == Dtype::E4m3 {
+        return eight_bits(document, at);
+    }
     let (holds, expected) = match *at.get_ref() {
         Fill::Zeros | Fill::Ones => (true, ""),
         Fill::Uniform { low, high } => (
-            low.is_finite() && high.is_finite() && low < high && !whole && fits(low) && fits(high),
-            "finite numbers low < high that the dtype can hold, in floating point",
+            low.is_finite() && high.is_finite() && low < high && !whole,
+            "finite numbers low < high, in floating point",
         ),
         Fill::Normal { mean, std, minus_infinity } => (
-            mean.is_finite()
-                && fits(mean)
-                && std.is_finite()
-                && std > 0.0
-                && (0.0..=1.0).contains(&minus_infinity)
-                && !whole
-                && !(eight_bits && minus_infinity > 0.0),
-            "a finite mean, std above 0 and minus_infinity from 0 to 1, in floating point; e4m3 has no infinity",
+            mean.is_finite() && std.is_finite() && std > 0.0 && (0.0..=1.0).contains(&minus_infinity) && !whole,
+            "a finite mean, std above 0 and minus_infinity from 0 to 1, in floating point",
         ),
         Fill::Integers { low, high } => {
             let narrow = dtype == Dtype::I32 && (i32::try_from(low).is_err() || i32::try_from(high).is_err());
-            let narrow = narrow || !fits(low as f64) || !fits(high as f64);
             (low <= high && !narrow, "integers low <= high that the dtype can hold")
         }
     };
@@ -176,6 +170,31 @@ fn checked_fill(document: &Document<'_>, at: &Spanned<Fill>, dtype: Dtype) -> Re
         return Ok(*at.get_ref());
     }
     document.error(at, "an array cannot be filled like this", format!("expected {expected}"))
+}
+
+/// A fill of e4m3: of values that it holds, and not all of one. It has no infinity, and 448 is the largest.
+fn eight_bits(document: &Document<'_>, at: &Spanned<Fill>) -> Result<Fill, TaskError> {
+    let (least, most) = (e4m3::to_f64(1), e4m3::LARGEST);
+    let within = |value: f64| value.abs() <= most;
+    let is_one = |value: i64| e4m3::to_f64(e4m3::from_f64(value as f64)).to_bits() == (value as f64).to_bits();
+    let holds = match *at.get_ref() {
+        Fill::Zeros | Fill::Ones => true,
+        Fill::Uniform { low, high } => {
+            within(low) && within(high) && low < high && e4m3::from_f64(low) != e4m3::from_f64(high)
+        }
+        Fill::Normal { mean, std, minus_infinity } => {
+            within(mean) && (least..=most).contains(&std) && minus_infinity.to_bits() == 0
+        }
+        Fill::Integers { low, high } => low <= high && is_one(low) && is_one(high),
+    };
+    if holds {
+        return Ok(*at.get_ref());
+    }
+    let expected = format!(
+        "expected values from -{most} to {most} that e4m3 tells apart: low < high, or a std from {least} to {most} without \
+         minus_infinity, or integers whose ends it holds (all to 16, then steps of 2, 4, 8, 16, 32)"
+    );
+    document.error(at, "an array of e4m3 cannot be filled like this", expected)
 }
 
 /// Whether each size uses integer scalars only.
