@@ -70,7 +70,7 @@ impl Table {
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{}: {}\n\n{}", self.name, self.summary, text::columns(&self.lines()));
-        text += "\nAll over the reference; a task without a certificate counts 0. perf is CudaForge's: the mean of the \
+        text += "\nAll over the reference, or the baseline that a task names; a task without a certificate counts 0. perf is CudaForge's: the mean of the \
                  speedups. What differs from the first line by more than chance is starred, task by task in pairs; a dash \
                  means fewer than 6 tasks, too few to tell.\n";
         for (variant, mean, low, high) in self.repeated() {

@@ -51,7 +51,7 @@ impl SoFar {
 
     /// What these words mean.
     pub(crate) fn detail(&self) -> String {
-        let rule = "Faster is a speedup over the reference whose whole 95 % interval lies above 1";
+        let rule = "Faster is a speedup whose whole 95 % interval lies above 1";
         if self.is_whole() {
             return format!("Correct is what a certificate confirmed. {rule}, certified too.");
         }

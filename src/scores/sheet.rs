@@ -117,6 +117,7 @@ fn line(run: &RunScores, task: &TaskScore, baselines: &[&String]) -> Vec<(String
         ("level".to_owned(), whole(task.level.map(u32::from))),
         ("number".to_owned(), whole(task.number)),
         ("precision".to_owned(), text(task.precision.map_or("", Word::word))),
+        ("against".to_owned(), text(task.against.as_deref().unwrap_or(""))),
         ("defects".to_owned(), text(&task.defects.join("; "))),
         ("state".to_owned(), text(state.as_str().unwrap_or_default())),
         ("rounds".to_owned(), Cell::count(task.rounds as u64)),

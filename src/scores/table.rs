@@ -38,7 +38,7 @@ pub struct Score {
 
 /// A table for the reference, and one for each other way in which at least one reference was timed.
 pub(super) fn tables(tasks: &[TaskScore]) -> Vec<ScoreTable> {
-    let own = Some(table(own_name(tasks), tasks, |task| Some(task.outcome())));
+    let own = Some(table(&own_name(tasks), tasks, |task| Some(task.outcome())));
     let mut names: Vec<&str> = tasks.iter().flat_map(|task| task.over.iter().map(|(name, _)| name.as_str())).collect();
     names.sort_unstable();
     names.dedup();
@@ -48,12 +48,20 @@ pub(super) fn tables(tasks: &[TaskScore]) -> Vec<ScoreTable> {
 
 /// The table over the reference of what there is so far.
 pub(super) fn so_far(tasks: &[TaskScore]) -> ScoreTable {
-    table(own_name(tasks), tasks, |task| Some(task.so_far().map(|speedup| speedup.ratio)))
+    table(&own_name(tasks), tasks, |task| Some(task.so_far().map(|speedup| speedup.ratio)))
 }
 
-/// What a problem's reference is, where all tasks are problems.
-fn own_name(tasks: &[TaskScore]) -> &'static str {
-    if tasks.iter().all(|task| task.problem) { "eager torch, the reference" } else { "the reference" }
+/// What speedups are over: the reference, or the baseline that every task names; what a problem's is, where all are problems.
+pub(super) fn own_name(tasks: &[TaskScore]) -> String {
+    let mut named: Vec<&Option<String>> = tasks.iter().map(|task| &task.against).collect();
+    named.sort_unstable();
+    named.dedup();
+    match named.as_slice() {
+        [Some(against)] => against.clone(),
+        [None] | [] if tasks.iter().all(|task| task.problem) => "eager torch, the reference".to_owned(),
+        [None] | [] => "the reference".to_owned(),
+        _ => "what each task is timed against".to_owned(),
+    }
 }
 
 /// The outcome over another baseline; `None` where the task was not timed against it, or cannot be.

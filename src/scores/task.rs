@@ -42,6 +42,9 @@ pub struct TaskScore {
     /// What a problem's weights and inputs are cast to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
+    /// What its speedups are over, where that is a baseline of its own and not its reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
     /// What is known against it.
     pub defects: Vec<String>,
     /// How far it has come.
@@ -94,6 +97,7 @@ impl TaskScore {
             number: problem.and_then(|problem| problem.number),
             problem: problem.is_some(),
             precision: problem.map(|problem| problem.precision),
+            against: story.baseline.as_ref().and_then(|baseline| baseline.against.clone()),
             defects: problem.map(|problem| problem.labels.clone()).unwrap_or_default(),
             state: state(story),
             limit: story.end.and_then(End::limit),

@@ -26,11 +26,12 @@ fn opening(run: &RunScores) -> String {
     let count = |fits: fn(&TaskScore) -> bool| run.tasks.iter().filter(|task| fits(task)).count();
     let ended = count(|task| task.state == State::Ended);
     let mut text = format!(
-        "{}: {} tasks, {ended} ended, {} correct, {} faster than the reference\nanswered by {}, policy {}, on {}\n",
+        "{}: {} tasks, {ended} ended, {} correct, {} faster than {}\nanswered by {}, policy {}, on {}\n",
         plain(&run.run),
         run.tasks.len(),
         count(|task| task.speedup.is_some()),
         run.wins(),
+        plain(&super::table::own_name(&run.tasks)),
         plain(&run.model),
         plain(&run.policy),
         plain(&run.machine),
