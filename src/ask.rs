@@ -134,6 +134,9 @@ pub fn made(sentence: &str, said: &Said, here: &Here) -> Result<Made, String> {
         return Err(said.questions().join(" "));
     };
     let gpu = hardware.is_gpu();
+    if let Some(word) = &said.foreign {
+        return Err(format!("there is no template in {word}: name single precision (fp32), or on a GPU half (fp16)"));
+    }
     let mut chosen = vec![];
     let usual = if said.tensor_cores { Precision::Fp16 } else { Precision::Fp32 };
     let precision = said.precision.unwrap_or(usual);
@@ -340,6 +343,9 @@ mod tests {
             ("GEMM with m=-5 n=1024 k=1024 on this CPU", "m is -5: expected 1 or more"),
             ("GEMM with m=n=k=1000000 on this CPU", "this machine has 4.0 GiB"),
             ("GEMM with m=n=k=9000000000000000000 on this CPU", "the sizes are beyond any memory"),
+            ("fp8 GEMM with m=n=k=64 on this CPU", "there is no template in fp8"),
+            ("double precision GEMM with m=n=k=64 on this CPU", "there is no template in double"),
+            ("bf16 GEMM with m=n=k=64 on a H100", "there is no template in bf16"),
             ("fp16 GEMM with m=n=k=64 on this CPU", "half precision has a template on GPUs alone"),
             (
                 "conv2d 2x2 height 2 width 2, 3 channels, 4 filters, rows 5, columns 2 on this CPU",

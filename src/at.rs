@@ -53,6 +53,22 @@ impl At {
         Ok(Some(Self { folder, record, name, story: OnceCell::new() }))
     }
 
+    /// The same of one task among those of a batch; nothing of it is named.
+    ///
+    /// # Errors
+    ///
+    /// Where the words name no run or several, it has no such task, or the record cannot be read.
+    pub fn of_task(words: &str, task: &str, root: &Path) -> Result<Self, Trouble> {
+        let folder = RunFolder::open(&store::find(root, Path::new(words))?)?;
+        let tasks = folder.tasks()?;
+        if !tasks.iter().any(|known| known == task) {
+            let known = tasks.join(", ");
+            return Err(Trouble::usage(format!("{words}: the run has no task {task}; expected one of {known}")));
+        }
+        let record = folder.record(task)?;
+        Ok(Self { folder, record, name: None, story: OnceCell::new() })
+    }
+
     /// What these words name, which are to name a candidate; none where there is no `@NAME` in them.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! An operator from elsewhere: a folder with its sketch, its parameters and its primitives, to be tuned and not generated.
 
-use kernelbench::{Language, Operator, Primitives, Space, Task, load};
+use kernelbench::{Candidate, Language, Operator, Primitives, Space, Task, load};
 use std::{fs, path::Path};
 
 /// What a folder for `--start` holds, for people.
@@ -37,6 +37,20 @@ pub fn operator(folder: &Path, task: &Task) -> Result<Operator, String> {
         _ => Primitives::None,
     };
     let operator = Operator { sketch, tuning, primitives };
+    named(&operator).map_err(|why| format!("{}: {why}", folder.display()))?;
     operator.first().map_err(|why| format!("{}: {why}", folder.display()))?;
     Ok(operator)
+}
+
+/// Every parameter that the sketch writes has values; and where no primitives are made for them, it writes each that has.
+fn named(operator: &Operator) -> Result<(), String> {
+    let (sketch, grid) = (Candidate::new(operator.sketch.clone()), &operator.tuning.grid);
+    let written = sketch.placeholders();
+    if let Some(name) = written.iter().find(|name| !grid.contains_key(*name)) {
+        return Err(format!("the sketch writes {{{{{name}}}}}, and parameters.toml has no values for {name}"));
+    }
+    match grid.keys().find(|name| operator.primitives == Primitives::None && !written.contains(*name)) {
+        Some(name) => Err(format!("parameters.toml has values for {name}, and the sketch never writes {{{{{name}}}}}")),
+        None => Ok(()),
+    }
 }

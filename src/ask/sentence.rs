@@ -12,6 +12,8 @@ pub struct Said {
     pub sizes: BTreeMap<String, i64>,
     /// The precision, where it names one.
     pub precision: Option<Precision>,
+    /// A precision that it names and no template is in.
+    pub foreign: Option<String>,
     /// Whether it names tensor cores.
     pub tensor_cores: bool,
     /// What the operator runs on.
@@ -82,6 +84,12 @@ impl Hardware {
     }
 }
 
+/// Precisions that a sentence may name and no template is in.
+const FOREIGN: [&str; 20] = [
+    "fp64", "float64", "f64", "double", "bf16", "bfloat16", "tf32", "fp8", "float8", "e4m3", "e5m2", "fp4", "nvfp4",
+    "mxfp4", "mxfp8", "int8", "i8", "uint8", "int4", "int32",
+];
+
 impl Said {
     /// Reads a sentence.
     #[must_use]
@@ -99,6 +107,7 @@ impl Said {
             _ => None,
         };
         let tensor_cores = has(&["tensor core", "tensor-core"]);
+        let foreign = text.split(|c: char| !c.is_ascii_alphanumeric()).find(|word| FOREIGN.contains(word));
         let single = has(&["fp32", "float32", "f32", "single precision", "single-precision"]);
         let half = has(&["fp16", "float16", "f16", "half precision", "half-precision"]);
         let precision = match (single, half) {
@@ -115,7 +124,8 @@ impl Said {
             }
             None => BTreeMap::new(),
         };
-        Self { operator, sizes, precision, tensor_cores, hardware: hardware(&text) }
+        let foreign = foreign.map(str::to_owned);
+        Self { operator, sizes, precision, foreign, tensor_cores, hardware: hardware(&text) }
     }
 
     /// What a person has to be asked, a question each.

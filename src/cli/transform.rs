@@ -104,6 +104,9 @@ pub struct TuneArgs {
 pub struct TreeArgs {
     /// The run's folder.
     pub run: PathBuf,
+    /// Of a batch: the task's name.
+    #[arg(long, value_name = "NAME")]
+    pub task: Option<String>,
     /// Print as JSON.
     #[arg(long)]
     pub json: bool,

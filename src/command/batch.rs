@@ -283,7 +283,7 @@ impl New<'_> {
             format!("model      {}", plain(model)),
             format!("machine    {}; devices: {}", on_what(machine), devices.join(", ")),
             format!("tasks      {tasks} of {}{left_out}", self.arguments.tasks.display()),
-            format!("policy     {}, {} rounds each", plain(&self.policy.name), self.policy.rounds),
+            format!("policy     {}, {} each", plain(&self.policy.name), super::run::length(&self.policy)),
         ];
         lines.extend(plan::overruled(self.chosen.tasks.iter().map(|(_, task)| task), &self.policy));
         lines.push(format!("run        {}", run.display()));

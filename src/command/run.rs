@@ -17,7 +17,7 @@ use crate::{
     wiring::{self, Answering, Hand, Kind},
 };
 use agents::{
-    policy::{Decider, Profiling, Shapes},
+    policy::{Decider, Policy, Profiling, Shapes},
     trajectory::Trajectory,
 };
 use kernelbench::Workshop;
@@ -199,23 +199,22 @@ fn opening(plan: &Plan, model: &str, machine: &Machine, run: &Path) -> Vec<Strin
     lines.push(format!("machine    {}", on_what(machine)));
     let summary = plan.task.summary.lines().next().unwrap_or_default();
     lines.push(format!("task       {}: {}", plain(&plan.task.name), plain(summary)));
-    let length = plan.policy.search.as_ref().map(|search| format!("a search of {} evaluations", search.evaluations()));
-    let length = length.unwrap_or_else(|| {
-        plan.policy.sequence.as_ref().map_or_else(
-            || format!("{} rounds", plan.policy.rounds),
-            |sequence| match plan.policy.planner {
-                Decider::Rule => format!("a sequence of {} transformations", sequence.len()),
-                Decider::Model => {
-                    let (first, most) = (sequence.join(", "), plan.policy.rounds);
-                    format!("{first} and what a model plans, at most {most} rounds")
-                }
-            },
-        )
-    });
-    lines.push(format!("policy     {}, {length}", plain(&plan.policy.name)));
+    lines.push(format!("policy     {}, {}", plain(&plan.policy.name), length(&plan.policy)));
     lines.extend(plan::overruled([&plan.task], &plan.policy));
     lines.push(format!("run        {}", run.display()));
     lines
+}
+
+/// How much a policy does, in words.
+pub(super) fn length(policy: &Policy) -> String {
+    match (&policy.search, &policy.sequence, policy.planner) {
+        (Some(search), _, _) => format!("a search of {} evaluations", search.evaluations()),
+        (None, None, _) => format!("{} rounds", policy.rounds),
+        (None, Some(sequence), Decider::Rule) => format!("a sequence of {} transformations", sequence.len()),
+        (None, Some(sequence), Decider::Model) => {
+            format!("{} and what a model plans, at most {} rounds", sequence.join(", "), policy.rounds)
+        }
+    }
 }
 
 fn who_answers(plan: &Plan, model: &str, machine: &Machine) -> Vec<String> {

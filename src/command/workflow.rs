@@ -59,7 +59,11 @@ fn free(at: &At, name: &str) -> Result<(), Trouble> {
 
 /// Prints the checkpoints, the failed tries, and where it goes on.
 pub(super) fn print_tree(arguments: &TreeArgs, config: &Config) -> Result<Exit, Trouble> {
-    let at = of(&arguments.run.display().to_string(), config)?;
+    let run = arguments.run.display().to_string();
+    let at = match &arguments.task {
+        Some(task) => At::of_task(&run, task, &config.run.folder)?,
+        None => of(&run, config)?,
+    };
     let story = at.story();
     if !story.tree.nodes().is_empty() {
         let task = story.task.as_ref().and_then(|task| at.record.blobs.fetch(task).ok());

@@ -70,11 +70,11 @@ impl Element {
             "double" => Self::F64,
             "__half" | "half" | "uint16_t" => Self::F16,
             "__nv_bfloat16" | "nv_bfloat16" => Self::Bf16,
-            "__nv_fp8_e4m3" => Self::E4m3,
+            "__nv_fp8_e4m3" | "uint8_t" => Self::E4m3,
             "int" | "int32_t" => Self::I32,
             "long" | "long long" | "int64_t" | "ptrdiff_t" => Self::I64,
             other => {
-                let known = "float, double, int32_t, int64_t, uint16_t (half precision), __half, __nv_bfloat16 or __nv_fp8_e4m3";
+                let known = "float, double, int32_t, int64_t, uint16_t (half precision), uint8_t (e4m3), __half, __nv_bfloat16 or __nv_fp8_e4m3";
                 return Err(format!("`{other}` is no type of an argument of a task; expected {known}"));
             }
         })
@@ -88,11 +88,11 @@ impl Element {
 /// Where there is none or there are several, and where one takes what a task cannot give: what was expected.
 pub fn signature(source: &str, entry: Option<&str>) -> Result<Signature, String> {
     let text = without_comments(source);
-    let mut found: Vec<(&str, &str)> =
-        text.match_indices("extern \"C\"").filter_map(|(at, _)| head(&text[at..])).collect();
-    if let Some(entry) = entry {
-        found.retain(|(name, _)| *name == entry);
-    }
+    let all: Vec<(&str, &str)> = text.match_indices("extern \"C\"").filter_map(|(at, _)| head(&text[at..])).collect();
+    // With C linkage there is one of a name: of a prototype and its definition the last is taken.
+    let last = |at: usize| !all[at + 1..].iter().any(|(name, _)| *name == all[at].0);
+    let asked = |at: usize| entry.is_none_or(|entry| all[at].0 == entry) && last(at);
+    let found: Vec<(&str, &str)> = (0..all.len()).filter(|at| asked(*at)).map(|at| all[at]).collect();
     let names = || found.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     match found.as_slice() {
         [(name, arguments)] => of(name, arguments),
@@ -170,5 +170,8 @@ mod tests {
         assert!(why("extern \"C\" void f(float** x, int n);").contains("plain array"));
         let two = "extern \"C\" void f(int n) {}\nextern \"C\" void g(int n) {}";
         assert!(why(two).contains("f, g") && signature(two, Some("g")).unwrap().entry == "g");
+        let declared = "extern \"C\" void f(uint8_t*, int);\nextern \"C\" void f(uint8_t *x, int n) {}";
+        let found = signature(declared, None).unwrap();
+        assert_eq!((found.arguments[0].name.as_str(), found.arguments[0].element), ("x", Element::E4m3));
     }
 }

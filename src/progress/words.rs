@@ -181,7 +181,7 @@ fn began(round: u32, step: &Step, so_far: &Trajectory, rounds: u32) -> String {
         Step::Refine { base } => format!("the Coder goes on from {} with the evidence", named(base, so_far)),
         Step::Retry { base } => format!("the Coder goes on from {}", named(base, so_far)),
         Step::Transform { transformation, .. } => super::workflow::began(transformation, so_far),
-        Step::Generate => "the Coder writes a sketch and its primitives".to_owned(),
+        Step::Generate => "an operator is written, or taken as it is given".to_owned(),
         Step::Repair { base } => format!("the Coder mends {}", named(base, so_far)),
         Step::Search { base } => format!("a search begins at {}", named(base, so_far)),
         Step::Suggest { base } => format!("the Planner has suggestions on {}", named(base, so_far)),
