@@ -256,6 +256,25 @@ fn c_code_of_a_model_is_mended_and_tuned_without_primitives() {
     assert!(asked.contains("Mend the C++") && asked.contains("-= a[") && !asked.contains("COMPUTE"), "{asked}");
 }
 
+#[test]
+fn a_reply_in_a_wrong_form_is_noted_once_and_asked_for_in_the_right_one() {
+    let bench = Bench::new(&[]);
+    let (task, out, letters) = (bench.at("task"), bench.at("R"), bench.at("letters"));
+    let model = format!("mailbox:{letters}");
+    let waits = |arguments: &[&str]| run(&[arguments, &["--exit-when-waiting"]].concat()).ended(10);
+    waits(&["run", &task, "--policy", "qimeng-c", "--model", &model, "--out", &out, "--warmup", "1"]);
+    let letter = |attempt: u32| {
+        let files = fs::read_dir(&letters).unwrap().map(|file| file.unwrap().path().display().to_string());
+        files.filter(|file| file.ends_with(&format!("sketch.{attempt}.request.json"))).collect::<Vec<_>>().concat()
+    };
+    fs::write(letter(1).replace("request.json", "reply.txt"), format!("```cpp\n{WHOLE}```\n")).unwrap();
+    waits(&["resume", &out]);
+    waits(&["resume", &out]);
+    assert_eq!(of(&events(&out), "misread").len(), 1);
+    let asked = fs::read_to_string(letter(2)).unwrap();
+    assert!(asked.contains("its table has no values for BK") && asked.contains("then a TOML table"), "{asked}");
+}
+
 /// Where a record keeps a prompt.
 fn prompt_of(run: &str, hash: &Value) -> std::path::PathBuf {
     let hash = hash.as_str().unwrap();

@@ -129,7 +129,9 @@ impl Loop {
             match answer.read {
                 Ok(read) => return Ok(Told::Read(read)),
                 Err(why) => {
-                    self.note(Event::Misread { call, why: why.to_string() })?;
+                    if !is_misread(self.book.so_far(), &call) {
+                        self.note(Event::Misread { call, why: why.to_string() })?;
+                    }
                     earlier = Some(Earlier { prompt: answer.prompt, reply: answer.reply.text, why });
                 }
             }
@@ -162,4 +164,9 @@ impl Loop {
 
 fn answered(so_far: &Trajectory, call: &CallId) -> bool {
     so_far.answers().any(|answer| answer.call == *call)
+}
+
+/// Whether it was noted before that its answer cannot be read.
+fn is_misread(so_far: &Trajectory, call: &CallId) -> bool {
+    so_far.rounds.iter().any(|round| round.misread.iter().any(|(known, _)| known == call))
 }
