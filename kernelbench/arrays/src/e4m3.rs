@@ -74,7 +74,7 @@ mod tests {
             assert_eq!(from_f64(half), low + (low & 1), "{half}");
             assert_eq!((from_f64(half * (1.0 - 1e-9)), from_f64(half * (1.0 + 1e-9))), (low, low + 1), "{half}");
         }
-        assert_eq!([449.0, 1e30, f64::INFINITY, -1e30].map(from_f64), [0x7e, 0x7e, 0x7e, 0xfe]);
+        assert_eq!([449.0, 470.0, 1e3, f64::INFINITY, -1e30].map(from_f64), [0x7e, 0x7e, 0x7e, 0x7e, 0xfe]);
         assert_eq!([-0.0, f64::NAN].map(|value| from_f64(value) & 0x7f), [0, NAN]);
     }
 }
