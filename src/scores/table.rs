@@ -102,3 +102,30 @@ fn group(name: String, outcomes: &[Outcome]) -> Group {
     };
     Group { name, tasks: outcomes.len(), scores: Measure::ALL.map(score).to_vec() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agents::trajectory::Trajectory;
+
+    #[test]
+    fn speedups_are_over_what_the_tasks_name() {
+        let task = |against: Option<&str>, problem| TaskScore {
+            against: against.map(str::to_owned),
+            problem,
+            ..TaskScore::of("t", &Trajectory::default(), &[], &|_| None)
+        };
+        let [plain, problem, cublas, blas] =
+            [(None, false), (None, true), (Some("cublas"), false), (Some("openblas"), false)].map(|(a, p)| task(a, p));
+        for (tasks, name) in [
+            (vec![plain.clone(), problem.clone()], "the reference"),
+            (vec![problem.clone(), problem], "eager torch, the reference"),
+            (vec![cublas.clone(), cublas.clone()], "cublas"),
+            (vec![cublas.clone(), blas], "what each task is timed against"),
+            (vec![plain, cublas], "what each task is timed against"),
+        ] {
+            assert_eq!(own_name(&tasks), name);
+            assert_eq!(so_far(&tasks).baseline, name);
+        }
+    }
+}
