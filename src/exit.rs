@@ -100,6 +100,15 @@ impl Trouble {
         Self { exit: Exit::Usage, message: message.into() }
     }
 
+    /// This program was built without it. (Where every part was built in, as for the tests, nobody asks.)
+    #[cfg(any(test, not(all(feature = "batch-api", feature = "flashinfer-bench"))))]
+    #[must_use]
+    pub fn not_built_in(what: &str, feature: &str) -> Self {
+        Self::usage(format!(
+            "{what} is not part of this program, for it has met no real counterpart yet; to try it, build it in: cargo build --release --features {feature}"
+        ))
+    }
+
     /// This machine cannot do it.
     #[must_use]
     pub fn machine(message: impl Into<String>) -> Self {
@@ -151,5 +160,19 @@ impl From<sglang::Error> for Trouble {
             sglang::Error::Files(_) => Exit::Record,
         };
         Self { exit, message: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_built_in_is_refused_with_how_to_build_it_in() {
+        let refused = Trouble::not_built_in("openai-batch:NAME, OpenAI's Batch API,", "batch-api");
+        assert_eq!(refused.exit, Exit::Usage);
+        assert!(refused.message.contains("--features batch-api"), "{refused}");
+        let features = include_str!("../Cargo.toml");
+        assert!(features.contains("\nbatch-api = ") && features.contains("\nflashinfer-bench = "));
     }
 }

@@ -1,5 +1,6 @@
 //! How does a kernel that was made faster go back into SGLang?
 
+#[cfg(feature = "flashinfer-bench")]
 pub mod bench;
 pub mod found;
 pub mod interface;

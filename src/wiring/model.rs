@@ -7,11 +7,13 @@ use crate::{
     recall,
     store::RunFolder,
 };
+#[cfg(feature = "batch-api")]
+use agents::llm::openai::{Batched, Batching};
 use agents::llm::{
     AskError, Llm, Role,
     chat::{Sampling, Samplings},
     mailbox::Mailbox,
-    openai::{Batched, Batching, Key, OpenAi, Options},
+    openai::{Key, OpenAi, Options},
     price::PriceTable,
     replay::Replay,
     scripted::Scripted,
@@ -52,11 +54,7 @@ impl Answering<'_> {
     fn asked(&self, spec: &Spec) -> Result<Arc<dyn Llm>, Trouble> {
         Ok(match spec {
             Spec::OpenAi(name) => Arc::new(OpenAi::new(self.endpoint(name)?).map_err(refused)?),
-            Spec::OpenAiBatch(name) => {
-                let window = Duration::from_secs(self.config.model.batch_window_s);
-                let batching = Batching { window, ..Batching::new(self.folder.join(BATCHES)) };
-                Arc::new(Batched::new(self.endpoint(name)?, batching).map_err(refused)?)
-            }
+            Spec::OpenAiBatch(name) => self.batched(name)?,
             Spec::Replay(run) => Arc::new(self.replay(run)?),
             Spec::Scripted(file) => Arc::new(Scripted::read(file).map_err(refused)?),
             Spec::Mailbox(folder) => {
@@ -64,6 +62,18 @@ impl Answering<'_> {
                 Arc::new(letters.exit_when_waiting(self.exit_when_waiting))
             }
         })
+    }
+
+    #[cfg(feature = "batch-api")]
+    fn batched(&self, name: &str) -> Result<Arc<dyn Llm>, Trouble> {
+        let window = Duration::from_secs(self.config.model.batch_window_s);
+        let batching = Batching { window, ..Batching::new(self.folder.join(BATCHES)) };
+        Ok(Arc::new(Batched::new(self.endpoint(name)?, batching).map_err(refused)?))
+    }
+
+    #[cfg(not(feature = "batch-api"))]
+    fn batched(&self, _: &str) -> Result<Arc<dyn Llm>, Trouble> {
+        Err(Trouble::not_built_in("openai-batch:NAME, OpenAI's Batch API,", "batch-api"))
     }
 
     fn endpoint(&self, name: &str) -> Result<Options, Trouble> {
@@ -121,6 +131,7 @@ pub fn unpriced(config: &Config, spec: &Spec) -> Result<Vec<String>, Trouble> {
 }
 
 /// The file of a run that remembers the batches of its model.
+#[cfg(feature = "batch-api")]
 const BATCHES: &str = "openai-batches.jsonl";
 
 const NO_KEY: &str = "there is no key: set OPENAI_API_KEY, or model.api_key or model.api_key_file in warpsmith.toml; \

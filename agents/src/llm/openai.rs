@@ -4,12 +4,14 @@
 //! protocol. async-openai writes bodies that it cannot read to the log at error level (target `async_openai`): programs that keep a
 //! log filter that target out. Here it is given none to write: it only ever gets answers that were read before.
 
+#[cfg(feature = "batch-api")]
 mod batched;
 mod connection;
 mod key;
 mod retry;
 mod wait;
 
+#[cfg(feature = "batch-api")]
 pub use batched::{Batched, Batching};
 pub use key::Key;
 

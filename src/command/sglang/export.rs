@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::{Args, ValueEnum};
 use sglang::export::{
-    bench, library, patch, plugin,
+    library, patch, plugin,
     swap::{self, Kernel},
 };
 use std::path::PathBuf;
@@ -44,7 +44,8 @@ pub enum Form {
     Patch,
     /// A library in front of an operator that SGLang compiles ahead of time.
     Library,
-    /// Definitions, solutions and workloads in FlashInfer-Bench's format.
+    /// Definitions, solutions and workloads in FlashInfer-Bench's format. Not tried with it yet: of programs that were built
+    /// with --features flashinfer-bench.
     FlashinferBench,
 }
 
@@ -75,7 +76,12 @@ pub(super) fn export(arguments: &ExportArgs) -> Result<Exit, Trouble> {
         Form::Plugin => plugin::plugin(&kernels)?,
         Form::Patch => patch::patch(&kernels, arguments.tree.as_deref())?,
         Form::Library => library::library(&kernels)?,
-        Form::FlashinferBench => bench::bench(&kernels)?,
+        #[cfg(feature = "flashinfer-bench")]
+        Form::FlashinferBench => sglang::export::bench::bench(&kernels)?,
+        #[cfg(not(feature = "flashinfer-bench"))]
+        Form::FlashinferBench => {
+            return Err(Trouble::not_built_in("The export to FlashInfer-Bench", "flashinfer-bench"));
+        }
     };
     laid.write(&arguments.out)?;
     for kernel in &kernels {

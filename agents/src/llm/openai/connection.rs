@@ -4,7 +4,7 @@ use super::key::{Key, scrub_lookalikes};
 use crate::llm::AskError;
 use async_openai::{Client, config::OpenAIConfig, error::OpenAIError, middleware::HttpRequestFactory};
 use reqwest::header::{AUTHORIZATION, HeaderValue};
-use reqwest::{Certificate, ClientBuilder, RequestBuilder, Response, Url, redirect};
+use reqwest::{Certificate, ClientBuilder, Response, Url, redirect};
 use std::time::Duration;
 
 /// An address, a key, and a pool of connections.
@@ -35,10 +35,11 @@ impl Connection {
     }
 
     /// A request to this path under the address; it knows no key either.
+    #[cfg(feature = "batch-api")]
     pub(super) fn request(
         &self,
         path: &str,
-        make: impl Fn(&reqwest::Client, &str) -> RequestBuilder + Send + Sync + 'static,
+        make: impl Fn(&reqwest::Client, &str) -> reqwest::RequestBuilder + Send + Sync + 'static,
     ) -> HttpRequestFactory {
         let (http, url) = (self.http.clone(), format!("{}{path}", self.place));
         HttpRequestFactory::new(move || std::future::ready(make(&http, &url).build().map_err(OpenAIError::Reqwest)))
