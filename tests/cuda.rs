@@ -347,7 +347,7 @@ fn the_examples_and_the_verifier_are_cuda() {
     let nvcc = kernelbench::cuda::find_nvcc().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let examples = fs::read_dir(root.join("examples/cuda")).unwrap().map(|folder| folder.unwrap().path());
-    let before = "#include <cuda_fp16.h>\n#include <stdint.h>\n#define WS_INVALID 1\n";
+    let before = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n#include <cuda_fp8.h>\n#include <stdint.h>\n#define WS_INVALID 1\n";
     let reference = |task: PathBuf| format!("{before}{}", kernelbench::load::task(&task).unwrap().reference());
     let verifier = fs::read_to_string(root.join("kernelbench/src/backend/cuda/verifier.cu")).unwrap();
     let sequences = ["peak-a6000-fp32", "peak-a6000-fp16", "peak-h200-fp16", "peak-h200-fp32"];

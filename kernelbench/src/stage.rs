@@ -108,6 +108,11 @@ impl Stretch {
     pub fn until_us(&self) -> i64 {
         self.from_us + self.us.cast_signed()
     }
+
+    /// Whether what follows, so held and so long, is too short for a line of its own. No device is held for longer by that.
+    fn takes_in(&self, held: Option<Hold>, us: u64) -> bool {
+        us < TOO_SHORT_US && us * 100 < self.us && (self.held.is_none() || self.held == held)
+    }
 }
 
 /// Who did a step on another host, or will have done it.
@@ -134,6 +139,10 @@ impl Hand {
 tokio::task_local! {
     static RECORDER: Arc<Recorder>;
 }
+
+/// What takes less than this, in microseconds, and less than a hundredth of what it follows is part of that: steps into a stage
+/// and out of it, of which a record holds thousands.
+const TOO_SHORT_US: u64 = 100;
 
 /// Records the stages of one step after another.
 #[derive(Debug)]
@@ -197,8 +206,9 @@ impl State {
             return;
         }
         let stage = current.unwrap_or(Stage::Other);
-        match self.stretches.last_mut() {
-            Some(last) if (last.stage, last.held, last.until_us()) == (stage, held, from_us) => last.us += us,
+        match self.stretches.last_mut().filter(|last| last.until_us() == from_us) {
+            Some(last) if (last.stage, last.held) == (stage, held) => last.us += us,
+            Some(last) if last.takes_in(held, us) => last.us += us,
             _ => self.stretches.push(Stretch { stage, held, from_us, us }),
         }
     }
@@ -299,6 +309,33 @@ mod tests {
             of(Stage::Other, Hold::Exclusive, 41_000),
         ];
         assert_eq!(recorder.stretches(), expected, "what no stage claims counts where the device was held");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_too_short_for_a_line_of_its_own_is_part_of_what_it_follows() {
+        let recorder = Recorder::begin(0);
+        let step = |stage, us| async move {
+            let _running = begin(stage);
+            tokio::time::advance(Duration::from_micros(us)).await;
+        };
+        recorder
+            .record(async {
+                step(Stage::Load, 50).await;
+                step(Stage::Check, 9_000).await;
+                step(Stage::Open, 50).await;
+                step(Stage::Check, 1_000).await;
+                step(Stage::Open, 150).await;
+                hold(Some(Hold::Exclusive));
+                step(Stage::Time, 20_000).await;
+                hold(None);
+                step(Stage::Lease, 50).await;
+            })
+            .await;
+        let of = |stage, from_us, us| Stretch { stage, held: None, from_us, us };
+        let before = [of(Stage::Load, 0, 50), of(Stage::Check, 50, 10_050), of(Stage::Open, 10_100, 150)];
+        let held = Stretch { held: Some(Hold::Exclusive), ..of(Stage::Time, 10_250, 20_000) };
+        let expected = [&before[..], &[held, of(Stage::Lease, 30_250, 50)]].concat();
+        assert_eq!(recorder.stretches(), expected, "no device is held for longer than it was");
     }
 
     #[tokio::test]

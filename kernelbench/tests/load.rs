@@ -371,7 +371,7 @@ fn a_reference_that_leaves_parameters_open_is_bound_to_their_first_values_and_ke
 
 #[test]
 fn the_matrix_products_have_regions_and_a_kernel_of_at_most_six_lines() {
-    for name in ["matmul", "cuda/matmul_fp32", "cuda/matmul_fp16"] {
+    for name in ["matmul", "cuda/matmul_fp32", "cuda/matmul_fp16", "cuda/matmul_fp8"] {
         let task = load::task(&example(name)).unwrap();
         let initial = task.initial_context().unwrap();
         let small = task.sanitizer_cases.iter().map(|case| case.name.as_str());

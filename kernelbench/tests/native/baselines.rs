@@ -132,15 +132,20 @@ fn the_matrix_products_in_cuda_are_linked_with_cublas_and_a_candidate_that_calls
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/cuda");
     let options = cuda::Options::new(env!("CARGO_BIN_EXE_warpsmith-kernel").into(), vec![], cache());
     let hopper = || Arch::Cuda { major: 9, minor: 0 };
-    for name in ["matmul_fp16", "matmul_fp32"] {
+    for (name, library, creates, header) in [
+        ("matmul_fp16", "libcublas.so.", "cublasCreate_v2", "cublas_v2.h"),
+        ("matmul_fp32", "libcublas.so.", "cublasCreate_v2", "cublas_v2.h"),
+        ("matmul_fp8", "libcublasLt.so.", "cublasLtCreate", "cublasLt.h"),
+    ] {
         let task = load::task(&examples.join(name)).unwrap();
         let kernel = task.baselines().against().unwrap();
         let object = cuda::build_baseline(&options, hopper(), &task, kernel).unwrap().unwrap();
         let bytes = std::fs::read(object).unwrap();
         let holds = |what: &str| bytes.windows(what.len()).any(|part| part == what.as_bytes());
-        assert!(holds("libcublas.so.") && holds("cublasCreate_v2") && holds("/lib"), "{name}");
+        assert!(holds(library) && holds(creates) && holds("/lib"), "{name}");
         let built = cuda::build_candidate(&options, hopper(), &task, &Candidate::new(&kernel.source)).unwrap();
-        assert!(matches!(&built, Err(Failure::Library { how, .. }) if how == "includes cublas_v2.h"), "{built:?}");
+        let said = format!("includes {header}");
+        assert!(matches!(&built, Err(Failure::Library { how, .. }) if *how == said), "{built:?}");
     }
     let task = load::task(&examples.join("matmul_fp32")).unwrap();
     let by_name = "extern \"C\" int cublasCreate_v2(void **);\nextern \"C\" int matmul(float *c, const float *, const float *, \
