@@ -104,14 +104,21 @@ def filled(torch, argument, shape, generator):
     return drawn.to(dtype)
 
 
-def arrays(torch, spec, case, generator):
-    """The arguments' arrays, and those that the framework's calls alone hand over."""
+def arrays(torch, arguments, case, generator):
+    """An array for each of these arguments that is one."""
     made = {}
-    for argument in spec["arguments"] + spec.get("between", []):
+    for argument in arguments:
         if argument.get("shape"):
             shape = [sized(one, case["scalars"]) for one in argument["shape"]]
             made[argument["name"]] = filled(torch, argument, shape, generator)
     return made
+
+
+def buffers(torch, spec, case, generator, count):
+    """So many sets of the arguments' arrays. What a chain's calls alone hand over is one for all: torch's allocator gives
+    each call the block that the one before it gave back, and the extract keeps its own."""
+    handed_over = arrays(torch, spec.get("between", []), case, generator)
+    return [arrays(torch, spec["arguments"], case, generator) | handed_over for _ in range(count)]
 
 
 def by_framework(function, spec, scalars, values):
@@ -138,7 +145,7 @@ def bits(torch, tensor):
 
 def compared(torch, function, entry, spec, case, generator):
     """How many bytes of each array differ between the two sides, and which inputs either of them changed."""
-    before = arrays(torch, spec, case, generator)
+    (before,) = buffers(torch, spec, case, generator, 1)
     sides = [{name: value.clone() for name, value in before.items()} for _ in range(2)]
     by_framework(function, spec, case["scalars"], sides[0])
     by_extract(torch, entry, spec, case["scalars"], sides[1])
@@ -183,11 +190,12 @@ def microseconds(torch, graph, calls):
 
 
 def timed(torch, function, entry, spec, case, generator, rng):
-    first = arrays(torch, spec, case, generator)
+    first = arrays(torch, spec["arguments"], case, generator)
     size = sum(value.numel() * value.element_size() for value in first.values())
     cache = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 50 << 20)
     count = max(2, min(400, -(-3 * cache // size), MOST_BYTES // size or 1))
-    sets = [first] + [arrays(torch, spec, case, generator) for _ in range(count - 1)]
+    del first
+    sets = buffers(torch, spec, case, generator, count)
     calls = max(CALLS, count)
     scalars = case["scalars"]
     graphs = [

@@ -364,6 +364,25 @@ mod tests {
 
     #[test]
     #[cfg_attr(not(has_torch), ignore = "needs torch")]
+    fn what_a_chains_calls_hand_over_is_one_array_for_all_buffers() {
+        let script = r#"
+import sys, torch
+names = {}
+exec(open(sys.argv[1]).read().rsplit("main()", 1)[0], names)
+array = lambda name: {"name": name, "dtype": "bf16", "shape": ["n"]}
+spec = {"arguments": [array("input")], "between": [array("middle")]}
+sets = names["buffers"](torch, spec, {"scalars": {"n": 4}}, torch.Generator(), 3)
+for name in "input", "middle":
+    print(len({one[name].data_ptr() for one in sets}))
+"#;
+        let gate = concat!(env!("CARGO_MANIFEST_DIR"), "/python/gate.py");
+        let told = Command::new(env!("PYTHON_WITH_TORCH")).args(["-c", script, gate]).output().expect("Python");
+        let said = String::from_utf8_lossy(&told.stderr);
+        assert_eq!(String::from_utf8_lossy(&told.stdout), "3\n1\n", "{said}");
+    }
+
+    #[test]
+    #[cfg_attr(not(has_torch), ignore = "needs torch")]
     fn shapes_are_drawn_within_their_ranges_and_the_least_is_among_them() {
         let report = rehearsed("first_half", COPY);
         let scalar = |case: &Case, name: &str| case.more["scalars"][name].as_i64().unwrap_or_default();
