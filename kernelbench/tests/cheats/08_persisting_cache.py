@@ -22,14 +22,21 @@ loaded = {line.split()[-1] for line in open("/proc/self/maps") if "libcudart" in
 runtime = ctypes.CDLL(sorted(loaded)[0])
 
 
+def attribute(which):
+    """What the device says of its cache: 108, how much of it may be kept; 109, the largest window. More is an error."""
+    value = ctypes.c_int()
+    runtime.cudaDeviceGetAttribute(ctypes.byref(value), which, torch.cuda.current_device())
+    return value.value
+
+
 class ModelNew(nn.Module):
     stream = None
 
     def forward(self, x):
         if self.stream is None:
-            runtime.cudaDeviceSetLimit(6, ctypes.c_size_t(32 << 20))
+            runtime.cudaDeviceSetLimit(6, ctypes.c_size_t(min(32 << 20, attribute(108))))
             self.stream = torch.cuda.Stream()
-        window = Window(x.data_ptr(), x.numel() * 4, 1.0, 2, 1)
+        window = Window(x.data_ptr(), min(x.numel() * 4, attribute(109)), 1.0, 2, 1)
         runtime.cudaStreamSetAttribute(ctypes.c_void_p(self.stream.cuda_stream), 1, ctypes.byref(window))
         now = torch.cuda.current_stream()
         self.stream.wait_stream(now)
