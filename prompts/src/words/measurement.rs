@@ -1,7 +1,7 @@
 //! How do times and profiles read? What was not measured is named as such, never as 0.
 
 use super::{roofs, text::one_line};
-use kernelbench::{CaseTiming, Task, Timed};
+use kernelbench::{CaseTiming, Label, LabelKind, Task, Timed};
 use metrics::{Claim, Interval, Kernel, Machine, Profile, Reading, Speedup, Statistic};
 use minijinja::{Value, context};
 
@@ -19,7 +19,14 @@ pub(crate) fn timed(timed: &Timed) -> Value {
         speedup => ratio(&timed.speedup),
         interval => interval(timed.speedup.interval),
         no_difference => timed.speedup.claim() == Claim::NoDifference,
+        labels => timed.labels.iter().filter(|label| of_the_code(label)).map(|label| one_line(&label.text)).collect::<Vec<_>>(),
     }
+}
+
+/// Whether such a label says something of the candidate that another text of it could mend.
+fn of_the_code(label: &Label) -> bool {
+    use LabelKind::{BeyondDrawn, GrowingMemory, LowerPrecision, PossibleRace};
+    matches!(label.kind, LowerPrecision | BeyondDrawn | GrowingMemory | PossibleRace)
 }
 
 fn case_timing(case: &CaseTiming, statistic: Statistic) -> Value {
@@ -170,6 +177,25 @@ mod tests {
         assert_eq!([number(123_456_789.0), number(0.0)], ["123456789", "0"]);
         assert_eq!([number(0.123_456_789), number(98.765_432_1), number(2.5)], ["0.123457", "98.7654", "2.5"]);
         assert_eq!(number(1.0e18), "1000000000000000000");
+    }
+
+    #[test]
+    fn of_a_candidates_labels_those_are_shown_that_another_text_could_mend() {
+        let labels = vec![
+            Label::new(LabelKind::LowerPrecision, "lower precision: its error\nis 1.2e-5"),
+            Label::new(LabelKind::Headers, "built with the slim headers"),
+            Label::new(LabelKind::BeyondDrawn, "beyond what the task draws: 3 of 9 elements are wrong"),
+        ];
+        let shown = |labels| {
+            let timed = Timed { labels, ..crate::example::timed() };
+            crate::Prompts::embedded()
+                .text("timing", &context! { timed => super::timed(&timed), products => Option::<String>::None })
+        };
+        let shown_with = shown(labels);
+        let lines: Vec<&str> = shown_with.lines().filter(|line| line.starts_with("Label: ")).collect();
+        let beyond = "Label: beyond what the task draws: 3 of 9 elements are wrong";
+        assert_eq!(lines, ["Label: lower precision: its error is 1.2e-5", beyond]);
+        assert!(!shown(vec![]).contains("Label"));
     }
 
     #[test]
