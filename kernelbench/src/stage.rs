@@ -109,9 +109,9 @@ impl Stretch {
         self.from_us + self.us.cast_signed()
     }
 
-    /// Whether what follows, so held and so long, is too short for a line of its own. No device is held for longer by that.
-    fn takes_in(&self, held: Option<Hold>, us: u64) -> bool {
-        us < TOO_SHORT_US && us * 100 < self.us && (self.held.is_none() || self.held == held)
+    /// Whether what follows, so held and so long, is too short for a line of its own, where so much was taken in before.
+    fn takes_in(&self, held: Option<Hold>, us: u64, before_us: u64) -> bool {
+        us < TOO_SHORT_US && (before_us + us) * 100 < self.us && self.held == held
     }
 }
 
@@ -140,8 +140,8 @@ tokio::task_local! {
     static RECORDER: Arc<Recorder>;
 }
 
-/// What takes less than this, in microseconds, and less than a hundredth of what it follows is part of that: steps into a stage
-/// and out of it, of which a record holds thousands.
+/// What takes less than this, in microseconds, is part of what it follows, where the device is held as before and all such
+/// together are less than a hundredth of it: steps into a stage and out of it, of which a record holds thousands.
 const TOO_SHORT_US: u64 = 100;
 
 /// Records the stages of one step after another.
@@ -158,6 +158,8 @@ struct State {
     held: Option<Hold>,
     marked_us: i64,
     stretches: Vec<Stretch>,
+    /// What the last of them took in that was too short for a line of its own.
+    taken_in_us: u64,
     hand: Option<Hand>,
 }
 
@@ -208,8 +210,14 @@ impl State {
         let stage = current.unwrap_or(Stage::Other);
         match self.stretches.last_mut().filter(|last| last.until_us() == from_us) {
             Some(last) if (last.stage, last.held) == (stage, held) => last.us += us,
-            Some(last) if last.takes_in(held, us) => last.us += us,
-            _ => self.stretches.push(Stretch { stage, held, from_us, us }),
+            Some(last) if last.takes_in(held, us, self.taken_in_us) => {
+                last.us += us;
+                self.taken_in_us += us;
+            }
+            _ => {
+                self.taken_in_us = 0;
+                self.stretches.push(Stretch { stage, held, from_us, us });
+            }
         }
     }
 }

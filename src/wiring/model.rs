@@ -54,7 +54,12 @@ impl Answering<'_> {
     fn asked(&self, spec: &Spec) -> Result<Arc<dyn Llm>, Trouble> {
         Ok(match spec {
             Spec::OpenAi(name) => Arc::new(OpenAi::new(self.endpoint(name)?).map_err(refused)?),
+            #[cfg(feature = "batch-api")]
             Spec::OpenAiBatch(name) => self.batched(name)?,
+            #[cfg(not(feature = "batch-api"))]
+            Spec::OpenAiBatch(_) => {
+                return Err(Trouble::not_built_in("openai-batch:NAME, OpenAI's Batch API,", "batch-api"));
+            }
             Spec::Replay(run) => Arc::new(self.replay(run)?),
             Spec::Scripted(file) => Arc::new(Scripted::read(file).map_err(refused)?),
             Spec::Mailbox(folder) => {
@@ -69,11 +74,6 @@ impl Answering<'_> {
         let window = Duration::from_secs(self.config.model.batch_window_s);
         let batching = Batching { window, ..Batching::new(self.folder.join(BATCHES)) };
         Ok(Arc::new(Batched::new(self.endpoint(name)?, batching).map_err(refused)?))
-    }
-
-    #[cfg(not(feature = "batch-api"))]
-    fn batched(&self, _: &str) -> Result<Arc<dyn Llm>, Trouble> {
-        Err(Trouble::not_built_in("openai-batch:NAME, OpenAI's Batch API,", "batch-api"))
     }
 
     fn endpoint(&self, name: &str) -> Result<Options, Trouble> {
