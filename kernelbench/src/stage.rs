@@ -337,13 +337,18 @@ mod tests {
                 step(Stage::Time, 20_000).await;
                 hold(None);
                 step(Stage::Lease, 50).await;
+                step(Stage::Load, 8_000).await;
+                step(Stage::Other, 50).await;
+                step(Stage::Open, 50).await;
             })
             .await;
         let of = |stage, from_us, us| Stretch { stage, held: None, from_us, us };
         let before = [of(Stage::Load, 0, 50), of(Stage::Check, 50, 10_050), of(Stage::Open, 10_100, 150)];
         let held = Stretch { held: Some(Hold::Exclusive), ..of(Stage::Time, 10_250, 20_000) };
-        let expected = [&before[..], &[held, of(Stage::Lease, 30_250, 50)]].concat();
-        assert_eq!(recorder.stretches(), expected, "no device is held for longer than it was");
+        let after = [of(Stage::Lease, 30_250, 50), of(Stage::Load, 30_300, 8_050), of(Stage::Open, 38_350, 50)];
+        let expected = [&before[..], &[held], &after].concat();
+        let why = "no device is held for longer than it was, and no stage grows by more than a hundredth";
+        assert_eq!(recorder.stretches(), expected, "{why}");
     }
 
     #[tokio::test]
