@@ -1,6 +1,6 @@
 //! Does a certified kernel go back into SGLang as it says, in each of its forms, and does whoever asks for the impossible hear why?
 //!
-//! SGLang is a stand-in of ours with its structure, under `tests/putback`. Where `WARPSMITH_SGLANG` names a folder in which
+//! SGLang is a stand-in of ours with its structure, under `tests/putback`. Asked for, where `WARPSMITH_SGLANG` names a folder in which
 //! the real sglang is installed, the plug-in is tried on that too.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
@@ -546,16 +546,16 @@ fn a_validation_without_a_gpu_says_so_and_fails() {
 }
 
 #[test]
-fn the_real_sglang_finds_the_plug_in_where_there_is_one() {
-    let Some(sglang) = std::env::var_os("WARPSMITH_SGLANG").map(PathBuf::from) else { return };
+#[ignore = "needs WARPSMITH_SGLANG with the folder of site packages that holds sglang"]
+fn the_real_sglang_finds_the_plug_in() {
+    let sglang = std::env::var_os("WARPSMITH_SGLANG").map(PathBuf::from).unwrap();
     let story = Story::of(FASTER);
     let (_, out) = story.export("plugin", &[]);
     let site = story.site(&out);
     fs::remove_dir_all(site.join("sglang")).unwrap();
     fs::remove_file(site.join("torch.py")).unwrap();
-    let script = "import sys, types\nsys.path.append(sys.argv[1])\n\
-                  notebook = types.SimpleNamespace(HTML=object, display=print)\n\
-                  sys.modules.update({'IPython': notebook, 'IPython.display': notebook})\nfrom sglang.srt.plugins import load_plugins\nload_plugins()\n\
+    // What it was installed with comes before what the system has of the same packages.
+    let script = "import sys\nsys.path.insert(0, sys.argv[1])\nfrom sglang.srt.plugins import load_plugins\nload_plugins()\n\
                   import sglang.kernels.jit.utils as u\nassert 'warpsmith' in sys.modules['warpsmith_sglang_silu_and_mul'].__name__\n\
                   assert u.load_jit.__wrapped__, 'not hooked'\nprint('hooked')";
     let told = python(&site, &["-c", script, &sglang.display().to_string()], &[]).ended(0);
