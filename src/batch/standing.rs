@@ -19,6 +19,8 @@ pub struct Standing {
     pub best: Option<f64>,
     /// The certified speedup.
     pub certified: Option<Speedup>,
+    /// Whether what is certified is right only as the task draws its inputs.
+    pub only_as_drawn: bool,
     /// What was used up.
     pub used: Used,
     /// The device that was held last.
@@ -66,7 +68,8 @@ impl Standing {
     #[must_use]
     pub fn came_to(&self) -> String {
         if let Some(speedup) = &self.certified {
-            return format!("{}, {}, certified", quantity::speedup(speedup), quantity::claim(speedup));
+            let beyond = if self.only_as_drawn { ", and wrong on inputs that the task does not draw" } else { "" };
+            return format!("{}, {}, certified{beyond}", quantity::speedup(speedup), quantity::claim(speedup));
         }
         if let Some(counts) = &self.counted {
             return format!("right: {}", plain(&counts.to_string()));
@@ -127,11 +130,13 @@ impl Standing {
                 self.close();
             }
             Event::Certified { certificate, .. } => match &certificate.verdict {
-                CertificateVerdict::Certified(timed) => self.certified = Some(timed.speedup),
+                CertificateVerdict::Certified(timed) => {
+                    (self.certified, self.only_as_drawn) = (Some(timed.speedup), timed.only_as_drawn());
+                }
                 CertificateVerdict::Refused(failure) => self.trouble = Some(format!("not certified: {failure}")),
             },
             Event::Extended { rounds } => {
-                (self.end, self.certified) = (None, None);
+                (self.end, self.certified, self.only_as_drawn) = (None, None, false);
                 self.extended_to = rounds.or(self.extended_to);
             }
             Event::BrokeOff { why } => (self.broke_off, self.doing) = (Some(why.clone()), "broken off"),
@@ -165,6 +170,16 @@ fn waiting_for(role: agents::llm::Role) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_right_only_as_drawn_is_so_until_more_rounds_are_asked_for() {
+        let mut standing = Standing::default();
+        let sample = crate::report::sample::certified_as_drawn();
+        sample.lines.iter().for_each(|line| standing.take_in(&line.event));
+        assert!(standing.came_to().ends_with("faster, certified, and wrong on inputs that the task does not draw"));
+        standing.take_in(&Event::Extended { rounds: Some(9) });
+        assert!(!standing.only_as_drawn && standing.certified.is_none());
+    }
 
     #[test]
     fn a_task_that_came_to_nothing_says_why() {

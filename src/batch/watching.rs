@@ -8,7 +8,7 @@ use super::{
     standing::Standing,
 };
 use crate::{
-    progress::{Screen, evaluated, plain},
+    progress::{Screen, correct, evaluated, plain},
     quantity,
 };
 use agents::{
@@ -43,6 +43,7 @@ struct State {
     all: usize,
     finished: usize,
     correct: usize,
+    only_as_drawn: usize,
     faster: usize,
     speechless: usize,
     running: usize,
@@ -91,6 +92,12 @@ impl BatchProgress {
         (state.finished, state.correct, state.faster)
     }
 
+    /// How many of the correct ones are so only as their tasks draw their inputs.
+    #[must_use]
+    pub fn only_as_drawn(&self) -> usize {
+        self.lock().only_as_drawn
+    }
+
     /// How many ended without a reply that could be read as a candidate.
     #[must_use]
     pub fn speechless(&self) -> usize {
@@ -118,10 +125,10 @@ impl BatchProgress {
         let spent = spent(&self.meter.used());
         let left = state.left(self.rounds, self.meter.elapsed()).map(|ms| format!(", {} left", quantity::wait(ms)));
         format!(
-            "{} of {} finished, {} correct, {} faster; {} running; {spent}{}",
+            "{} of {} finished, {}, {} faster; {} running; {spent}{}",
             state.finished,
             state.all,
-            state.correct,
+            correct(state.correct, state.only_as_drawn),
             state.faster,
             state.running,
             left.unwrap_or_default()
@@ -137,6 +144,7 @@ impl State {
     fn count(&mut self, ended: &Standing, rounds: u32) {
         self.finished += 1;
         self.correct += usize::from(ended.certified.is_some());
+        self.only_as_drawn += usize::from(ended.only_as_drawn);
         self.faster += usize::from(ended.is_faster());
         self.speechless += usize::from(ended.is_speechless());
         // Rounds that a task does not need count as done.

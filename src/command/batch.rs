@@ -25,7 +25,7 @@ use crate::{
     key::{Environment, without_credentials},
     live::{self, Live, Served},
     logging, plan,
-    progress::{Screen, plain},
+    progress::{self, Screen, plain},
     report,
     session::interrupted,
     store::{BatchList, Listed, Lock, RunFolder, RunHeader},
@@ -386,7 +386,7 @@ impl Ending<'_> {
             let waiting: Vec<_> = outcome.waiting.iter().map(|(_, what)| what).collect();
             let used = self.meter.used();
             let told = serde_json::json!({
-                "finished": finished, "correct": correct, "faster": faster, "not_begun": outcome.left,
+                "finished": finished, "correct": correct, "only_as_drawn": self.board.only_as_drawn(), "faster": faster, "not_begun": outcome.left,
                 "waiting": waiting, "broke_off": broke_off, "no_reply": self.board.speechless(), "limit": outcome.limit, "usd": used.usd,
                 "unpriced": used.unpriced, "tokens": used.tokens, "run": self.folder.path(), "exit": exit.code(),
             });
@@ -433,7 +433,8 @@ impl Ending<'_> {
             say(&format!("limit      {limit} is reached; {} tasks have not begun", outcome.left));
         }
         say(&format!(
-            "result     {finished} finished, {correct} correct, {faster} faster; {}",
+            "result     {finished} finished, {}, {faster} faster; {}",
+            progress::correct(correct, self.board.only_as_drawn()),
             spent(&self.meter.used())
         ));
         let all_done = outcome.left == 0 && outcome.waiting.is_empty() && outcome.broke_off.is_empty();

@@ -12,7 +12,7 @@ use crate::{
     exit::{Exit, Trouble},
     hosts::Roll,
     plan,
-    progress::plain,
+    progress::{self, plain},
     quantity,
     store::{self, RunFolder},
 };
@@ -53,8 +53,9 @@ pub(super) fn status(arguments: &StatusArgs) -> Result<Exit, Trouble> {
         None => String::new(),
     };
     say(&format!(
-        "{ended} of {} finished, {correct} correct, {} faster, {} under way or waiting; {}, devices held for {}{writer}",
+        "{ended} of {} finished, {}, {} faster, {} under way or waiting; {}, devices held for {}{writer}",
         names.len(),
+        progress::correct(correct, count(|standing| standing.only_as_drawn)),
         count(Standing::is_faster),
         standings.len() - ended,
         spent(&total),

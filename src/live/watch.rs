@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     ablation::AblationFolder,
-    batch::{limits::Used, watching::spent},
+    batch::{limits::Used, standing::Standing, watching::spent},
     exit::Trouble,
     hosts::Roll,
     plan,
@@ -250,7 +250,8 @@ impl Watch {
     fn summarize(&self) -> Value {
         let (mut so_far, mut used) = (SoFar::default(), Used::default());
         for Task { seen, .. } in &self.tasks {
-            so_far.count(seen.standing.end.is_some(), seen.standing.certified.as_ref(), seen.best());
+            let Standing { end, certified, only_as_drawn, .. } = &seen.standing;
+            so_far.count(end.is_some(), (certified.as_ref(), *only_as_drawn), seen.best());
             used.add(&seen.standing.used);
         }
         let mut doing: BTreeMap<&str, usize> = BTreeMap::new();

@@ -94,6 +94,15 @@ pub(super) fn doing(event: &Event, so_far: &Trajectory, rounds: u32) -> String {
     round.map_or(doing.clone(), |round| format!("round {round} of {rounds}: {doing}"))
 }
 
+/// How many tasks have a correct candidate, and of how many of these it is so only as the task draws its inputs.
+#[must_use]
+pub fn correct(all: usize, only_as_drawn: usize) -> String {
+    match only_as_drawn {
+        0 => format!("{all} correct"),
+        some => format!("{all} correct ({some} only on inputs as drawn)"),
+    }
+}
+
 /// That the same code was timed before, where it was.
 fn same_code(evaluation: &Evaluation) -> Vec<String> {
     let labels = evaluation.passed().map(|timed| timed.labels.as_slice()).unwrap_or_default();

@@ -177,7 +177,7 @@ impl Member {
 fn so_far(scores: &RunScores) -> SoFar {
     let mut so_far = SoFar::default();
     for task in &scores.tasks {
-        so_far.count(task.state == State::Ended, task.speedup.as_ref(), task.best.as_ref());
+        so_far.count(task.state == State::Ended, (task.speedup.as_ref(), task.only_as_drawn), task.best.as_ref());
     }
     so_far
 }

@@ -7,7 +7,8 @@ use agents::{
 };
 use kernelbench::{
     Baseline, Baselines, Case, CaseTiming, Certificate, CertificateVerdict, Checked, Evaluation, Failure, Hash,
-    KernelContext, Language, Provenance, Returns, Source, Space, Suite, Task, Timed, TimedCases, Tolerance,
+    KernelContext, Label, LabelKind, Language, Provenance, Returns, Source, Space, Suite, Task, Timed, TimedCases,
+    Tolerance,
 };
 use metrics::{
     Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
@@ -38,6 +39,19 @@ pub(crate) fn certified_elsewhere() -> Sample {
             && let CertificateVerdict::Certified(timed) = &mut certificate.verdict
         {
             timed.cases.iter_mut().for_each(|case| case.case.insert_str(0, "final-"));
+        }
+    }
+    sample
+}
+
+/// The same with a certificate that says that it is wrong on inputs that the task does not draw.
+pub(crate) fn certified_as_drawn() -> Sample {
+    let mut sample = certified();
+    for line in &mut sample.lines {
+        if let Event::Certified { certificate, .. } = &mut line.event
+            && let CertificateVerdict::Certified(timed) = &mut certificate.verdict
+        {
+            timed.labels.push(Label::new(LabelKind::BeyondDrawn, "beyond what the task draws: 3 of 9 are wrong"));
         }
     }
     sample

@@ -14,6 +14,8 @@ pub(crate) struct SoFar {
     pub(crate) ended: usize,
     /// Those with a certified candidate.
     pub(crate) certified: usize,
+    /// Those whose certified candidate is right only as the task draws its inputs.
+    pub(crate) only_as_drawn: usize,
     /// Those of which it is faster.
     pub(crate) wins: usize,
     /// Those with a right candidate, certified or, where the task has not ended, in a round.
@@ -23,13 +25,20 @@ pub(crate) struct SoFar {
 }
 
 impl SoFar {
-    /// Takes in a task: whether it has ended, what is certified of it, and the best of its rounds.
-    pub(crate) fn count(&mut self, ended: bool, certified: Option<&Speedup>, best: Option<&Speedup>) {
+    /// Takes in a task: whether it has ended, what is certified of it (and whether that is right only as the task draws its
+    /// inputs), and the best of its rounds.
+    pub(crate) fn count(
+        &mut self,
+        ended: bool,
+        (certified, only_as_drawn): (Option<&Speedup>, bool),
+        best: Option<&Speedup>,
+    ) {
         let counts = certified.or(best.filter(|_| !ended));
         let is_faster = |speedup: Option<&Speedup>| speedup.is_some_and(|s| s.claim() == Claim::Faster);
         self.all += 1;
         self.ended += usize::from(ended);
         self.certified += usize::from(certified.is_some());
+        self.only_as_drawn += usize::from(only_as_drawn);
         self.wins += usize::from(is_faster(certified));
         self.right += usize::from(counts.is_some());
         self.faster += usize::from(is_faster(counts));
@@ -43,7 +52,11 @@ impl SoFar {
     /// It in a line.
     pub(crate) fn words(&self) -> String {
         if self.is_whole() {
-            return format!("{} of {} correct, {} faster", self.certified, self.all, self.wins);
+            let of = match self.only_as_drawn {
+                0 => String::new(),
+                some => format!(" ({some} only on inputs as drawn)"),
+            };
+            return format!("{} of {} correct{of}, {} faster", self.certified, self.all, self.wins);
         }
         let Self { all, ended, right, faster, .. } = self;
         format!("{ended} of {all} ended; {right} right so far, {faster} faster")
@@ -53,7 +66,13 @@ impl SoFar {
     pub(crate) fn detail(&self) -> String {
         let rule = "Faster is a speedup whose whole 95 % interval lies above 1";
         if self.is_whole() {
-            return format!("Correct is what a certificate confirmed. {rule}, certified too.");
+            let beyond = match self.only_as_drawn {
+                0 => String::new(),
+                some => format!(
+                    " {some} of the correct are wrong on inputs of both signs, which their tasks do not draw, as the labels of their certificates say."
+                ),
+            };
+            return format!("Correct is what a certificate confirmed. {rule}, certified too.{beyond}");
         }
         let certified = match self.certified {
             0 => "None is certified yet".to_owned(),

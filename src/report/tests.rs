@@ -169,6 +169,19 @@ fn right_candidates_that_are_not_certified_yet_are_not_called_none() {
 }
 
 #[test]
+fn a_batch_says_how_many_of_its_correct_are_so_only_as_their_tasks_draw_their_inputs() {
+    let page = batch(&[sample::certified(), sample::certified_as_drawn()], "silu");
+    assert!(page.contains("<div class=\"words\">2 of 2 correct (1 only on inputs as drawn), 2 faster</div>"));
+    assert!(
+        page.contains("1 of the correct are wrong on inputs of both signs")
+            && page.contains("faster, only on inputs as drawn")
+    );
+    let strict = page.split("only as drawn is a failure").count();
+    assert!(strict > 1, "a column of scores that counts it as a failure");
+    assert!(!batch(&[sample::certified()], "silu").contains("as drawn"));
+}
+
+#[test]
 fn nothing_from_outside_becomes_markup_on_the_page_of_a_batch() {
     const ATTACK: &str = "</style><img src=x onerror=alert(1)>\"' onload=alert(2) <!-- tasks --> {{ page.title }}";
     let page = batch(&[sample::tainted(ATTACK)], ATTACK);

@@ -124,6 +124,7 @@ fn line(run: &RunScores, task: &TaskScore, baselines: &[&String]) -> Vec<(String
         ("passed".to_owned(), Cell::count(task.passed as u64)),
         ("refused".to_owned(), Cell::count(task.refused as u64)),
         ("correct".to_owned(), Cell::Flag(task.speedup.is_some())),
+        ("only_as_drawn".to_owned(), Cell::Flag(task.only_as_drawn)),
         ("faster".to_owned(), Cell::Flag(task.won())),
     ];
     line.extend(speedup("speedup", task.speedup));

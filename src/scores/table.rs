@@ -90,6 +90,10 @@ fn table(baseline: &str, tasks: &[TaskScore], outcome: impl Fn(&TaskScore) -> Op
     if tasks.iter().any(|task| !task.defects.is_empty()) {
         groups.push(("not defective".to_owned(), members(&|task| task.defects.is_empty())));
     }
+    if tasks.iter().any(|task| task.only_as_drawn) {
+        let strict = |task: &TaskScore| outcome(task).map(|outcome| outcome.filter(|_| !task.only_as_drawn));
+        groups.push(("only as drawn is a failure".to_owned(), tasks.iter().filter_map(strict).collect()));
+    }
     let groups = groups.into_iter().filter(|(_, outcomes)| !outcomes.is_empty());
     ScoreTable { baseline: baseline.to_owned(), groups: groups.map(|(name, members)| group(name, &members)).collect() }
 }
@@ -107,6 +111,27 @@ fn group(name: String, outcomes: &[Outcome]) -> Group {
 mod tests {
     use super::*;
     use agents::trajectory::Trajectory;
+
+    #[test]
+    fn what_is_right_only_as_drawn_counts_as_a_failure_in_a_group_of_its_own() {
+        let task = |ratio: f64, only_as_drawn| TaskScore {
+            speedup: Some(metrics::Speedup { ratio, interval: metrics::Interval { low: ratio, high: ratio } }),
+            only_as_drawn,
+            ..TaskScore::of("t", &Trajectory::default(), &[], &|_| None)
+        };
+        let value = |table: &ScoreTable, group: usize, measure: &str| {
+            let score = table.groups[group].scores.iter().find(|score| score.measure == measure).unwrap();
+            score.estimate.as_ref().unwrap().value
+        };
+        let [table] = tables(&[task(2.0, false), task(8.0, true)]).try_into().unwrap();
+        assert_eq!(
+            table.groups.iter().map(|group| group.name.as_str()).collect::<Vec<_>>(),
+            ["all", "only as drawn is a failure"]
+        );
+        assert_eq!([value(&table, 0, "correct"), value(&table, 1, "correct")], [1.0, 0.5]);
+        assert_eq!([value(&table, 0, "mean"), value(&table, 1, "mean")], [5.0, 1.0]);
+        assert_eq!(tables(&[task(2.0, false)])[0].groups.len(), 1);
+    }
 
     #[test]
     fn speedups_are_over_what_the_tasks_name() {

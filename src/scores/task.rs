@@ -57,6 +57,8 @@ pub struct TaskScore {
     pub passed: usize,
     /// The certified speedup over the reference: the task's score. `None` is a failure.
     pub speedup: Option<Speedup>,
+    /// Whether what is certified is right only as the task draws its inputs: a label says that it is wrong on others.
+    pub only_as_drawn: bool,
     /// Over each other way in which the reference was timed, by name; `None` where that way does not work or nothing is
     /// certified.
     pub over: Vec<(String, Option<Speedup>)>,
@@ -104,6 +106,7 @@ impl TaskScore {
             rounds: written(story).count(),
             passed: written(story).flatten().count(),
             speedup: certified.map(|(_, timed)| timed.speedup),
+            only_as_drawn: certified.is_some_and(|(_, timed)| timed.only_as_drawn()),
             over: over(story, certified.map(|(_, timed)| &timed.speedup)),
             best: story.best().map(|best| best.speedup),
             round: story.finished().find(|round| candidate.is_some() && round.candidate == candidate).map(|r| r.number),

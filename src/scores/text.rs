@@ -1,7 +1,10 @@
 //! How do scores read in a terminal?
 
 use super::{RunScores, ScoreTable, Spent, State, TaskScore, spent::StageTime, table::Score};
-use crate::{progress::plain, quantity};
+use crate::{
+    progress::{correct, plain},
+    quantity,
+};
 use metrics::scores::Estimate;
 use std::fmt::Write;
 
@@ -26,10 +29,10 @@ fn opening(run: &RunScores) -> String {
     let count = |fits: fn(&TaskScore) -> bool| run.tasks.iter().filter(|task| fits(task)).count();
     let ended = count(|task| task.state == State::Ended);
     let mut text = format!(
-        "{}: {} tasks, {ended} ended, {} correct, {} faster than {}\nanswered by {}, policy {}, on {}\n",
+        "{}: {} tasks, {ended} ended, {}, {} faster than {}\nanswered by {}, policy {}, on {}\n",
         plain(&run.run),
         run.tasks.len(),
-        count(|task| task.speedup.is_some()),
+        correct(count(|task| task.speedup.is_some()), count(|task| task.only_as_drawn)),
         run.wins(),
         plain(&super::table::own_name(&run.tasks)),
         plain(&run.model),
@@ -91,7 +94,10 @@ pub(crate) fn outcome(task: &TaskScore) -> String {
         State::NotBegun => return "not begun".into(),
     };
     let words = match (&task.speedup, &task.best) {
-        (Some(speedup), _) => format!("{}, {}", quantity::speedup(speedup), quantity::claim(speedup)),
+        (Some(speedup), _) => {
+            let beyond = if task.only_as_drawn { ", only on inputs as drawn" } else { "" };
+            format!("{}, {}{beyond}", quantity::speedup(speedup), quantity::claim(speedup))
+        }
         (None, Some(best)) => format!("not certified, {} in a round", quantity::ratio(best)),
         (None, None) if task.refused > 0 => "refused when certified".into(),
         (None, None) => "nothing correct".into(),

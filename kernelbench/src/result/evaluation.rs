@@ -2,7 +2,12 @@
 
 use crate::{
     hash::Hash,
-    result::{code_object::CodeObject, counts::Counts, failure::Failure, label::Label},
+    result::{
+        code_object::CodeObject,
+        counts::Counts,
+        failure::Failure,
+        label::{Kind, Label},
+    },
 };
 use metrics::{Interval, Speedup, Statistic, Timing};
 use serde::{Deserialize, Serialize};
@@ -73,6 +78,12 @@ impl Timed {
     #[must_use]
     pub fn over(&self) -> &str {
         self.against.as_deref().unwrap_or("the reference")
+    }
+
+    /// Whether it is right as the task draws its inputs, and was wrong on others, as a label says.
+    #[must_use]
+    pub fn only_as_drawn(&self) -> bool {
+        self.labels.iter().any(|label| label.kind == Kind::BeyondDrawn)
     }
 
     /// This with the samples of an earlier timing of the same code on the same cases before its own: where the machine has
