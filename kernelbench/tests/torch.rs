@@ -64,6 +64,9 @@ fn a_right_candidate_passes_and_is_timed() {
     let workshop = workshop();
     let timed = evaluate(&workshop, &problem("1_Softplus"), RIGHT).unwrap().unwrap();
     assert_eq!(timed.cases[0].candidate.samples_ns().len(), PLAN.repetitions as usize);
+    let widened = timed.widened_by.unwrap();
+    assert!(widened >= 0.0005, "what one pair of processes hides is a part of every interval: {widened}");
+    assert!(timed.speedup.interval.high / timed.speedup.interval.low > 1.0005 * 1.0005);
 }
 
 #[test]

@@ -82,6 +82,7 @@ const NUMBERS: Numbers = Numbers {
     budget: Some(Duration::from_millis(400)),
     disagreement: (60_000.0, 0.1),
     floor_margin: 1.15,
+    between_processes: 0.0005,
     open_tasks: 4,
     kept_candidates: 4,
 };

@@ -72,6 +72,7 @@ pub(crate) const NUMBERS: Numbers = Numbers {
     budget: None,
     disagreement: (20_000.0, 0.1),
     floor_margin: 1.0,
+    between_processes: 0.0,
     open_tasks: 64,
     kept_candidates: 256,
 };

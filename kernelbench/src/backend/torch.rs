@@ -104,6 +104,7 @@ const NUMBERS: Numbers = Numbers {
     budget: Some(Duration::from_secs(1)),
     disagreement: (50_000.0, 0.03),
     floor_margin: 1.15,
+    between_processes: 0.0005,
     open_tasks: 12,
     kept_candidates: 24,
 };

@@ -189,6 +189,12 @@ pub(crate) fn timed_cases(suite: &Suite) -> Result<Vec<&Case>, Fault> {
 }
 
 impl What<'_> {
+    /// By what part its intervals are wider than samples alone make them. What a reference differs from itself by is what is
+    /// asked for, so nothing is added there.
+    fn widened_by(&self, backend: &impl Backend) -> f64 {
+        if self.trusted { 0.0 } else { self.self_difference.max(backend.numbers().between_processes) }
+    }
+
     /// Pairs of processes: as many as the plan says, or as is usual for this effort, but no more than it takes samples.
     fn processes(&self, (in_loop, certificate): (u32, u32)) -> u32 {
         let usual = if self.effort == Effort::Loop { in_loop } else { certificate };
@@ -210,9 +216,9 @@ fn judged<B: Backend>(backend: &B, what: &What<'_>, blocks: &Blocks<'_>, held: &
             Fault::Machine("nothing was timed: the suite times no case, or the plan takes no samples".to_owned())
         })?
         .lowered_by(hidden)
-        .widened_by(what.self_difference);
+        .widened_by(what.widened_by(backend));
     let cases = cases.into_iter().map(|(case, _)| case).collect();
-    let (widened_by, against) = (Some(what.self_difference), what.task.against());
+    let (widened_by, against) = (Some(what.widened_by(backend)), what.task.against());
     Ok(Timed { cases, speedup, statistic, labels: vec![], widened_by, object: None, against })
 }
 
@@ -251,7 +257,7 @@ fn case_timing<B: Backend>(
     let speedup = Speedup::over(&[(&reference, &candidate)], statistic)
         .ok_or_else(|| Fault::Machine("no samples were taken: the timing plan's repetitions are 0".to_owned()))?
         .lowered_by(hidden)
-        .widened_by(what.self_difference);
+        .widened_by(what.widened_by(backend));
     let floor_ns = floors.roofline_ns;
     let case = case.name.clone();
     Ok((CaseTiming { case, reference, candidate, speedup, floor_ns, uncounted: hidden }, hidden))

@@ -59,6 +59,9 @@ pub(crate) struct Numbers {
     /// How far above the best bandwidth measured here the physical limit may lie: a time below the roofline over this is a
     /// finding.
     pub(crate) floor_margin: f64,
+    /// By what part two processes of one text differ beyond what their samples show, at least: every interval of a candidate is
+    /// that much wider at both ends (docs/results/aa.md).
+    pub(crate) between_processes: f64,
     /// Tasks that are kept open at once, with their reference's process.
     pub(crate) open_tasks: usize,
     /// Candidates' processes that are kept between two steps.
