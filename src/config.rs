@@ -19,7 +19,7 @@ use agents::{
     validator::{By, Validator},
 };
 use kernelbench::{
-    Precision, ReferenceMode,
+    Beyond, Precision, ReferenceMode,
     torch::{Headers, ProfilerKind},
 };
 use serde::{Deserialize, Serialize};
@@ -240,6 +240,10 @@ pub struct Workshop {
     /// With which arithmetic a problem's reference runs: `kernelbench` or `ieee`.
     #[serde(with = "words::one")]
     pub reference: ReferenceMode,
+    /// What comes of a problem's candidate that is wrong on inputs of both signs, which it need not draw: a `label` or a
+    /// `failure`.
+    #[serde(with = "words::one")]
+    pub beyond: Beyond,
     /// What a problem's floating-point weights and inputs are cast to: `fp32`, `fp16` or `bf16`.
     #[serde(with = "words::one")]
     pub precision: Precision,
@@ -353,6 +357,7 @@ impl Default for Workshop {
             python: String::new(),
             device: String::new(),
             reference: ReferenceMode::KernelBench,
+            beyond: Beyond::Label,
             precision: Precision::Fp32,
             baselines: Baselines::default(),
             headers: Headers::Slim,

@@ -74,11 +74,12 @@ pub fn task(path: &Path, config: &Config) -> Result<Task, TaskError> {
     load::task(path).map(|task| with_arithmetic(task, &config.workshop))
 }
 
-/// A task whose reference runs with the arithmetic and in the precision of the settings, where it is a problem.
+/// A task whose reference runs with the arithmetic and in the precision of the settings, and whose candidates are judged by
+/// their rule, where it is a problem.
 #[must_use]
 pub fn with_arithmetic(mut task: Task, settings: &Workshop) -> Task {
     if let Source::Problem(problem) = &mut task.source {
-        problem.reference = settings.reference;
+        (problem.reference, problem.beyond) = (settings.reference, settings.beyond);
     }
     task.in_precision(settings.precision)
 }

@@ -171,7 +171,9 @@ impl<B: Backend> Inner<B> {
     fn checking<'a>(&'a self, task: &'a Task) -> Checking<'a> {
         let numbers = self.backend.numbers();
         let (tolerance, slack, first_slack) = (&task.tolerance, self.backend.slack(), self.backend.first_slack());
-        Checking { tolerance, draws: numbers.draws, signed: numbers.signed, oracle: true, slack, first_slack }
+        let beyond = task.problem().map(|problem| problem.beyond).unwrap_or_default();
+        let (draws, signed) = (numbers.draws, numbers.signed);
+        Checking { tolerance, draws, signed, beyond, oracle: true, slack, first_slack }
     }
 
     /// The task's session, opened where it was not yet.

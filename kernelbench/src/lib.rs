@@ -53,8 +53,8 @@ pub use task::size::SizeError;
 pub use task::space::{Bindings, Parameter, Space, in_words, spread};
 pub use task::suite::{Provenance, Suite};
 pub use task::{
-    Argument, ArgumentKind, Case, Dtype, Fill, Gate, KernelContext, Language, Number, Origin, Precision, Problem,
-    ReferenceMode, Returns, Size, Source, Task, TimedCases, Tolerance, Transfer,
+    Argument, ArgumentKind, Beyond, Case, Dtype, Fill, Gate, KernelContext, Language, Number, Origin, Precision,
+    Problem, ReferenceMode, Returns, Size, Source, Task, TimedCases, Tolerance, Transfer,
 };
 pub use workshop::absent::Absent;
 pub use workshop::compiled::{Compiled, CompiledOptions};

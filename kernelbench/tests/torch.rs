@@ -5,8 +5,8 @@ mod python;
 
 use python::{PLAN, problem, workshop, workshop_with};
 use warpsmith_kernelbench::{
-    Candidate, Failure, Outcome, Precision, ReferenceMode, Source, Suite, Task, TensorLayout, Timed, Variant, Workshop,
-    load,
+    Beyond, Candidate, Failure, Outcome, Precision, ReferenceMode, Source, Suite, Task, TensorLayout, Timed, Variant,
+    Workshop, load,
     torch::{Mode, Torch},
 };
 
@@ -246,9 +246,13 @@ fn a_candidate_may_name_its_threads_as_the_driver_of_a_gpu_does() {
 
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
-fn what_differs_only_beyond_what_a_problem_draws_is_shown_and_no_failure() {
+fn what_differs_only_beyond_what_a_problem_draws_is_shown_and_a_failure_where_that_is_asked_for() {
     let workshop = workshop();
     let task = problem("7_ReLU");
+    let mut strict = task.clone();
+    if let Source::Problem(problem) = &mut strict.source {
+        problem.beyond = Beyond::Failure;
+    }
     for (body, said) in [
         ("return x.abs()", "elements of output are wrong"),
         ("assert x.min() >= 0\nreturn x.abs()", "AssertionError"),
@@ -259,7 +263,10 @@ fn what_differs_only_beyond_what_a_problem_draws_is_shown_and_no_failure() {
         let labels = workshop.labels(&Candidate::new(&source).id());
         let shown = labels.iter().any(|label| label.text.starts_with("beyond what") && label.text.contains(said));
         assert!(outcome.is_ok() && shown, "{body}: {outcome:?} {labels:?}");
+        let failed = evaluate(&workshop, &strict, &source).unwrap().unwrap_err().to_string();
+        assert!(failed.contains(said), "asked for as a failure: {failed}");
     }
+    assert!(evaluate(&workshop, &strict, &with_forward("return torch.relu(x)")).unwrap().is_ok());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{
     optimize, plan, pooled, primitives, propose, refine, retry, seed, shapes, sketch, space, transform,
 };
 use kernelbench::{
-    Argument, ArgumentKind, Baselines, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, Hash,
+    Argument, ArgumentKind, Baselines, Beyond, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, Hash,
     KernelContext, Language, ModuleValue, Number, Operator, Precision, Primitives, Problem, ReferenceMode, Signature,
     Size, Source, Spread, Task, TensorLayout, Timed, TimedCases, Tolerance, Transfer,
     pool::{About, Pooled},
@@ -258,6 +258,7 @@ pub(crate) fn problem() -> Task {
             precision,
             labels: vec![],
             reference: ReferenceMode::default(),
+            beyond: Beyond::default(),
             signature: signature(),
         }),
         tolerance: Tolerance { atol: 1e-4, rtol: 1e-4, share: 1.0 },

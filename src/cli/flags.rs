@@ -9,7 +9,7 @@ use crate::{
 };
 use agents::policy::{Decider, Guidance, Shapes};
 use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
-use kernelbench::{Precision, ReferenceMode, torch::ProfilerKind};
+use kernelbench::{Beyond, Precision, ReferenceMode, torch::ProfilerKind};
 
 /// Which model, and how to wait for it.
 #[derive(Debug, Default, Args)]
@@ -53,6 +53,10 @@ pub struct ProblemArgs {
     /// convolutions) or `ieee` (without TF32) [default: kernelbench].
     #[arg(long, value_name = "MODE", value_parser = ReferenceMode::read)]
     pub reference: Option<ReferenceMode>,
+    /// For a problem: what comes of a candidate that is wrong on inputs of both signs, which it need not draw: a `label` beside
+    /// its speedup, or a `failure` [default: label].
+    #[arg(long, value_name = "WHAT", value_parser = Beyond::read)]
+    pub beyond: Option<Beyond>,
     /// For a problem: what its floating-point weights and inputs are cast to, `fp32`, `fp16` or `bf16`; the tolerance is
     /// KernelBench's, 1e-4 and 1e-2 [default: fp32].
     #[arg(long, value_name = "TYPE", value_parser = Precision::read)]
@@ -80,6 +84,7 @@ impl ProblemArgs {
         layers.flag("workshop.device", self.device.clone(), |config, device| config.workshop.device = device);
         layers.flag("workshop.python", self.python.clone(), |config, python| config.workshop.python = python);
         layers.flag("workshop.reference", self.reference, |config, mode| config.workshop.reference = mode);
+        layers.flag("workshop.beyond", self.beyond, |config, beyond| config.workshop.beyond = beyond);
         layers.flag("workshop.precision", self.precision, |config, precision| config.workshop.precision = precision);
         let baselines = self.baselines.clone();
         layers.flag("workshop.baselines", baselines, |config, baselines| config.workshop.baselines = baselines);

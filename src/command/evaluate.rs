@@ -14,7 +14,8 @@ use crate::{
 use agents::policy::Policy;
 use kernelbench::{
     Baseline, Bindings, Built, Candidate, CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Fault,
-    Label, Operator, Outcome, Parameter, Precision, Suite, Task, TimingPlan, Tried, Tuned, Variant, Verified, Workshop,
+    Label, Operator, Outcome, Parameter, Precision, Source, Suite, Task, TimingPlan, Tried, Tuned, Variant, Verified,
+    Workshop,
     assembly::{Isa, Orders},
 };
 use metrics::{
@@ -155,7 +156,10 @@ impl Given {
 fn what(arguments: &EvaluateArgs, config: &Config) -> Result<What, Trouble> {
     let root = &config.run.folder;
     if let Some(at) = At::candidate_named(&arguments.task.to_string_lossy(), root)? {
-        let task = at.task()?;
+        let mut task = at.task()?;
+        if let (Some(beyond), Source::Problem(problem)) = (arguments.problem.beyond, &mut task.source) {
+            problem.beyond = beyond;
+        }
         let another = |asked: &Precision| task.problem().is_some_and(|own| own.precision != *asked);
         if let Some(asked) = arguments.problem.precision.filter(another) {
             let (label, asked) = (at.label(), asked.word());

@@ -14,7 +14,7 @@ use crate::{
     wiring::{self, Kind},
 };
 use clap::Args;
-use kernelbench::{Precision, ReferenceMode, gpu::Gpu};
+use kernelbench::{Beyond, Precision, ReferenceMode, gpu::Gpu};
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -103,7 +103,7 @@ fn toolchain(config: &Config) -> String {
     let mut workshop = config.workshop.clone();
     (workshop.cache, workshop.python, workshop.device) = <(String, String, String)>::default();
     // A task brings these along.
-    (workshop.reference, workshop.precision) = <(ReferenceMode, Precision)>::default();
+    (workshop.reference, workshop.beyond, workshop.precision) = <(ReferenceMode, Beyond, Precision)>::default();
     let timing = toml::to_string(&workshop).unwrap_or_default();
     format!("{}\n{timing}", crate::version::VERSION)
 }
@@ -173,6 +173,7 @@ mod tests {
         let usual = with(|_| ());
         assert_eq!(with(|config| config.workshop.precision = Precision::Bf16), usual);
         assert_eq!(with(|config| config.workshop.reference = ReferenceMode::Ieee), usual);
+        assert_eq!(with(|config| config.workshop.beyond = Beyond::Failure), usual);
         assert_ne!(with(|config| config.workshop.memory_mib += 1), usual);
     }
 }

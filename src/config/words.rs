@@ -3,7 +3,7 @@
 use super::Spec;
 use agents::policy::{Decider, Guidance, Shapes};
 use kernelbench::{
-    Precision, ReferenceMode, gpu,
+    Beyond, Precision, ReferenceMode, gpu,
     torch::{Headers, Mode, ProfilerKind},
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -59,6 +59,10 @@ impl Word for ProfilerKind {
 
 impl Word for ReferenceMode {
     const WORDS: &'static [(&'static str, Self)] = &[("kernelbench", Self::KernelBench), ("ieee", Self::Ieee)];
+}
+
+impl Word for Beyond {
+    const WORDS: &'static [(&'static str, Self)] = &[("label", Self::Label), ("failure", Self::Failure)];
 }
 
 impl Word for Precision {

@@ -9,7 +9,7 @@ use crate::{
     scores::{Spent, text},
 };
 use agents::{event::End, policy::Policy, trajectory::Trajectory};
-use kernelbench::{Baseline, Certificate, CertificateVerdict, Checked, ReferenceMode, Task, Timed, Variant};
+use kernelbench::{Baseline, Beyond, Certificate, CertificateVerdict, Checked, ReferenceMode, Task, Timed, Variant};
 use metrics::Statistic;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -215,7 +215,11 @@ fn reproduction(input: &ReportInput, task: Option<&Task>) -> Vec<Fact> {
             ReferenceMode::KernelBench => "the reference with torch's defaults, as KernelBench's evaluation runs it",
             ReferenceMode::Ieee => "the reference without TF32",
         };
-        fact("Arithmetic", &format!("weights and inputs in {}; {tf32}", problem.precision.torch_name()))
+        let beyond = match problem.beyond {
+            Beyond::Label => "",
+            Beyond::Failure => "; what differs on inputs of both signs is wrong",
+        };
+        fact("Arithmetic", &format!("weights and inputs in {}; {tf32}{beyond}", problem.precision.torch_name()))
     }));
     facts.extend(story.suite.as_ref().map(|suite| {
         let timed = suite.timed.join(", ");

@@ -9,7 +9,7 @@ use crate::{
         label::{Kind, Label},
     },
     stage::{self, Stage},
-    task::{Case, Tolerance},
+    task::{Beyond, Case, Tolerance},
 };
 use rand::{Rng, rngs::StdRng};
 use std::time::{Duration, Instant};
@@ -39,6 +39,8 @@ pub(crate) struct Checking<'a> {
     pub(crate) draws: u32,
     /// Whether each case is tried once on inputs of both signs too.
     pub(crate) signed: bool,
+    /// What comes of a candidate that is wrong on those.
+    pub(crate) beyond: Beyond,
     /// Whether errors against double precision are measured, where there is such an oracle.
     pub(crate) oracle: bool,
     /// What every deadline has beside twenty times the reference's time.
@@ -192,23 +194,26 @@ fn trial(
 }
 
 /// A trial on inputs that the task does not draw. Its rule does not ask for it, so what differs there is shown and no
-/// failure; but an output that is its own input, bit by bit, is one, and so is a break-out.
+/// failure, unless that is asked for; but an output that is its own input, bit by bit, is one, and so is a break-out.
 fn signed(pair: &mut impl Pair, case: &Case, how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Option<Label>> {
     let Tolerance { atol, rtol, .. } = *how.tolerance;
     let wider = Tolerance { atol: atol * WIDER, rtol: rtol * WIDER, ..*how.tolerance };
     let name = format!("{}, with inputs of both signs", case.name);
     let look = Look { tolerance: &wider, case: &name, calls: Looked::Beyond };
     let not_tried = || Label::new(Kind::NotTried, format!("not tried: {name}"));
-    let differs =
-        |failure: &Failure| Some(Label::new(Kind::BeyondDrawn, format!("beyond what the task draws: {failure}")));
+    let differs = |failure: Failure| {
+        let label = Label::new(Kind::BeyondDrawn, format!("beyond what the task draws: {failure}"));
+        let fails = how.beyond == Beyond::Failure && !label.is_of_memory();
+        if fails { Err(failure.into()) } else { Ok(Some(label)) }
+    };
     match trial(pair, Inputs::Signed, &look, (Stage::Check, how.slack), rng) {
         Ok(Found { differs: Some(failure), .. }) if has_no_answer(&failure) => Ok(Some(not_tried())),
-        Ok(Found { differs: Some(failure), .. }) => Ok(differs(&failure)),
+        Ok(Found { differs: Some(failure), .. }) => differs(failure),
         Ok(_) => Ok(None),
         // The reference itself cannot take such inputs: then no candidate has to.
         Err(EvalError::Infra(fault)) if fault.is_of_reference() => Ok(Some(not_tried())),
         Err(EvalError::Candidate(failure)) if decides(&failure) => Err(EvalError::Candidate(failure)),
-        Err(EvalError::Candidate(failure)) => Ok(differs(&failure)),
+        Err(EvalError::Candidate(failure)) => differs(*failure),
         Err(fault) => Err(fault),
     }
 }
@@ -298,7 +303,15 @@ mod tests {
         let cases: Vec<Case> = cases.iter().map(case).collect();
         let tolerance = Tolerance { atol: 0.0, rtol: 0.0, share: 1.0 };
         let (slack, first_slack) = (Duration::ZERO, Duration::ZERO);
-        let how = Checking { tolerance: &tolerance, draws: 1, signed: false, oracle: false, slack, first_slack };
+        let how = Checking {
+            tolerance: &tolerance,
+            draws: 1,
+            signed: false,
+            beyond: Beyond::Label,
+            oracle: false,
+            slack,
+            first_slack,
+        };
         let rng = &mut StdRng::seed_from_u64(1);
         again_and_again(pair, &cases.iter().collect::<Vec<_>>(), (&how, lasting), rng, between)
     }

@@ -4,7 +4,7 @@ use super::{
     bound, candidate, guides, in_the_pool, machine, mismatch, offered, one_fix, one_optimization, problem, timed,
 };
 use crate::{Attempted, advise, features, fix, optimize, pooled, seed};
-use kernelbench::{ReferenceMode, Source, Task};
+use kernelbench::{Beyond, ReferenceMode, Source, Task};
 use metrics::{Gpu, Kernel, Machine, Profile, Reading, Rung};
 use minijinja::Value;
 
@@ -17,6 +17,7 @@ pub(crate) fn more_faces() -> Vec<(&'static str, &'static str, Value)> {
         ("seed_with_a_binding", "seed", seed::values(&bound(), &machine, false)),
         ("seed_of_a_problem_on_a_gpu", "seed", seed::values(&problem, &h200(), false)),
         ("seed_of_a_problem_as_kernelbench_runs_it", "seed", seed::values(&as_kernelbench(), &h200(), false)),
+        ("seed_of_a_problem_beyond_what_it_draws", "seed", seed::values(&strict(), &machine, false)),
         (
             "advise_on_a_gpu",
             "advise",
@@ -52,6 +53,15 @@ pub(crate) fn more_faces() -> Vec<(&'static str, &'static str, Value)> {
 /// A GPU, as its vendor's papers describe it.
 pub(crate) fn h200() -> Machine {
     Gpu::named("H200").map_or_else(machine, Gpu::machine)
+}
+
+/// The problem, whose candidates are wrong where they are so on inputs of both signs.
+fn strict() -> Task {
+    let mut task = problem();
+    if let Source::Problem(problem) = &mut task.source {
+        problem.beyond = Beyond::Failure;
+    }
+    task
 }
 
 /// The problem with the reference as KernelBench's own evaluation runs it.

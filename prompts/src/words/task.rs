@@ -96,6 +96,7 @@ fn problem(task: &Task, problem: &Problem) -> Value {
         precision => precision_name(problem.precision),
         single => problem.precision == Precision::Fp32,
         reference_mode => problem.reference.name(),
+        beyond => problem.beyond.name(),
         atol => format!("{:e}", task.tolerance.atol),
         rtol => format!("{:e}", task.tolerance.rtol),
         reference => problem.source.as_str(),

@@ -84,6 +84,7 @@ fn flags(worker: &WorkerArgs, settings: Option<&Path>, config: &Config) -> Strin
         ("--simulate", worker.simulate.map(|count| count.to_string())),
         ("--device", problem.device.clone()),
         ("--reference", problem.reference.map(|mode| mode.name().to_owned())),
+        ("--beyond", problem.beyond.map(|beyond| beyond.name().to_owned())),
         ("--precision", problem.precision.map(|precision| precision.word().to_owned())),
         ("--baselines", problem.baselines.as_ref().map(ToString::to_string)),
         ("--python", problem.python.clone()),

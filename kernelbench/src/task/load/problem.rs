@@ -1,7 +1,9 @@
 //! How does a file in KernelBench's format become a [`Task`]?
 
 use super::{TaskError, is_plain_name, reference::read_text};
-use crate::task::{Case, Precision, Problem, ReferenceMode, Source, Task, TimedCases, signature::Signature, suite};
+use crate::task::{
+    Beyond, Case, Precision, Problem, ReferenceMode, Source, Task, TimedCases, signature::Signature, suite,
+};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -37,6 +39,7 @@ pub fn problem(path: &Path) -> Result<Task, TaskError> {
             precision,
             labels,
             reference: ReferenceMode::KernelBench,
+            beyond: Beyond::default(),
             signature: Signature::default(),
         }),
         tolerance: precision.tolerance(),
