@@ -204,7 +204,10 @@ impl Fault {
     pub(crate) fn of_reference(failure: &Failure) -> Self {
         let more = match failure {
             Failure::Raised { traceback, .. } => format!("\n{traceback}"),
-            Failure::Build { log } | Failure::Interface { log } => format!("\n{log}"),
+            // A compiler knows each text that it is given by one name.
+            Failure::Build { log } | Failure::Interface { log } => {
+                format!("\n{}", log.replace("candidate.c", "reference.c").replace("candidate.h", "reference.h"))
+            }
             Failure::Exit { stderr, .. } | Failure::Crash { stderr, .. } if !stderr.is_empty() => format!("\n{stderr}"),
             Failure::Memory { case, limit_mib } => {
                 let text = format!(
@@ -251,6 +254,18 @@ pub type Outcome<T> = Result<Result<T, Failure>, Fault>;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_compiler_says_of_a_reference_names_it_and_no_candidate() {
+        for ending in ["c", "cpp", "cu", "hip", "hlsl"] {
+            let log = format!("candidate.{ending}:3:5: error: 'x' was not declared");
+            let said = Fault::of_reference(&Failure::Build { log }).to_string();
+            assert!(
+                said.contains(&format!("\nreference.{ending}:3:5: error")) && !said.contains("candidate"),
+                "{said}"
+            );
+        }
+    }
 
     #[test]
     fn a_mismatch_of_an_old_record_is_still_read() {
