@@ -109,6 +109,25 @@ impl Speedup {
         Self { interval: Interval { low: low / (1.0 + part.max(0.0)), high }, ..self }
     }
 
+    /// By what part the interval of these cases is to be wider for how few pairs of processes there were: resampling takes a few
+    /// for as many as there might be. It reaches as far as Student's for the ratios of the pairs then. Of several sittings, whose
+    /// number the interval knows, and of one pair, which says nothing of others, 0.
+    #[must_use]
+    pub fn of_few_processes(&self, cases: &[(&Timing, &Timing)], statistic: Statistic) -> f64 {
+        let cases: Vec<Sittings> = cases.iter().map(|(r, c)| paired(r, c)).collect();
+        let pairs = cases.iter().map(|sittings| sittings.first().map_or(0, Vec::len)).min().unwrap_or(0);
+        if pairs < 2 || cases.iter().any(|sittings| sittings.len() > 1) {
+            return 0.0;
+        }
+        let log = |pair: usize| geometric_mean(cases.iter().map(|case| ratio(&case[0][pair], statistic))).ln();
+        let logs: Vec<f64> = (0..pairs).map(log).collect();
+        let (count, mean) = (pairs as f64, logs.iter().sum::<f64>() / pairs as f64);
+        let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let reaches = NORMAL * student(pairs) * (variance / count).sqrt();
+        let resampled = (self.interval.high / self.interval.low).ln() / 2.0;
+        (reaches - resampled).max(0.0).exp_m1()
+    }
+
     /// What may be claimed.
     #[must_use]
     pub fn claim(&self) -> Claim {
@@ -128,6 +147,9 @@ impl std::fmt::Display for Speedup {
         write!(f, "{:.digits$}x [{:.digits$}, {:.digits$}]", self.ratio, self.interval.low, self.interval.high)
     }
 }
+
+/// Within how many standard deviations 95 % of a normal distribution lie.
+const NORMAL: f64 = 1.96;
 
 /// By how much wider Student's 95 % are for so many draws than the normal distribution's. Two draws are taken for three, for
 /// their own factor of six would say nothing any more.
@@ -192,6 +214,30 @@ mod tests {
     fn the_same_thing_timed_twice_is_no_difference() {
         let speedup = Speedup::over(&[(&noisy(10.0, 1), &noisy(10.0, 2))], Statistic::Median).unwrap();
         assert_eq!(speedup.claim(), Claim::NoDifference, "{speedup}");
+    }
+
+    #[test]
+    fn few_pairs_of_processes_that_differ_widen_an_interval_and_those_that_agree_or_are_many_sittings_do_not() {
+        let process = |around: f64, seed| noisy(around, seed).processes().next().unwrap().to_vec();
+        let reference = Timing::of_processes((0..4).map(|seed| process(10.0, seed)));
+        let part = |candidate: &Timing| {
+            let cases = [(&reference, candidate)];
+            Speedup::over(&cases, Statistic::Median).unwrap().of_few_processes(&cases, Statistic::Median)
+        };
+        let around = |luck: [f64; 4]| luck.into_iter().zip(10..).map(|(around, seed)| process(around, seed));
+        let (alike, apart) = ([10.0; 4], [10.0, 12.0, 9.0, 11.0]);
+        assert!(part(&Timing::of_processes(around(alike))) < 0.01);
+        // Standard deviation of the logarithms 0.124, so Student's for three degrees of freedom reach 0.197.
+        let widened = part(&Timing::of_processes(around(apart)));
+        assert!((0.05..0.15).contains(&widened), "{widened}");
+        let sittings = |luck| Timing::of_sittings(around(luck).map(|process| vec![process]));
+        let cases = [(&sittings(alike), &sittings(apart))];
+        let speedup = Speedup::over(&cases, Statistic::Median).unwrap();
+        assert!(speedup.of_few_processes(&cases, Statistic::Median) < f64::EPSILON);
+        let one = [(&noisy(10.0, 1), &noisy(12.0, 2))];
+        assert!(
+            Speedup::over(&one, Statistic::Median).unwrap().of_few_processes(&one, Statistic::Median) < f64::EPSILON
+        );
     }
 
     #[test]

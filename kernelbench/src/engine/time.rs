@@ -189,10 +189,10 @@ pub(crate) fn timed_cases(suite: &Suite) -> Result<Vec<&Case>, Fault> {
 }
 
 impl What<'_> {
-    /// By what part its intervals are wider than samples alone make them. What a reference differs from itself by is what is
-    /// asked for, so nothing is added there.
-    fn widened_by(&self, backend: &impl Backend) -> f64 {
-        if self.trusted { 0.0 } else { self.self_difference.max(backend.numbers().between_processes) }
+    /// By what part its intervals are wider than resampling makes them, of which so much is for few pairs of processes. What a
+    /// reference differs from itself by is what is asked for, so nothing is added there.
+    fn widened_by(&self, backend: &impl Backend, few: f64) -> f64 {
+        if self.trusted { 0.0 } else { self.self_difference.max(backend.numbers().between_processes).max(few) }
     }
 
     /// Pairs of processes: as many as the plan says, or as is usual for this effort, but no more than it takes samples.
@@ -215,14 +215,18 @@ fn judged<B: Backend>(backend: &B, what: &What<'_>, blocks: &Blocks<'_>, held: &
         .ok_or_else(|| {
             Fault::Machine("nothing was timed: the suite times no case, or the plan takes no samples".to_owned())
         })?
-        .lowered_by(hidden)
-        .widened_by(what.widened_by(backend));
-    let cases = cases.into_iter().map(|(case, _)| case).collect();
-    let (widened_by, against) = (Some(what.widened_by(backend)), what.task.against());
+        .lowered_by(hidden);
+    let few = |speedup: &Speedup, pairs: &[(&Timing, &Timing)]| speedup.of_few_processes(pairs, statistic);
+    let each = cases.iter().map(|(case, _)| few(&case.speedup, &[(&case.reference, &case.candidate)]));
+    let widened = what.widened_by(backend, each.fold(few(&speedup, &pairs), f64::max));
+    let speedup = speedup.widened_by(widened);
+    let widen = |(case, _): (CaseTiming, f64)| CaseTiming { speedup: case.speedup.widened_by(widened), ..case };
+    let cases = cases.into_iter().map(widen).collect();
+    let (widened_by, against) = (Some(widened), what.task.against());
     Ok(Timed { cases, speedup, statistic, labels: vec![], widened_by, object: None, against })
 }
 
-/// The times of one case that count, and what the candidate's clock may have hidden of them, as a part.
+/// The times of one case that count, with an interval that nothing has widened yet, and what the candidate's clock may have hidden of them, as a part.
 fn case_timing<B: Backend>(
     backend: &B,
     what: &What<'_>,
@@ -256,8 +260,7 @@ fn case_timing<B: Backend>(
     let hidden = if what.trusted { 0.0 } else { hidden.sum::<f64>() / blocks.len().max(1) as f64 };
     let speedup = Speedup::over(&[(&reference, &candidate)], statistic)
         .ok_or_else(|| Fault::Machine("no samples were taken: the timing plan's repetitions are 0".to_owned()))?
-        .lowered_by(hidden)
-        .widened_by(what.widened_by(backend));
+        .lowered_by(hidden);
     let floor_ns = floors.roofline_ns;
     let case = case.name.clone();
     Ok((CaseTiming { case, reference, candidate, speedup, floor_ns, uncounted: hidden }, hidden))
