@@ -61,8 +61,8 @@ pub struct Timed {
     /// What a reader is to know of the build, the check and the timing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<Label>,
-    /// By what part the reference differed from itself, which widened every interval; none in records made before it was
-    /// written down.
+    /// By what part every interval is wider than resampling makes it: what the reference differed from itself by, what the
+    /// backend's processes differ by at least, or what few of them hide; none in records made before it was written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub widened_by: Option<f64>,
     /// The hash of what was built and timed: two sources that differ in a comment have one. None where that is not known.
