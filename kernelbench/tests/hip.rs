@@ -202,7 +202,7 @@ fn nothing_is_timed_or_certified_and_a_reference_that_does_not_compile_is_the_ta
     let told = run(workshop.rebuild(&task, &Candidate::new(REFERENCE))).unwrap_err();
     assert!(matches!(&told, Fault::Absent(why) if why.starts_with("compiled, not run")), "{told}");
     let broken = task_of("gfx90a", &REFERENCE.replace("y[i] += x[i]", "y[i] += z")).unwrap();
-    assert!(run(workshop.prepare(&broken, &suite, &PLAN)).unwrap_err().to_string().contains("candidate.hip:4:"));
+    assert!(run(workshop.prepare(&broken, &suite, &PLAN)).unwrap_err().to_string().contains("reference.hip:4:"));
 }
 
 #[test]
