@@ -110,13 +110,14 @@ impl Speedup {
     }
 
     /// By what part the interval of these cases is to be wider for how few pairs of processes there were: resampling takes a few
-    /// for as many as there might be. It reaches as far as Student's for the ratios of the pairs then. Of several sittings, whose
-    /// number the interval knows, and of one pair, which says nothing of others, 0.
+    /// for as many as there might be. It reaches as far as Student's for the ratios of the pairs then, of two as of three. Of
+    /// several sittings, whose number the interval knows, of one pair, which says nothing of others, and of more than a few, of
+    /// which one may be disturbed while a median is not, 0.
     #[must_use]
     pub fn of_few_processes(&self, cases: &[(&Timing, &Timing)], statistic: Statistic) -> f64 {
         let cases: Vec<Sittings> = cases.iter().map(|(r, c)| paired(r, c)).collect();
         let pairs = cases.iter().map(|sittings| sittings.first().map_or(0, Vec::len)).min().unwrap_or(0);
-        if pairs < 2 || cases.iter().any(|sittings| sittings.len() > 1) {
+        if !(2..=A_FEW).contains(&pairs) || cases.iter().any(|sittings| sittings.len() > 1) {
             return 0.0;
         }
         let log = |pair: usize| geometric_mean(cases.iter().map(|case| ratio(&case[0][pair], statistic))).ln();
@@ -147,6 +148,9 @@ impl std::fmt::Display for Speedup {
         write!(f, "{:.digits$}x [{:.digits$}, {:.digits$}]", self.ratio, self.interval.low, self.interval.high)
     }
 }
+
+/// How many pairs of processes are a few.
+const A_FEW: usize = 5;
 
 /// Within how many standard deviations 95 % of a normal distribution lie.
 const NORMAL: f64 = 1.96;
@@ -234,6 +238,11 @@ mod tests {
         let cases = [(&sittings(alike), &sittings(apart))];
         let speedup = Speedup::over(&cases, Statistic::Median).unwrap();
         assert!(speedup.of_few_processes(&cases, Statistic::Median) < f64::EPSILON);
+        let many = Timing::of_processes((0..10).map(|seed| process(if seed == 4 { 15.0 } else { 10.0 }, 20 + seed)));
+        let beside = Timing::of_processes((0..10).map(|seed| process(10.0, seed)));
+        let cases = [(&beside, &many)];
+        let speedup = Speedup::over(&cases, Statistic::Median).unwrap();
+        assert!(speedup.of_few_processes(&cases, Statistic::Median) < f64::EPSILON, "one of ten was disturbed");
         let one = [(&noisy(10.0, 1), &noisy(12.0, 2))];
         assert!(
             Speedup::over(&one, Statistic::Median).unwrap().of_few_processes(&one, Statistic::Median) < f64::EPSILON

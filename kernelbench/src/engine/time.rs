@@ -211,15 +211,11 @@ fn judged<B: Backend>(backend: &B, what: &What<'_>, blocks: &Blocks<'_>, held: &
     let cases = blocks.iter().map(one).collect::<Attempt<Vec<_>>>()?;
     let pairs: Vec<(&Timing, &Timing)> = cases.iter().map(|(case, _)| (&case.reference, &case.candidate)).collect();
     let hidden = cases.iter().map(|(_, hidden)| hidden).sum::<f64>() / cases.len().max(1) as f64;
-    let speedup = Speedup::over(&pairs, statistic)
-        .ok_or_else(|| {
-            Fault::Machine("nothing was timed: the suite times no case, or the plan takes no samples".to_owned())
-        })?
-        .lowered_by(hidden);
-    let few = |speedup: &Speedup, pairs: &[(&Timing, &Timing)]| speedup.of_few_processes(pairs, statistic);
-    let each = cases.iter().map(|(case, _)| few(&case.speedup, &[(&case.reference, &case.candidate)]));
-    let widened = what.widened_by(backend, each.fold(few(&speedup, &pairs), f64::max));
-    let speedup = speedup.widened_by(widened);
+    let speedup = Speedup::over(&pairs, statistic).ok_or_else(|| {
+        Fault::Machine("nothing was timed: the suite times no case, or the plan takes no samples".to_owned())
+    })?;
+    let widened = what.widened_by(backend, speedup.of_few_processes(&pairs, statistic));
+    let speedup = speedup.lowered_by(hidden).widened_by(widened);
     let widen = |(case, _): (CaseTiming, f64)| CaseTiming { speedup: case.speedup.widened_by(widened), ..case };
     let cases = cases.into_iter().map(widen).collect();
     let (widened_by, against) = (Some(widened), what.task.against());

@@ -80,10 +80,11 @@ impl Timed {
         self.against.as_deref().unwrap_or("the reference")
     }
 
-    /// Whether it is right as the task draws its inputs, and was wrong on others, as a label says.
+    /// Whether it is right as the task draws its inputs, and was wrong on others, as a label says; not where it had no memory
+    /// for them.
     #[must_use]
     pub fn only_as_drawn(&self) -> bool {
-        self.labels.iter().any(|label| label.kind == Kind::BeyondDrawn)
+        self.labels.iter().any(|label| label.kind == Kind::BeyondDrawn && !label.is_of_memory())
     }
 
     /// This with the samples of an earlier timing of the same code on the same cases before its own: where the machine has
@@ -242,6 +243,14 @@ mod tests {
             object: None,
             against: None,
         }
+    }
+
+    #[test]
+    fn what_had_no_memory_for_other_inputs_was_not_wrong_on_them() {
+        let labelled = |text: &str| Timed { labels: vec![Label::new(Kind::BeyondDrawn, text)], ..timed(None) };
+        assert!(labelled("beyond what the task draws: 3 of 9 elements of out are wrong").only_as_drawn());
+        assert!(!labelled("beyond what the task draws: torch.OutOfMemoryError: CUDA out of memory.").only_as_drawn());
+        assert!(!timed(None).only_as_drawn());
     }
 
     #[test]
