@@ -214,3 +214,24 @@ fn nothing_answers(task: &Task) -> Trouble {
         task.name
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernelbench::{Beyond, Precision, ReferenceMode};
+
+    #[test]
+    fn a_problem_is_evaluated_as_the_settings_say() {
+        let mut config = Config::default();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/problems/level1/7_ReLU.py");
+        let rules = |config: &Config| {
+            let task = task(&path, config).unwrap();
+            task.problem().map(|problem| (problem.reference, problem.beyond, problem.precision)).unwrap()
+        };
+        assert_eq!(rules(&config), (ReferenceMode::KernelBench, Beyond::Label, Precision::Fp32));
+        let workshop = &mut config.workshop;
+        (workshop.reference, workshop.beyond) = (ReferenceMode::Ieee, Beyond::Failure);
+        workshop.precision = Precision::Bf16;
+        assert_eq!(rules(&config), (ReferenceMode::Ieee, Beyond::Failure, Precision::Bf16));
+    }
+}

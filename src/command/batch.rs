@@ -386,7 +386,8 @@ impl Ending<'_> {
             let waiting: Vec<_> = outcome.waiting.iter().map(|(_, what)| what).collect();
             let used = self.meter.used();
             let told = serde_json::json!({
-                "finished": finished, "correct": correct, "only_as_drawn": self.board.only_as_drawn(), "faster": faster, "not_begun": outcome.left,
+                "finished": finished, "correct": correct, "only_as_drawn": self.board.only_as_drawn(), "faster": faster,
+                "not_begun": outcome.left,
                 "waiting": waiting, "broke_off": broke_off, "no_reply": self.board.speechless(), "limit": outcome.limit, "usd": used.usd,
                 "unpriced": used.unpriced, "tokens": used.tokens, "run": self.folder.path(), "exit": exit.code(),
             });

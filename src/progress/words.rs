@@ -10,6 +10,7 @@ use kernelbench::{
 };
 use metrics::{Profile, Statistic};
 use prompts::Verdict;
+use std::fmt::Display;
 
 /// The lines for one event; none for what is of no interest as it happens.
 pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String> {
@@ -96,7 +97,7 @@ pub(super) fn doing(event: &Event, so_far: &Trajectory, rounds: u32) -> String {
 
 /// How many tasks have a correct candidate, and of how many of these it is so only as the task draws its inputs.
 #[must_use]
-pub fn correct(all: usize, only_as_drawn: usize) -> String {
+pub fn correct(all: impl Display, only_as_drawn: usize) -> String {
     match only_as_drawn {
         0 => format!("{all} correct"),
         some => format!("{all} correct ({some} only on inputs as drawn)"),

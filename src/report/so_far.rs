@@ -3,6 +3,7 @@
 //! A task that has ended counts by its certificate, one that has not by its rounds: 25 right candidates of which none is
 //! certified yet are not "0 of 25 correct".
 
+use crate::progress::correct;
 use metrics::{Claim, Speedup};
 
 /// How many tasks have come how far.
@@ -52,11 +53,8 @@ impl SoFar {
     /// It in a line.
     pub(crate) fn words(&self) -> String {
         if self.is_whole() {
-            let of = match self.only_as_drawn {
-                0 => String::new(),
-                some => format!(" ({some} only on inputs as drawn)"),
-            };
-            return format!("{} of {} correct{of}, {} faster", self.certified, self.all, self.wins);
+            let correct = correct(format_args!("{} of {}", self.certified, self.all), self.only_as_drawn);
+            return format!("{correct}, {} faster", self.wins);
         }
         let Self { all, ended, right, faster, .. } = self;
         format!("{ended} of {all} ended; {right} right so far, {faster} faster")

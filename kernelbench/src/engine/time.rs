@@ -222,7 +222,8 @@ fn judged<B: Backend>(backend: &B, what: &What<'_>, blocks: &Blocks<'_>, held: &
     Ok(Timed { cases, speedup, statistic, labels: vec![], widened_by, object: None, against })
 }
 
-/// The times of one case that count, with an interval that nothing has widened yet, and what the candidate's clock may have hidden of them, as a part.
+/// The times of one case that count, with an interval that nothing has widened yet, and what the candidate's clock may have
+/// hidden of them, as a part.
 fn case_timing<B: Backend>(
     backend: &B,
     what: &What<'_>,

@@ -25,8 +25,8 @@ pub(crate) enum Clock {
 pub(crate) struct Numbers {
     /// Draws that each case is checked on: the second lies at the same addresses as the first.
     pub(crate) draws: u32,
-    /// Whether a case is tried once on inputs of both signs too, which earns a label, or a failure where
-    /// the task asks for that.
+    /// Whether a case is tried once on inputs of both signs too, which earns a label, or is a failure where the task
+    /// says so.
     pub(crate) signed: bool,
     /// Which clock counts.
     pub(crate) clock: Clock,
