@@ -371,6 +371,13 @@ async fn freeze(workshop: &dyn Workshop, ask: &FreezeSuite) -> Result<(Suite, Ve
     if fitting.is_empty() {
         return Err(Fault::Machine(format!("no case of {} fits this machine: {}", ask.task.name, notes.join("; "))));
     }
+    // Another one in its place would be timed for it.
+    if let TimedCases::Case(name) = &ask.timed
+        && !fitting.iter().any(|(case, _)| case.name == *name)
+        && let Some(why) = notes.iter().find(|note| note.starts_with(&format!("{name}: ")))
+    {
+        return Err(Fault::Machine(format!("the case that is timed does not fit: {why}")));
+    }
     Ok((suite(Provenance::Task, &fitting, &ask.timed), notes))
 }
 
