@@ -1,5 +1,7 @@
 """SGLang's own engine on a configuration, with random weights: nothing is downloaded, no tokenizer is needed."""
 
+import json
+import pathlib
 import random
 import sys
 
@@ -33,7 +35,8 @@ def started(model, **more):
         random_seed=1,
         log_level="error",
     )
-    return sglang.Engine(model_path=model, **{**fixed, **more})
+    asked = json.loads((pathlib.Path(model).parent / "settings.json").read_text())
+    return sglang.Engine(model_path=model, **{**fixed, **more, **asked})
 
 
 def prompts(batch, tokens, vocabulary, seed):

@@ -1,11 +1,12 @@
 """Records traces of a prefill and of decode steps, as SGLang's scheduler takes them by stage.
 
-python survey.py MODEL OUT BATCHES TOKENS, with commas. Without CUDA graphs, of whose kernels a trace has no shapes: a
-kernel takes as long in one as outside. OUT/traces.json names what was recorded.
+python survey.py MODEL OUT BATCHxTOKENS.. Without CUDA graphs, of whose kernels a trace has no shapes: a kernel takes as
+long in one as outside. OUT/traces.json names what was recorded, pair by pair: what was before an engine's end stays.
 """
 
 import json
 import pathlib
+import shutil
 import sys
 import time
 
@@ -17,25 +18,26 @@ STEPS = 4
 PATIENCE_S = 120
 
 
-def main(model, out, batches, tokens):
+def main(model, out, pairs):
     vocabulary = json.loads((pathlib.Path(model) / "config.json").read_text())["vocab_size"]
     engine = started(model, disable_cuda_graph=True)
-    recorded = []
+    index = out / "traces.json"
+    recorded = json.loads(index.read_text()) if index.exists() else []
     try:
-        for batch in batches:
-            for length in tokens:
-                folder = out / f"{batch}x{length}"
-                record(engine, prompts(batch, length, vocabulary, 1), folder)
-                recorded += [
-                    dict(file=str(file), stage=stage, batch=batch, tokens=length, steps=steps)
-                    for stage, steps, file in found(folder)
-                ]
+        for batch, length in pairs:
+            folder = out / f"{batch}x{length}"
+            record(engine, prompts(batch, length, vocabulary, 1), folder)
+            recorded += [
+                dict(file=str(file), stage=stage, batch=batch, tokens=length, steps=steps)
+                for stage, steps, file in found(folder)
+            ]
+            index.write_text(json.dumps(recorded, indent=1))
     finally:
         engine.shutdown()
-    (out / "traces.json").write_text(json.dumps(recorded, indent=1))
 
 
 def record(engine, asked, folder):
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     # Everything that is compiled at its first call is compiled now.
     generated(engine, asked, STEPS + 4)
@@ -71,6 +73,5 @@ def found(folder):
 
 
 if __name__ == "__main__":
-    _, model, out, batches, tokens = sys.argv
-    numbers = lambda text: [int(part) for part in text.split(",")]
-    main(model, pathlib.Path(out), numbers(batches), numbers(tokens))
+    _, model, out, *pairs = sys.argv
+    main(model, pathlib.Path(out), [tuple(map(int, pair.split("x"))) for pair in pairs])

@@ -11,6 +11,8 @@ use std::{collections::BTreeMap, fs, path::Path, process::Command};
 pub struct Order<'a> {
     /// A configuration's name, file or folder.
     pub model: &'a str,
+    /// What the engine is told beside it.
+    pub settings: &'a engine::Settings,
     /// The folder of an export as plug-in.
     pub plugin: &'a Path,
     /// Where everything is written.
@@ -51,11 +53,11 @@ pub fn bench(order: &Order<'_>, python: &str) -> Result<Vec<String>, Error> {
         let why = "this is no export as plug-in: `warpsmith sglang export RUN --as plugin` makes one";
         return Err(Error::request(format!("{}: {why}", plugin.display())));
     }
-    engine::prepare(order.model, out)?;
+    engine::prepare(order.model, order.settings, out)?;
     let mut command = Command::new(python);
     command.arg(out.join("scripts/bench.py")).arg(out.join("model")).arg(plugin).arg(out);
     command.args([order.batch, order.tokens, order.new, order.rounds].map(|number| number.to_string()));
-    engine::run(command, python)?;
+    engine::run(command, python, out)?;
     let place = out.join("bench.json");
     let wrong = |e: String| Error::machine(format!("{}: {e}: the driver ended without a result", place.display()));
     let text = fs::read_to_string(&place).map_err(|e| wrong(e.to_string()))?;

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use serde::Deserialize;
+use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -25,7 +26,7 @@ const CANNOT: i32 = 3;
 
 /// A trace that was recorded.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Recorded {
+pub struct Trace {
     /// The trace.
     pub file: PathBuf,
     /// `prefill` or `decode`.
@@ -55,7 +56,7 @@ pub fn configuration(model: &str) -> Result<String, Error> {
             names.join(", ")
         ))
     })?;
-    let read: serde_json::Value = serde_json::from_str(&text)
+    let read: Value = serde_json::from_str(&text)
         .map_err(|e| Error::request(format!("{}: this is no configuration of a model: {e}", file.display())))?;
     match ["architectures", "vocab_size"].into_iter().find(|key| read.get(key).is_none()) {
         None => Ok(text),
@@ -66,54 +67,132 @@ pub fn configuration(model: &str) -> Result<String, Error> {
     }
 }
 
-/// Records traces of a model into a folder, which must not exist or be empty.
+/// What the engine is told beside the configuration: arguments of SGLang's server, by their names in Python.
+pub type Settings = serde_json::Map<String, Value>;
+
+/// Reads `NAME=VALUE`; the value is JSON, or else a text as it stands.
 ///
 /// # Errors
-/// What the machine lacks, or what the engine said when it failed.
-pub fn record(python: &str, model: &str, batches: &[u32], tokens: &[u32], out: &Path) -> Result<Vec<Recorded>, Error> {
-    prepare(model, out)?;
-    let comma = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let (scripts, model) = (out.join("scripts"), out.join("model"));
-    let mut command = Command::new(python);
-    command.arg(scripts.join("survey.py")).arg(&model).arg(out).arg(comma(batches)).arg(comma(tokens));
-    run(command, python)?;
-    let index = out.join("traces.json");
+/// A sentence that says what is expected.
+pub fn setting(text: &str) -> Result<(String, Value), String> {
     let wrong =
-        |e: String| Error::machine(format!("{}: {e}: the driver ended without naming its traces", index.display()));
-    let text = fs::read_to_string(&index).map_err(|e| wrong(e.to_string()))?;
-    serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))
+        || format!("{text:?}: expected NAME=VALUE, an argument of SGLang's server such as attention_backend=triton");
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(is_word) {
+        return Err(wrong());
+    }
+    Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
 }
 
-/// The folder in which the engine finds the configuration and the scripts.
-pub(super) fn prepare(model: &str, out: &Path) -> Result<(), Error> {
+/// What traces are recorded of.
+#[derive(Clone, Copy, Debug)]
+pub struct Recording<'a> {
+    /// A configuration's name, file or folder.
+    pub model: &'a str,
+    /// What the engine is told beside it.
+    pub settings: &'a Settings,
+    /// Requests at once.
+    pub batches: &'a [u32],
+    /// Tokens of each prompt.
+    pub tokens: &'a [u32],
+}
+
+/// What was recorded, and what an engine died over, where it was tried no further.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// The traces, those of the same requests together.
+    pub traces: Vec<Trace>,
+    /// Why some that were asked for are not there.
+    pub lacking: Option<String>,
+}
+
+/// Records traces of a model into a folder, which must not exist or be empty. An engine that dies after some of them is
+/// started again for the others, as long as each adds one.
+///
+/// # Errors
+/// What the machine lacks, or what the engine said when it failed before any trace was there.
+pub fn record(python: &str, asked: Recording<'_>, out: &Path) -> Result<Recorded, Error> {
+    prepare(asked.model, asked.settings, out)?;
+    let mut recorded = Recorded::default();
+    loop {
+        let known = recorded.traces.len();
+        let has =
+            |batch: u32, tokens: u32| recorded.traces.iter().any(|one| (one.batch, one.tokens) == (batch, tokens));
+        let pairs = asked.batches.iter().flat_map(|batch| asked.tokens.iter().map(|tokens| (*batch, *tokens)));
+        let left: Vec<String> =
+            pairs.filter(|(batch, tokens)| !has(*batch, *tokens)).map(|(b, t)| format!("{b}x{t}")).collect();
+        if left.is_empty() {
+            return Ok(recorded);
+        }
+        let mut command = Command::new(python);
+        command.arg(out.join("scripts/survey.py")).arg(out.join("model")).arg(out).args(&left);
+        let ended = run(command, python, out);
+        recorded.traces = index(out)?;
+        match ended {
+            Ok(()) => return Ok(recorded),
+            Err(why) if recorded.traces.is_empty() => return Err(why),
+            Err(why) if recorded.traces.len() == known => {
+                recorded.lacking = Some(format!("without {}: {why}", left.join(", ")));
+                return Ok(recorded);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// The traces that the driver has named so far.
+fn index(out: &Path) -> Result<Vec<Trace>, Error> {
+    let place = out.join("traces.json");
+    let wrong = |e: String| Error::machine(format!("{}: {e}: the driver named its traces wrongly", place.display()));
+    match fs::read_to_string(&place) {
+        Ok(text) => serde_json::from_str(&text).map_err(|e| wrong(e.to_string())),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(vec![]),
+        Err(e) => Err(wrong(e.to_string())),
+    }
+}
+
+/// The folder in which the engine finds the configuration, what it is told beside it, and the scripts.
+pub(super) fn prepare(model: &str, settings: &Settings, out: &Path) -> Result<(), Error> {
     let configuration = configuration(model)?;
     if fs::read_dir(out).is_ok_and(|mut inside| inside.next().is_some()) {
         return Err(Error::request(format!("{} is not empty: name another folder with -o", out.display())));
     }
-    lay(out, &configuration).map_err(|e| Error::files(format!("cannot write {}: {e}", out.display())))
+    lay(out, &configuration, settings).map_err(|e| Error::files(format!("cannot write {}: {e}", out.display())))
 }
 
-fn lay(out: &Path, configuration: &str) -> std::io::Result<()> {
+fn lay(out: &Path, configuration: &str, settings: &Settings) -> std::io::Result<()> {
     fs::create_dir_all(out.join("scripts"))?;
     fs::create_dir_all(out.join("model"))?;
     fs::write(out.join("model/config.json"), configuration)?;
+    fs::write(out.join("settings.json"), serde_json::to_string_pretty(settings)?)?;
     SCRIPTS.iter().try_for_each(|(name, text)| fs::write(out.join("scripts").join(name), text))
 }
 
-/// Runs a script to its end; what it prints of its progress goes where the program's own goes.
-pub(super) fn run(mut command: Command, python: &str) -> Result<(), Error> {
-    let told =
-        command.env("PYTHONDONTWRITEBYTECODE", "1").stdout(std::process::Stdio::null()).output().map_err(|e| {
+/// Runs a script to its end; what the engine says goes into `engine.log` in the folder.
+pub(super) fn run(mut command: Command, python: &str, out: &Path) -> Result<(), Error> {
+    let log = out.join("engine.log");
+    let unwritten = |e: std::io::Error| Error::files(format!("cannot write {}: {e}", log.display()));
+    let file = fs::File::options().create(true).append(true).open(&log).map_err(unwritten)?;
+    let status = command
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdout(std::process::Stdio::null())
+        .stderr(file)
+        .status()
+        .map_err(|e| {
             Error::machine(format!("{python} cannot be started: {e}: name the Python that has SGLang with --python"))
         })?;
-    if told.status.success() {
+    if status.success() {
         return Ok(());
     }
-    let said = end_of(&told.stderr);
-    if told.status.code() == Some(CANNOT) {
+    let said = end_of(&fs::read(&log).unwrap_or_default());
+    if status.code() == Some(CANNOT) {
         return Err(Error::machine(said.lines().last().unwrap_or_default().to_owned()));
     }
-    Err(Error::machine(format!("SGLang's engine did not run to its end ({}); it said:\n{said}", told.status)))
+    Err(Error::machine(format!(
+        "SGLang's engine did not run to its end ({status}); all it said is in {}, and last:\n{said}",
+        log.display()
+    )))
 }
 
 /// The end of what was said.
@@ -132,7 +211,47 @@ mod tests {
         for (name, _, _) in MODELS {
             assert!(configuration(name).is_ok(), "{name}");
         }
+        let (name, value) = setting("cuda_graph_max_bs=16").unwrap();
+        assert_eq!((name.as_str(), value), ("cuda_graph_max_bs", Value::from(16)));
+        assert_eq!(setting("attention_backend=triton").unwrap().1, "triton");
+        for wrong in ["triton", "=triton", "a b=1"] {
+            assert!(setting(wrong).unwrap_err().contains("expected NAME=VALUE"), "{wrong}");
+        }
         let nowhere = configuration("/nowhere").unwrap_err().to_string();
         assert!(nowhere.contains("expected llama-3.1-8b, qwen3-8b-fp8, qwen3-30b-a3b"), "{nowhere}");
+    }
+
+    /// A driver that records one pair and dies unless it was the last; where it is `stuck`, none after the first.
+    fn driver(folder: &Path, stuck: bool) -> String {
+        let line = r#"{\"file\":\"f\",\"stage\":\"decode\",\"batch\":${pair%x*},\"tokens\":${pair#*x},\"steps\":4}"#;
+        let stop =
+            if stuck { "[ -e \"$out/traces.json\" ] && { echo 'killed by the test' >&2; exit 1; }\n" } else { "" };
+        let text = format!(
+            "#!/bin/sh\nout=$3; pair=$4\n{stop}old=$(sed 's/^.//; s/.$//' \"$out/traces.json\" 2>/dev/null)\n\
+             echo \"[${{old:+$old,}}{line}]\" > \"$out/traces.json\"\n[ $# = 4 ] || exit 1\n"
+        );
+        let place = folder.join("driver");
+        fs::write(&place, text).unwrap();
+        fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        place.display().to_string()
+    }
+
+    #[test]
+    fn an_engine_that_dies_is_started_again_for_what_is_not_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = [("attention_backend".to_owned(), Value::from("triton"))].into_iter().collect();
+        let asked = Recording { model: "llama-3.1-8b", settings: &settings, batches: &[1, 16], tokens: &[128, 1024] };
+        let pairs = |recorded: &Recorded| recorded.traces.iter().map(|one| (one.batch, one.tokens)).collect::<Vec<_>>();
+        let out = folder.path().join("all");
+        let recorded = record(&driver(folder.path(), false), asked, &out).unwrap();
+        assert_eq!(pairs(&recorded), [(1, 128), (1, 1024), (16, 128), (16, 1024)]);
+        assert!(recorded.lacking.is_none());
+        assert!(fs::read_to_string(out.join("settings.json")).unwrap().contains("triton"));
+
+        let out = folder.path().join("some");
+        let recorded = record(&driver(folder.path(), true), asked, &out).unwrap();
+        assert_eq!(pairs(&recorded), [(1, 128)]);
+        let why = recorded.lacking.unwrap();
+        assert!(why.starts_with("without 1x1024, 16x128, 16x1024: ") && why.contains("killed by the test"), "{why}");
     }
 }

@@ -7,7 +7,10 @@ use crate::{
     exit::{Exit, Trouble},
 };
 use clap::Args;
-use sglang::survey::bench::{self, Order};
+use sglang::survey::{
+    bench::{self, Order},
+    engine,
+};
 use std::path::PathBuf;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -20,6 +23,9 @@ pub struct BenchArgs {
     /// The model, with random weights: llama-3.1-8b, qwen3-8b-fp8, qwen3-30b-a3b, or a config.json.
     #[arg(long, value_name = "CONFIG")]
     pub model: String,
+    /// What SGLang's engine is told beside it, an argument of its server by its name in Python; may be given several times.
+    #[arg(long = "engine", value_name = "NAME=VALUE", value_parser = engine::setting)]
+    pub settings: Vec<(String, serde_json::Value)>,
     /// The folder of an export as plug-in.
     #[arg(long, value_name = "DIR")]
     pub plugin: PathBuf,
@@ -47,6 +53,7 @@ pub struct BenchArgs {
 pub(super) fn bench(arguments: &BenchArgs, layers: &Layers) -> Result<Exit, Trouble> {
     let order = Order {
         model: &arguments.model,
+        settings: &arguments.settings.iter().cloned().collect(),
         plugin: &arguments.plugin,
         out: &arguments.out,
         batch: arguments.batch,

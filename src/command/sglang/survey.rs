@@ -7,7 +7,11 @@ use crate::{
     exit::{Exit, Trouble},
 };
 use clap::Args;
-use sglang::survey::{self, Options, Stage, engine, table};
+use sglang::survey::{
+    self, Options, Stage,
+    engine::{self, Recording},
+    table,
+};
 use std::path::{Path, PathBuf};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -26,6 +30,9 @@ pub struct SurveyArgs {
     /// Record traces of this model with random weights: llama-3.1-8b, qwen3-8b-fp8, qwen3-30b-a3b, or a config.json.
     #[arg(long, value_name = "CONFIG", conflicts_with = "trace", requires = "out")]
     pub model: Option<String>,
+    /// What SGLang's engine is told beside it, an argument of its server by its name in Python; may be given several times.
+    #[arg(long = "engine", value_name = "NAME=VALUE", requires = "model", value_parser = engine::setting)]
+    pub settings: Vec<(String, serde_json::Value)>,
     /// Requests at once, with commas.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,16,64", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub batch: Vec<u32>,
@@ -60,7 +67,17 @@ pub(super) fn survey(arguments: &SurveyArgs, layers: &Layers) -> Result<Exit, Tr
     match (&arguments.model, &arguments.out) {
         (Some(model), Some(out)) => {
             let python = arguments.framework.python(layers);
-            for one in engine::record(&python, model, &arguments.batch, &arguments.tokens, out)? {
+            let asked = Recording {
+                model,
+                settings: &arguments.settings.iter().cloned().collect(),
+                batches: &arguments.batch,
+                tokens: &arguments.tokens,
+            };
+            let recorded = engine::record(&python, asked, out)?;
+            if let Some(why) = &recorded.lacking {
+                tracing::warn!("{why}");
+            }
+            for one in recorded.traces {
                 let told = Options { steps: Some(one.steps), ..options };
                 let named = |stage: Stage| Stage {
                     stage: format!("{}, {} requests of {} tokens", stage.stage, one.batch, one.tokens),
