@@ -53,6 +53,10 @@ pub fn bench(order: &Order<'_>, python: &str) -> Result<Vec<String>, Error> {
         let why = "this is no export as plug-in: `warpsmith sglang export RUN --as plugin` makes one";
         return Err(Error::request(format!("{}: {why}", plugin.display())));
     }
+    // To pip a bare name is a package's, and the scripts run elsewhere.
+    let absolute =
+        |place: &Path| std::path::absolute(place).map_err(|e| Error::files(format!("{}: {e}", place.display())));
+    let (plugin, out) = (&absolute(plugin)?, &absolute(out)?);
     engine::prepare(order.model, order.settings, out)?;
     let mut command = Command::new(python);
     command.arg(out.join("scripts/bench.py")).arg(out.join("model")).arg(plugin).arg(out);

@@ -108,13 +108,13 @@ pub struct Recorded {
 }
 
 /// Records traces of a model into a folder, which must not exist or be empty. An engine that dies after some of them is
-/// started again for the others, as long as each adds one.
+/// started again for the others, as long as one of two starts adds one.
 ///
 /// # Errors
-/// What the machine lacks, or what the engine said when it failed before any trace was there.
+/// What the machine lacks, or what the engine said when it failed twice before any trace was there.
 pub fn record(python: &str, asked: Recording<'_>, out: &Path) -> Result<Recorded, Error> {
     prepare(asked.model, asked.settings, out)?;
-    let mut recorded = Recorded::default();
+    let (mut recorded, mut in_vain) = (Recorded::default(), false);
     loop {
         let known = recorded.traces.len();
         let has =
@@ -127,16 +127,17 @@ pub fn record(python: &str, asked: Recording<'_>, out: &Path) -> Result<Recorded
         }
         let mut command = Command::new(python);
         command.arg(out.join("scripts/survey.py")).arg(out.join("model")).arg(out).args(&left);
-        let ended = run(command, python, out);
+        let died = driven(command, python, out)?;
         recorded.traces = index(out)?;
-        match ended {
-            Ok(()) => return Ok(recorded),
-            Err(why) if recorded.traces.is_empty() => return Err(why),
-            Err(why) if recorded.traces.len() == known => {
+        let adds_none = recorded.traces.len() == known;
+        match died {
+            None => return Ok(recorded),
+            Some(why) if adds_none && in_vain && known == 0 => return Err(Error::machine(why)),
+            Some(why) if adds_none && in_vain => {
                 recorded.lacking = Some(format!("without {}: {why}", left.join(", ")));
                 return Ok(recorded);
             }
-            Err(_) => {}
+            Some(_) => in_vain = adds_none,
         }
     }
 }
@@ -169,8 +170,13 @@ fn lay(out: &Path, configuration: &str, settings: &Settings) -> std::io::Result<
     SCRIPTS.iter().try_for_each(|(name, text)| fs::write(out.join("scripts").join(name), text))
 }
 
-/// Runs a script to its end; what the engine says goes into `engine.log` in the folder.
-pub(super) fn run(mut command: Command, python: &str, out: &Path) -> Result<(), Error> {
+/// Runs a script to its end.
+pub(super) fn run(command: Command, python: &str, out: &Path) -> Result<(), Error> {
+    driven(command, python, out)?.map_or(Ok(()), |why| Err(Error::machine(why)))
+}
+
+/// Runs a script, and says how the engine died if it did; what it says goes into `engine.log` in the folder.
+fn driven(mut command: Command, python: &str, out: &Path) -> Result<Option<String>, Error> {
     let log = out.join("engine.log");
     let unwritten = |e: std::io::Error| Error::files(format!("cannot write {}: {e}", log.display()));
     let file = fs::File::options().create(true).append(true).open(&log).map_err(unwritten)?;
@@ -183,16 +189,14 @@ pub(super) fn run(mut command: Command, python: &str, out: &Path) -> Result<(), 
             Error::machine(format!("{python} cannot be started: {e}: name the Python that has SGLang with --python"))
         })?;
     if status.success() {
-        return Ok(());
+        return Ok(None);
     }
     let said = end_of(&fs::read(&log).unwrap_or_default());
     if status.code() == Some(CANNOT) {
         return Err(Error::machine(said.lines().last().unwrap_or_default().to_owned()));
     }
-    Err(Error::machine(format!(
-        "SGLang's engine did not run to its end ({status}); all it said is in {}, and last:\n{said}",
-        log.display()
-    )))
+    let log = log.display();
+    Ok(Some(format!("SGLang's engine did not run to its end ({status}); all it said is in {log}, and last:\n{said}")))
 }
 
 /// The end of what was said.
