@@ -12,8 +12,9 @@ use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     sync::LazyLock,
+    time::{Duration, Instant},
 };
 
 /// A folder with the pretended driver, a cache of builds, and settings for a small arena. It lies where a candidate's own
@@ -71,6 +72,8 @@ fn evaluate(before: &str, body: &str, flags: &[&str]) -> (Told, Value) {
     (told, found)
 }
 
+/// A batch of two that takes so long has come to a stand; it takes half a minute.
+const STANDS_STILL: Duration = Duration::from_secs(400);
 const RIGHT: &str = "for (int64_t i = 0; i < n; ++i) y[i] = x[i] + x[i];";
 
 /// The kind of a candidate's failure, which comes up in its check, and all that is said of it.
@@ -216,6 +219,45 @@ fn a_family_is_sampled_and_what_ncu_reads_is_in_the_table() {
     assert_eq!(read("sm__inst_executed.sum").value, Some(79_692_161.0));
     assert_eq!((profiles[0].kernel_name.as_str(), profiles[0].setup.architecture.as_str()), ("silu_k", "sm_90"));
     assert!(profiles[0].measured.iter().all(|measured| !measured.metric.contains("Kernel Name")));
+}
+
+/// A batch of the task, once under each name, each with one candidate that is right; `edit` changes its description.
+fn batch(tasks: &[&str], edit: impl Fn(&str) -> String) -> Told {
+    let (folder, twice) = (tempfile::tempdir().unwrap(), PathBuf::from(task()));
+    let at = |name: &str| folder.path().join(name);
+    let text = fs::read_to_string(twice.join("task.toml")).unwrap();
+    for task in tasks {
+        let place = at("tasks").join(task);
+        fs::create_dir_all(&place).unwrap();
+        fs::copy(twice.join("reference.cu"), place.join("reference.cu")).unwrap();
+        let named = text.replace("name = \"twice\"\nsummary", &format!("name = \"{task}\"\nsummary"));
+        fs::write(place.join("task.toml"), edit(&named)).unwrap();
+    }
+    let entry = "extern \"C\" void twice(float *y, const float *x, int64_t n, cudaStream_t stream)";
+    let reply = format!("```cuda\n{entry} {{\n{RIGHT}\n}}\n```\n");
+    let line = |task: &&str| serde_json::json!({"task": task, "role": "coder", "round": 1, "reply": reply}).to_string();
+    fs::write(at("script.jsonl"), tasks.iter().map(line).collect::<Vec<_>>().join("\n")).unwrap();
+    let [from, run] = ["tasks", "run"].map(|name| at(name).display().to_string());
+    let model = format!("scripted:{}", at("script.jsonl").display());
+    let arguments = ["batch", &from, "--model", &model, "--out", &run, "--policy", "single-shot", "--shapes", "task"];
+    let more = ["--timed", "task", "--warmup", "1", "--repetitions", "3"];
+    let mut child = warpsmith(&[&arguments[..], &more].concat());
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let until = Instant::now() + STANDS_STILL;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+            panic!("it stands still: {:?}", child.wait_with_output().map(Told::of));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    child.wait_with_output().map(Told::of).unwrap()
+}
+
+#[test]
+fn certificates_of_two_tasks_on_one_gpu_come_to_their_ends() {
+    let told = batch(&["one", "two"], str::to_owned).ended(0);
+    assert_eq!(told.out.matches(", certified").count(), 2, "{told:?}");
 }
 
 #[test]

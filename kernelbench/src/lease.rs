@@ -231,6 +231,14 @@ impl Lease<'_> {
         }
     }
 
+    /// The same for who has a pair open: where nobody may share the device, a pair holds what the next one needs, who would
+    /// have the device and wait for it.
+    pub(crate) fn give_way_with_a_pair(&mut self) {
+        if self.gate.beside > 1 {
+            self.give_way();
+        }
+    }
+
     /// Lets others use the device too, where that may be.
     pub(crate) fn let_others_in(&mut self) {
         self.asked_alone = false;

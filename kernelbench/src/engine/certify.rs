@@ -158,14 +158,7 @@ impl<B: Backend> Inner<B> {
             layers = pair.layers();
             if at + 1 == parts.len() {
                 let (how, lasting) = (self.checking(task), backend.numbers().endurance);
-                // Where steps need the device alone, a pair holds what the next one waits for: each would wait for the other.
-                let may_give_way = backend.beside() > 1;
-                let between = || {
-                    if may_give_way {
-                        lease.give_way();
-                    }
-                };
-                let cases = timed_cases(&suite)?;
+                let (cases, between) = (timed_cases(&suite)?, || lease.give_way_with_a_pair());
                 in_a_row = check::again_and_again(&mut pair, &cases, (&how, lasting), rng, between)?;
             }
             drop(pair);
