@@ -261,6 +261,20 @@ fn certificates_of_two_tasks_on_one_gpu_come_to_their_ends() {
 }
 
 #[test]
+fn a_timed_case_that_does_not_fit_is_not_replaced_by_another() {
+    let told = batch(&["one"], |text| {
+        let large = text.replace("n = 100000", "n = 100000000");
+        large.replace("cases = \"all\"", "cases = \"large\"")
+    });
+    let all = format!("{}{}", told.out, told.err);
+    assert!(
+        all.contains("the case of one that is timed, `large`, does not fit this machine: large: case `large` takes"),
+        "{all}"
+    );
+    assert!(all.contains("`largest_case_mib` under [workshop]"), "{all}");
+}
+
+#[test]
 fn a_transformation_of_a_context_in_cuda_goes_the_whole_way() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();

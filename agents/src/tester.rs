@@ -368,15 +368,20 @@ async fn freeze(workshop: &dyn Workshop, ask: &FreezeSuite) -> Result<(Suite, Ve
         notes.push(format!("{} proposed shapes fit: the task's own are taken", fitting.len()));
     }
     let fitting = fitting(workshop, &ask.task, &ask.task.cases, &mut notes).await?;
+    let refused = |what: String| {
+        let why = notes.join("; ");
+        Fault::Machine(format!(
+            "{what} fit this machine: {why}; `largest_case_mib` under [workshop] allows larger ones"
+        ))
+    };
     if fitting.is_empty() {
-        return Err(Fault::Machine(format!("no case of {} fits this machine: {}", ask.task.name, notes.join("; "))));
+        return Err(refused(format!("the cases of {} do not", ask.task.name)));
     }
-    // Another one in its place would be timed for it.
+    // Another one would be timed in its place.
     if let TimedCases::Case(name) = &ask.timed
-        && !fitting.iter().any(|(case, _)| case.name == *name)
-        && let Some(why) = notes.iter().find(|note| note.starts_with(&format!("{name}: ")))
+        && fitting.iter().all(|(case, _)| case.name != *name)
     {
-        return Err(Fault::Machine(format!("the case that is timed does not fit: {why}")));
+        return Err(refused(format!("the case of {} that is timed, `{name}`, does not", ask.task.name)));
     }
     Ok((suite(Provenance::Task, &fitting, &ask.timed), notes))
 }

@@ -159,8 +159,10 @@ pub(super) fn slots(arena_bytes: usize, layout: &Layout) -> Result<usize, String
     match arena_bytes / layout.slot_bytes.max(1) {
         0 => {
             let (bytes, limit) = (layout.slot_bytes >> 20, arena_bytes >> 20);
-            let more = "a sixth of it is `largest_case_mib` under [workshop]";
-            Err(format!("case `{}` takes more than {bytes} MiB, the limit is {limit} MiB: {more}", layout.case))
+            Err(format!(
+                "case `{}` takes {bytes} MiB with what lies around its arrays, the limit is {limit} MiB",
+                layout.case
+            ))
         }
         slots => Ok(slots.min(MOST_SLOTS)),
     }
