@@ -121,4 +121,25 @@ mod tests {
         assert!(lines[2].contains("DIFFERENT") && lines[4].contains("served no call"), "{lines:?}");
         assert!(said("{}").is_err());
     }
+
+    #[test]
+    fn the_driver_is_told_whole_paths_and_what_the_engine_is_to_be_told() {
+        use std::os::unix::fs::PermissionsExt;
+        let here = tempfile::tempdir_in(".").expect("a folder");
+        let inside = |name: &str| Path::new(here.path().file_name().unwrap_or_default()).join(name);
+        fs::create_dir(inside("plugin")).expect("a plug-in");
+        fs::write(inside("plugin/pyproject.toml"), "").expect("a plug-in");
+        let python = here.path().join("python");
+        fs::write(&python, "#!/bin/sh\necho \"$3 $4\" >&2; exit 1\n").expect("a driver");
+        fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).expect("a driver");
+        let settings = [("attention_backend".to_owned(), "triton".into())].into_iter().collect();
+        let (plugin, out) = (&inside("plugin"), &inside("out"));
+        let order =
+            Order { model: "llama-3.1-8b", settings: &settings, plugin, out, batch: 1, tokens: 8, new: 2, rounds: 2 };
+        let why = bench(&order, &python.display().to_string()).expect_err("a driver that fails").to_string();
+        let last: Vec<&str> = why.lines().last().unwrap_or_default().split(' ').collect();
+        assert!(last.len() == 2 && last.iter().all(|path| path.starts_with('/')), "{why}");
+        assert!(last[0].ends_with("plugin") && last[1].ends_with("out"), "{why}");
+        assert!(fs::read_to_string(out.join("settings.json")).is_ok_and(|text| text.contains("triton")));
+    }
 }

@@ -225,11 +225,12 @@ mod tests {
         assert!(nowhere.contains("expected llama-3.1-8b, qwen3-8b-fp8, qwen3-30b-a3b"), "{nowhere}");
     }
 
-    /// A driver that records one pair and dies unless it was the last; where it is `stuck`, none after the first.
-    fn driver(folder: &Path, stuck: bool) -> String {
+    /// A driver that records one pair and dies unless it was the last, but dies before where there are already so many.
+    fn driver(folder: &Path, most: usize) -> String {
         let line = r#"{\"file\":\"f\",\"stage\":\"decode\",\"batch\":${pair%x*},\"tokens\":${pair#*x},\"steps\":4}"#;
-        let stop =
-            if stuck { "[ -e \"$out/traces.json\" ] && { echo 'killed by the test' >&2; exit 1; }\n" } else { "" };
+        let stop = format!(
+            "[ $(grep -o file \"$out/traces.json\" 2>/dev/null | wc -l) -lt {most} ] || {{ echo 'killed by the test' >&2; exit 1; }}\n"
+        );
         let text = format!(
             "#!/bin/sh\nout=$3; pair=$4\n{stop}old=$(sed 's/^.//; s/.$//' \"$out/traces.json\" 2>/dev/null)\n\
              echo \"[${{old:+$old,}}{line}]\" > \"$out/traces.json\"\n[ $# = 4 ] || exit 1\n"
@@ -247,15 +248,22 @@ mod tests {
         let asked = Recording { model: "llama-3.1-8b", settings: &settings, batches: &[1, 16], tokens: &[128, 1024] };
         let pairs = |recorded: &Recorded| recorded.traces.iter().map(|one| (one.batch, one.tokens)).collect::<Vec<_>>();
         let out = folder.path().join("all");
-        let recorded = record(&driver(folder.path(), false), asked, &out).unwrap();
+        let recorded = record(&driver(folder.path(), 4), asked, &out).unwrap();
         assert_eq!(pairs(&recorded), [(1, 128), (1, 1024), (16, 128), (16, 1024)]);
         assert!(recorded.lacking.is_none());
         assert!(fs::read_to_string(out.join("settings.json")).unwrap().contains("triton"));
 
         let out = folder.path().join("some");
-        let recorded = record(&driver(folder.path(), true), asked, &out).unwrap();
+        let recorded = record(&driver(folder.path(), 1), asked, &out).unwrap();
         assert_eq!(pairs(&recorded), [(1, 128)]);
         let why = recorded.lacking.unwrap();
         assert!(why.starts_with("without 1x1024, 16x128, 16x1024: ") && why.contains("killed by the test"), "{why}");
+        let starts_in_vain = |out: &Path| fs::read_to_string(out.join("engine.log")).unwrap().matches("killed").count();
+        assert_eq!(starts_in_vain(&out), 2);
+
+        let out = folder.path().join("none");
+        let why = record(&driver(folder.path(), 0), asked, &out).unwrap_err().to_string();
+        assert!(why.contains("did not run to its end") && why.contains("engine.log"), "{why}");
+        assert_eq!(starts_in_vain(&out), 2);
     }
 }
