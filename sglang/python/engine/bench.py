@@ -1,7 +1,8 @@
 """Serves a model with random weights, with a plug-in off and on in turn, each time in processes of its own.
 
 python bench.py MODEL PLUGIN OUT BATCH TOKENS NEW ROUNDS. OUT/bench.json has, by arm, a time to the first token and a time
-for each later one in each process, the tokens, and the plug-in's counters. SGLang uses CUDA graphs as it always does.
+for each later one in each process, the tokens, and the plug-in's counters. SGLang uses CUDA graphs as it always does. It is
+written anew after each process, and a process that dies is started once more: what was measured before stays.
 """
 
 import collections
@@ -13,10 +14,12 @@ import subprocess
 import sys
 import time
 
-from engine import generated, prompts, started, stop
+from engine import CANNOT, generated, prompts, started, stop
 
 # Within a process: what the median is taken of.
 TRIALS = 5
+# After the last request: for the plug-in's counters, which are kept every second.
+SETTLE_S = 2
 
 
 def one(model, batch, tokens, new):
@@ -28,6 +31,7 @@ def one(model, batch, tokens, new):
         answers = generated(engine, asked, new)
         first = median(lambda: generated(engine, asked, 1))
         whole = median(lambda: generated(engine, asked, new))
+        time.sleep(SETTLE_S)
     finally:
         engine.shutdown()
     ids = [answer["output_ids"] for answer in answers]
@@ -54,16 +58,20 @@ def installed(plugin, site):
 
 
 def arm(name, out, arguments):
-    """One process with the plug-in off or on, and what it counted."""
+    """One process with the plug-in off or on; nothing where it dies twice, as engines do now and then."""
     counters = out / "counters" / name
     environment = dict(os.environ, WARPSMITH_SGLANG=name, WARPSMITH_SGLANG_COUNTERS=str(counters))
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(out / "site"), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, __file__, "one", *arguments], env=environment, stdout=subprocess.PIPE, text=True
-    )
-    if done.returncode:
-        sys.exit(done.returncode)
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, __file__, "one", *arguments], env=environment, stdout=subprocess.PIPE, text=True
+        )
+        if not done.returncode:
+            return json.loads(done.stdout.strip().splitlines()[-1])
+        if done.returncode == CANNOT:
+            sys.exit(CANNOT)
+        print(f"a process with the plug-in {name} ended with {done.returncode}", file=sys.stderr)
+    return None
 
 
 def counted(folder):
@@ -88,16 +96,26 @@ def main(model, plugin, out, batch, tokens, new, rounds):
     out = pathlib.Path(out)
     installed(plugin, out / "site")
     told = {"off": [], "on": []}
-    for _ in range(int(rounds)):
-        for name in random.sample(["off", "on"], 2):
-            told[name].append(arm(name, out, [model, batch, tokens, new]))
-    result = {
+    for name in (name for _ in range(int(rounds)) for name in random.sample(["off", "on"], 2)):
+        found = arm(name, out, [model, batch, tokens, new])
+        if found is None:
+            break
+        told[name].append(found)
+        (out / "bench.json").write_text(json.dumps(summed(told, out), indent=1))
+    else:
+        return
+    done = f"{len(told['off'])} processes without the plug-in and {len(told['on'])} with it"
+    sys.exit(f"an engine died twice in a row after {done}, whose times are in {out / 'bench.json'}")
+
+
+def summed(told, out):
+    ids = {name: [one["ids"] for one in all] for name, all in told.items()}
+    return {
         "samples": {name: [{k: v for k, v in one.items() if k != "ids"} for one in all] for name, all in told.items()},
-        "difference": differs(told["off"][0]["ids"], told["on"][0]["ids"]),
-        "own_difference": differs(told["off"][0]["ids"], told["off"][-1]["ids"]),
+        "difference": differs(*ids["off"][:1], *ids["on"][:1]) if all(ids.values()) else None,
+        "own_difference": differs(ids["off"][0], ids["off"][-1]) if ids["off"] else None,
         "counters": counted(out / "counters" / "on"),
     }
-    (out / "bench.json").write_text(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """SGLang's own engine on a configuration, with random weights: nothing is downloaded, no tokenizer is needed."""
 
+import dataclasses
+import difflib
 import json
 import pathlib
 import random
@@ -36,7 +38,27 @@ def started(model, **more):
         log_level="error",
     )
     asked = json.loads((pathlib.Path(model).parent / "settings.json").read_text())
+    unknown = not_known(asked, sglang)
+    if unknown:
+        stop(unknown)
     return sglang.Engine(model_path=model, **{**fixed, **more, **asked})
+
+
+def not_known(asked, sglang):
+    """Says which argument the installed server does not have; nothing where it has all, or does not say what it has."""
+    try:
+        from sglang.srt.server_args import ServerArgs
+
+        names = [field.name for field in dataclasses.fields(ServerArgs)]
+    except (ImportError, TypeError):
+        return None
+    for name in asked:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 3, 0.5)
+            version = getattr(sglang, "__version__", "of an unknown version")
+            which = f"the nearest are {', '.join(near)}" if near else "see `python -m sglang.launch_server --help`"
+            return f"--engine {name}: the server of SGLang {version} has no such argument; {which}"
+    return None
 
 
 def prompts(batch, tokens, vocabulary, seed):

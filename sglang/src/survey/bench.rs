@@ -61,11 +61,25 @@ pub fn bench(order: &Order<'_>, python: &str) -> Result<Vec<String>, Error> {
     let mut command = Command::new(python);
     command.arg(out.join("scripts/bench.py")).arg(out.join("model")).arg(plugin).arg(out);
     command.args([order.batch, order.tokens, order.new, order.rounds].map(|number| number.to_string()));
-    engine::run(command, python, out)?;
+    let broke = engine::driven(command, python, out)?;
     let place = out.join("bench.json");
     let wrong = |e: String| Error::machine(format!("{}: {e}: the driver ended without a result", place.display()));
-    let text = fs::read_to_string(&place).map_err(|e| wrong(e.to_string()))?;
-    said(&text).map_err(wrong)
+    match (fs::read_to_string(&place), broke) {
+        (Ok(text), None) => said(&text).map_err(wrong),
+        (Err(e), None) => Err(wrong(e.to_string())),
+        (Ok(text), Some(why)) if is_enough(&text) => {
+            let mut lines = said(&text).map_err(wrong)?;
+            lines.push(format!("note       not all processes that were asked for: {why}"));
+            Ok(lines)
+        }
+        (_, Some(why)) => Err(Error::machine(why)),
+    }
+}
+
+/// Whether there is an interval to tell: two processes of each kind.
+fn is_enough(text: &str) -> bool {
+    let found: Result<Found, _> = serde_json::from_str(text);
+    found.is_ok_and(|found| ["off", "on"].iter().all(|name| found.samples.get(*name).is_some_and(|all| all.len() > 1)))
 }
 
 /// The lines for a result.

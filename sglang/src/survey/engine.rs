@@ -170,13 +170,8 @@ fn lay(out: &Path, configuration: &str, settings: &Settings) -> std::io::Result<
     SCRIPTS.iter().try_for_each(|(name, text)| fs::write(out.join("scripts").join(name), text))
 }
 
-/// Runs a script to its end.
-pub(super) fn run(command: Command, python: &str, out: &Path) -> Result<(), Error> {
-    driven(command, python, out)?.map_or(Ok(()), |why| Err(Error::machine(why)))
-}
-
 /// Runs a script, and says how the engine died if it did; what it says goes into `engine.log` in the folder.
-fn driven(mut command: Command, python: &str, out: &Path) -> Result<Option<String>, Error> {
+pub(super) fn driven(mut command: Command, python: &str, out: &Path) -> Result<Option<String>, Error> {
     let log = out.join("engine.log");
     let unwritten = |e: std::io::Error| Error::files(format!("cannot write {}: {e}", log.display()));
     let file = fs::File::options().create(true).append(true).open(&log).map_err(unwritten)?;

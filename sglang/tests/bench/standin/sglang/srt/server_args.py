@@ -1,0 +1,7 @@
+import dataclasses
+
+
+@dataclasses.dataclass
+class ServerArgs:
+    attention_backend: str = ""
+    sampling_backend: str = ""

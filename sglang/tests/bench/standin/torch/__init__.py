@@ -1,0 +1,5 @@
+"""Stands in for torch on a machine with a GPU."""
+
+
+class cuda:
+    is_available = staticmethod(lambda: True)
