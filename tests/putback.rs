@@ -204,6 +204,19 @@ fn a_plug_in_can_be_switched_off_and_tells_how_often_it_was_used() {
 }
 
 #[test]
+fn what_was_counted_stays_when_the_process_is_killed() {
+    let story = Story::of(FASTER);
+    let (_, out) = story.export("plugin", &[]);
+    let (site, kept) = (story.site(&out), story.path("kept"));
+    let counters = [("WARPSMITH_SGLANG_COUNTERS", kept.as_str())];
+    let script = format!("{}/tests/putback/hooked.py", env!("CARGO_MANIFEST_DIR"));
+    let told = python(&site, &[&script, "killed"], &counters);
+    assert!(told.out.contains("as it says: killed") && told.code.is_none(), "{told:?}");
+    let told = python(&site, &["-m", "warpsmith_sglang_silu_and_mul", "status"], &counters).ended(0);
+    assert!(told.out.contains("silu_and_mul bf16: hit 1"), "{told:?}");
+}
+
+#[test]
 fn the_original_stays_where_its_file_is_another_or_the_kernel_does_not_compile() {
     let story = Story::of(FASTER);
     let (_, out) = story.export("plugin", &[]);

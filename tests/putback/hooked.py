@@ -1,7 +1,10 @@
 """Does SGLang, or a stand-in for it, find the plug-in, and does the guard decide as it says? Ends with an AssertionError if not."""
 
 import os
+import pathlib
+import signal
 import sys
+import time
 
 import sglang.srt.plugins
 from sglang.kernels.jit.utils import compile as jit
@@ -98,6 +101,16 @@ def left_alone(why):
     assert jit.called[-1] == (ORIGINAL, "run_activation")
 
 
+def killed():
+    assert served(build(), *pair(16, 4096)) == "hit"
+    print("as it says: killed", flush=True)
+    patience = time.monotonic() + 60
+    while not list(pathlib.Path(os.environ["WARPSMITH_SGLANG_COUNTERS"]).glob("*.json")):
+        assert time.monotonic() < patience, "no counters were kept"
+        time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def off():
     from sglang.kernels.jit.utils import load_jit
 
@@ -109,6 +122,7 @@ CASES = {
     "other instance": other_instance,
     "other gpu": other_gpu,
     "constraints": constraints,
+    "killed": killed,
     "off": off,
     "file differs": lambda: left_alone("file differs"),
     "header differs": lambda: left_alone("header differs"),

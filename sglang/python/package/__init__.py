@@ -19,6 +19,7 @@ def register():
 
     from . import chains, functions, library, swap
 
+    guard.keep_counters_now_and_then()
     kernels = [kernel for kernel in guard.SWAP["kernels"] if guard.switched_on(kernel["operator"])]
     if any(kernel["level"] == "J" for kernel in kernels):
         load_jit = swap.loader()

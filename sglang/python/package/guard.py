@@ -6,10 +6,14 @@ import json
 import os
 import pathlib
 import re
+import threading
 
 HERE = pathlib.Path(__file__).parent
 SWAP = json.loads((HERE / "swap.json").read_text())
 HIT = "hit"
+# How often the counters are kept while the process runs.
+KEPT_EVERY_S = 1.0
+stopped = threading.Event()
 # How tensors name the types of swap.json.
 TYPES = {
     "bf16": "torch.bfloat16",
@@ -31,7 +35,7 @@ def counters():
     told = {}
     for kernel in SWAP["kernels"]:
         told.setdefault(kernel["operator"], {})[kernel["dtype"]] = {HIT: 0}
-    for (operator, dtype, what), times in counted.items():
+    for (operator, dtype, what), times in list(counted.items()):
         told.setdefault(operator, {}).setdefault(dtype, {})[what] = times
     return told
 
@@ -165,13 +169,29 @@ def value_of(expression, axes):
 
 
 def keep_counters():
-    """At the end of the process, in the folder WARPSMITH_SGLANG_COUNTERS, if it is set."""
+    """In the folder WARPSMITH_SGLANG_COUNTERS, if it is set, under this process's number; whole, whenever it is read."""
     from . import compiled, library
 
     folder = os.environ.get("WARPSMITH_SGLANG_COUNTERS")
     if folder and (counted or library.loaded or any(one.counts() for _, one in compiled.counting)):
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-        (pathlib.Path(folder) / f"{HERE.name}-{os.getpid()}.json").write_text(json.dumps(all_counters()))
+        place = pathlib.Path(folder) / f"{HERE.name}-{os.getpid()}.json"
+        text = json.dumps(all_counters())
+        if not place.exists() or place.read_text() != text:
+            partly = place.with_suffix(f".{threading.get_ident()}")
+            partly.write_text(text)
+            partly.replace(place)
+
+
+def keep_counters_now_and_then():
+    """SGLang's engine kills its processes when it is shut down, which then come to no end of their own."""
+    if os.environ.get("WARPSMITH_SGLANG_COUNTERS"):
+        threading.Thread(target=again_and_again, daemon=True).start()
+
+
+def again_and_again():
+    while not stopped.wait(KEPT_EVERY_S):
+        keep_counters()
 
 
 def all_counters():
