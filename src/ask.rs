@@ -307,7 +307,8 @@ fn values(operator: Operator, sentence: &str, said: &Said, precision: Precision,
     // Sums in single precision in another order differ by about 7e-8 a product, the largest of millions, and with TF32 by 2e-6
     // and more; in half precision by a step, except near zero.
     let reach = if gpu && !half { REACH } else { 1 };
-    let atol = if half { (6.25e-5 * (sums as f64).sqrt()).max(1e-3) } else { (4e-7 * sums as f64).max(2e-5) * reach as f64 };
+    let atol =
+        if half { (6.25e-5 * (sums as f64).sqrt()).max(1e-3) } else { (4e-7 * sums as f64).max(2e-5) * reach as f64 };
     let note = if half {
         " Products are summed in single precision."
     } else if gpu {

@@ -29,7 +29,7 @@ pub struct CheckAndTime {
     pub suite: Suite,
     /// How.
     pub plan: TimingPlan,
-    /// By what part the reference was seen to differ from itself.
+    /// By what part the reference may differ from itself, as it was seen to.
     pub self_difference: f64,
 }
 

@@ -66,7 +66,7 @@ pub struct Examine {
     pub suite: Suite,
     /// How it is timed.
     pub plan: TimingPlan,
-    /// By what part the reference was seen to differ from itself.
+    /// By what part the reference may differ from itself, as it was seen to.
     pub self_difference: f64,
 }
 

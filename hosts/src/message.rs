@@ -38,7 +38,7 @@ pub struct Ask {
     pub name: String,
     /// What is asked, or the blob of it.
     pub asked: Stowed<Asked>,
-    /// By what part the reference was seen to differ from itself.
+    /// By what part the reference may differ from itself, as it was seen to.
     #[serde(default)]
     pub self_difference: f64,
 }

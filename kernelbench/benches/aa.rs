@@ -79,7 +79,7 @@ impl Bench {
             let mut line = json!({"name": name, "seconds": start.elapsed().as_secs_f64()});
             match outcome {
                 Evaluation::Passed(timed) => {
-                    let widened = timed.speedup.widened_by(differs);
+                    let widened = timed.speedup.widened_by(timed.speedup.of_itself(differs));
                     found.push((false, widened));
                     (line["alone"], line["speedup"]) = (json!(timed.speedup), json!(widened));
                     line["labels"] = json!(timed.labels);

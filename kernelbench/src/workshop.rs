@@ -92,12 +92,12 @@ impl Baseline {
         self.against.as_deref().unwrap_or("the reference")
     }
 
-    /// By what part the reference differed from itself in another process, beyond its own interval: what is settled when a
-    /// process starts makes a systematic error of that size in every time of one pair of processes.
+    /// By what part the reference may differ from itself in another process: how far its interval over itself reaches from 1.
+    /// [`Speedup::of_itself`] says what an interval is wider by for it.
     #[must_use]
     pub fn self_difference(&self) -> f64 {
         let Some(Speedup { interval, .. }) = self.over_itself else { return 0.0 };
-        (interval.low - 1.0).max(1.0 - interval.high).max(0.0)
+        (interval.high - 1.0).max(1.0 / interval.low - 1.0).max(0.0)
     }
 }
 
@@ -192,7 +192,7 @@ pub trait Workshop: Send + Sync + 'static {
     }
 
     /// Times reference and candidate, interleaved. What the timed calls put out is checked too, so this can fail.
-    /// `self_difference` is by what part the reference was seen to differ from itself ([`Baseline::self_difference`]).
+    /// `self_difference` is by what part the reference may differ from itself ([`Baseline::self_difference`]).
     fn time<'a>(
         &'a self,
         task: &'a Task,

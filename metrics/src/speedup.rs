@@ -109,6 +109,15 @@ impl Speedup {
         Self { interval: Interval { low: low / (1.0 + part.max(0.0)), high }, ..self }
     }
 
+    /// By what part the interval is to be wider where the reference's own over itself, in another process, reaches by this part
+    /// from 1: `FURTHER` times as far as this one does, it shows an error that one pair of processes says nothing of, and which
+    /// is taken for independent of what this interval knows.
+    #[must_use]
+    pub fn of_itself(&self, reaches: f64) -> f64 {
+        let (own, itself) = ((self.interval.high / self.interval.low).ln() / 2.0, reaches.max(0.0).ln_1p());
+        if itself > FURTHER * own { (own.hypot(itself) - own).exp_m1() } else { 0.0 }
+    }
+
     /// By what part the interval of these cases is to be wider for how few pairs of processes there were: resampling takes a few
     /// for as many as there might be. It reaches as far as Student's for the ratios of the pairs then, of two as of three. Of
     /// several sittings, whose number the interval knows, of one pair, which says nothing of others, and of more than a few, of
@@ -151,6 +160,9 @@ impl std::fmt::Display for Speedup {
 
 /// How many pairs of processes are a few.
 const A_FEW: usize = 5;
+/// How many times as far as an interval a reference's own has to reach for what it says of processes to be counted: noise of the
+/// same size is in both.
+const FURTHER: f64 = 2.0;
 
 /// Within how many standard deviations 95 % of a normal distribution lie.
 const NORMAL: f64 = 1.96;
@@ -327,6 +339,18 @@ mod tests {
         let Interval { low, high } = speedup.lowered_by(0.1).interval;
         assert!((low - 1.8 / 1.1).abs() < 1e-12 && (high - 2.2).abs() < 1e-12);
         assert_eq!(speedup.widened_by(-1.0), speedup);
+    }
+
+    #[test]
+    fn an_interval_is_wider_where_the_references_own_over_itself_reaches_much_further() {
+        let speedup = Speedup { ratio: 1.2, interval: Interval { low: 1.2 / 1.1, high: 1.2 * 1.1 } };
+        assert_eq!(speedup.of_itself(0.0), 0.0);
+        assert_eq!(speedup.of_itself(0.2), 0.0);
+        // ln 1.5 = 0.405, ln 1.1 = 0.095: together 0.416, of which the interval has 0.095.
+        let part = speedup.of_itself(0.5);
+        assert!((part - 0.3789).abs() < 1e-3, "{part}");
+        assert!(speedup.widened_by(part).interval.low < 1.0);
+        assert_eq!(speedup.of_itself(-1.0), 0.0);
     }
 
     #[test]

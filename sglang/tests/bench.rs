@@ -21,9 +21,8 @@ impl Story {
         fs::create_dir(folder.path().join("plugin")).unwrap();
         fs::write(folder.path().join("plugin/pyproject.toml"), "").unwrap();
         let (standin, place) = (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bench/standin"), folder.path().display());
-        let text = format!(
-            "#!/bin/sh\nSTANDIN={place} STANDIN_DIES_AT='{starts}' PYTHONPATH={standin} exec python3 \"$@\"\n"
-        );
+        let text =
+            format!("#!/bin/sh\nSTANDIN={place} STANDIN_DIES_AT='{starts}' PYTHONPATH={standin} exec python3 \"$@\"\n");
         let python = folder.path().join("python");
         fs::write(&python, text).unwrap();
         fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
@@ -72,7 +71,8 @@ fn an_argument_that_no_server_has_is_refused_before_anything_starts() {
     let story = Story::dies_at("");
     let settings = [("attention_backnd".to_owned(), "triton".into())].into_iter().collect();
     let why = story.benched(&settings).unwrap_err();
-    let said = "--engine attention_backnd: the server of SGLang 0.0 has no such argument; the nearest are attention_backend";
+    let said =
+        "--engine attention_backnd: the server of SGLang 0.0 has no such argument; the nearest are attention_backend";
     assert!(why.contains(said), "{why}");
     assert_eq!(story.starts(), 0);
 }

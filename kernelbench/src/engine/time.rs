@@ -34,7 +34,7 @@ pub(crate) struct What<'a> {
     pub(crate) effort: Effort,
     /// Whether the candidate is the reference itself, which nobody suspects.
     pub(crate) trusted: bool,
-    /// By what part the reference differed from itself in another process: a systematic error of this task's times.
+    /// By what part the reference may differ from itself in another process ([`crate::Baseline::self_difference`]).
     pub(crate) self_difference: f64,
 }
 
@@ -191,8 +191,9 @@ pub(crate) fn timed_cases(suite: &Suite) -> Result<Vec<&Case>, Fault> {
 impl What<'_> {
     /// By what part its intervals are wider than resampling makes them, of which so much is for few pairs of processes. What a
     /// reference differs from itself by is what is asked for, so nothing is added there.
-    fn widened_by(&self, backend: &impl Backend, few: f64) -> f64 {
-        if self.trusted { 0.0 } else { self.self_difference.max(backend.numbers().between_processes).max(few) }
+    fn widened_by(&self, backend: &impl Backend, speedup: &Speedup, few: f64) -> f64 {
+        let others = backend.numbers().between_processes.max(few);
+        if self.trusted { 0.0 } else { speedup.of_itself(self.self_difference).max(others) }
     }
 
     /// Pairs of processes: as many as the plan says, or as is usual for this effort, but no more than it takes samples.
@@ -214,7 +215,7 @@ fn judged<B: Backend>(backend: &B, what: &What<'_>, blocks: &Blocks<'_>, held: &
     let speedup = Speedup::over(&pairs, statistic).ok_or_else(|| {
         Fault::Machine("nothing was timed: the suite times no case, or the plan takes no samples".to_owned())
     })?;
-    let widened = what.widened_by(backend, speedup.of_few_processes(&pairs, statistic));
+    let widened = what.widened_by(backend, &speedup, speedup.of_few_processes(&pairs, statistic));
     let speedup = speedup.lowered_by(hidden).widened_by(widened);
     let widen = |(case, _): (CaseTiming, f64)| CaseTiming { speedup: case.speedup.widened_by(widened), ..case };
     let cases = cases.into_iter().map(widen).collect();
