@@ -94,11 +94,14 @@ pub(crate) fn caller(context: &KernelContext) -> String {
     }
     let status = if cuda { "cudaGetLastError()" } else { "0" };
     let call = format!("{}({})", context.entry, passed.join(", "));
-    // A status that is not 0 is told before any error of the runtime: the entry knows better what it refused.
+    // A status that is not 0 is told before any error of the runtime: the entry knows better what it refused. That error is
+    // taken away all the same: an entry that cannot be recorded in a graph would read it at its next call, as of that one.
+    let forget = if cuda { "(void)cudaGetLastError(); " } else { "" };
     let call = match context.returns {
         Returns::Nothing => format!("{call};"),
         Returns::Status => {
-            format!("int returned = {call};\n    if (returned != 0) return returned < 0 ? returned : -returned;")
+            let told = format!("{{ {forget}return returned < 0 ? returned : -returned; }}");
+            format!("int returned = {call};\n    if (returned != 0) {told}")
         }
     };
     let runtime = match context.language {
@@ -143,5 +146,39 @@ fn passed(at: usize, argument: &Argument, language: Language) -> String {
         ArgumentKind::Array { .. } if language == Language::Cuda => format!("arguments[{at}]"),
         ArgumentKind::Array { .. } if language == Language::Hlsl => format!("(ws_buffer)arguments[{at}]"),
         ArgumentKind::Array { .. } => format!("({c} *)arguments[{at}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load;
+    use std::{fs, path::Path, process::Command};
+
+    /// As where launches are recorded in a graph and cannot be: the runtime keeps an error that the entry has told already, and
+    /// the entry's next call, which is not recorded, would take it for its own.
+    #[test]
+    fn an_error_of_the_runtime_does_not_outlive_the_call_that_told_it() {
+        let task = load::task(Path::new("../examples/cuda/matmul_fp32")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let stand_in = "#include <cstdio>\n\
+                        static int calls, error;\n\
+                        extern \"C\" int cudaGetLastError(void) { int was = error; error = 0; return was; }\n\
+                        extern \"C\" int matmul(void *, void *, void *, int, void *) {\n\
+                        \x20   if (calls++ == 0) return error = 901;\n\
+                        \x20   return cudaGetLastError();\n}\n\
+                        extern \"C\" int warpsmith_call(void *const *arguments, void *stream) noexcept;\n\
+                        int main() {\n\
+                        \x20   long value = 0;\n\
+                        \x20   void *arguments[] = {&value, &value, &value, &value};\n\
+                        \x20   for (int at = 0; at < 2; ++at) printf(\"%d \", warpsmith_call(arguments, nullptr));\n}\n";
+        fs::write(at("caller.cpp"), caller(task.context().unwrap())).unwrap();
+        fs::write(at("entry.cpp"), stand_in).unwrap();
+        let mut compiler = Command::new("g++");
+        let built = compiler.current_dir(&folder).args(["-o", "calls", "caller.cpp", "entry.cpp"]).output().unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let told = Command::new(at("calls")).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&told.stdout), "-901 0 ");
     }
 }
