@@ -305,6 +305,25 @@ fn an_operator_in_avx512_is_generated_and_certified() {
 }
 
 #[test]
+fn an_operator_that_is_larger_than_what_is_run_says_what_to_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    for (sizes, hardware, setting) in [
+        ("m=n=k=16384, fp32", "an NVIDIA H200", Some("`largest_case_mib = 564`")),
+        ("m=n=k=8192, fp32", "an NVIDIA H200", None),
+        ("m=n=k=4096", "a K1", None),
+        ("m=n=k=8192", "a K1", Some("`largest_case_mib = 768`")),
+    ] {
+        let sentence = format!("GEMM {sizes}, on {hardware}");
+        let told = run(&["ask", &sentence, "--untried", "-o", &at(&format!("{sizes}{hardware}"))]).ended(0);
+        match setting {
+            Some(setting) => assert!(told.out.contains(setting), "{sentence}: {told:?}"),
+            None => assert!(!told.out.contains("largest_case_mib"), "{sentence}: {told:?}"),
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_is_told_in_a_sentence() {
     let bench = Bench::new(&[]);
     let (task, model) = (bench.at("task"), format!("scripted:{}", bench.at("script.jsonl")));

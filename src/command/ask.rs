@@ -37,6 +37,7 @@ pub(super) fn ask(arguments: &AskArgs, layers: &Layers) -> Result<Exit, Trouble>
         Ok(told) => {
             made.chosen.iter().for_each(|line| say(line));
             say(&told);
+            too_large(&folder, layers)?.iter().for_each(|line| say(line));
             say(&format!("{}: to work on it:", folder.display()));
             say(&format!("  warpsmith run {} --policy qimeng --model openai:NAME", folder.display()));
             Ok(Exit::Done)
@@ -95,6 +96,20 @@ fn tried(folder: &Path, untried: bool, layers: &Layers) -> Result<String, Troubl
     let names: Vec<&str> = task.baselines().kernels.iter().map(|kernel| kernel.name.as_str()).collect();
     let with = if names.is_empty() { String::new() } else { format!(", and with {}", names.join(" and ")) };
     Ok(format!("the reference builds, and agrees with itself{with} on the small cases"))
+}
+
+/// What to set where the case that was asked for is larger than what is run as it stands.
+fn too_large(folder: &Path, layers: &Layers) -> Result<Option<String>, Trouble> {
+    let task = load::task(folder)?;
+    let asked = task.cases.iter().find(|case| case.name == "asked");
+    let bytes = asked.and_then(|case| task.context()?.bytes(case).ok()).unwrap_or(0);
+    let needed = wiring::largest_case_for(bytes, task.is_cuda(), &layers.config);
+    Ok(needed.map(|needed| {
+        format!(
+            "note: a call takes {} MiB of arguments, more than is run as it stands: put `largest_case_mib = {needed}` under [workshop] into warpsmith.toml",
+            bytes >> 20
+        )
+    }))
 }
 
 /// Times are none of its business.

@@ -43,9 +43,14 @@ fn told(pace: &Pace, rate: f64) -> String {
     format!("{}{}", pace.words(rate), share.unwrap_or_default())
 }
 
-/// That some named actions were not legal.
+/// That some actions lead nowhere new.
 pub(super) fn offered(dropped: u32) -> Vec<String> {
-    if dropped == 0 { vec![] } else { vec![format!("  {dropped} named actions are not legal or known: dropped")] }
+    let why = "not legal, or to where another node stands";
+    match dropped {
+        0 => vec![],
+        1 => vec![format!("  1 action dropped: {why}")],
+        some => vec![format!("  {some} actions dropped: {why}")],
+    }
 }
 
 /// A script that failed.

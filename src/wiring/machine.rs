@@ -226,6 +226,19 @@ pub fn cuda(config: &Config) -> Result<Cuda, Trouble> {
     cuda_reading(config, metrics(&config.workshop.metrics)?)
 }
 
+/// How many of the largest cases a GPU's arena is made for: a request of several calls needs the arguments of each.
+const CASES_OF_AN_ARENA: u64 = 6;
+/// What may lie around a case's arrays in an arena, as a part of them: a tenth.
+const AROUND: u64 = 10;
+
+/// What `largest_case_mib` has to be for a case of these bytes, where the settings' own is too little.
+#[must_use]
+pub fn largest_case_for(bytes: u64, on_gpu: bool, config: &Config) -> Option<u64> {
+    let mib = bytes.div_ceil(1 << 20);
+    let needed = if on_gpu { (mib + mib.div_ceil(AROUND)).div_ceil(CASES_OF_AN_ARENA) } else { mib };
+    (needed > config.workshop.largest_case_mib).then_some(needed)
+}
+
 /// The same, whose profiler reads these metrics.
 ///
 /// # Errors
@@ -236,8 +249,7 @@ pub fn cuda_reading(config: &Config, metrics: Option<MetricSet>) -> Result<Cuda,
     let ordinal = ordinal(config).ok_or_else(|| {
         Trouble::usage(format!("kernels in CUDA run on a GPU: expected --device cuda:0 or the like, found {device:?}"))
     })?;
-    // A request of several calls needs the arguments of each.
-    let arena_mib = 6 * config.workshop.largest_case_mib;
+    let arena_mib = CASES_OF_AN_ARENA * config.workshop.largest_case_mib;
     Cuda::new(cuda::Options { ordinal, arena_mib, metrics, ..cuda_options(config)? })
         .map_err(|fault| Trouble::machine(format!("{fault}; `warpsmith doctor` says what is there")))
 }
