@@ -20,6 +20,8 @@ fn a_task_alone_is_rendered_in_the_precision_of_the_settings_and_a_runs_stays_as
     let at = format!("{run_folder}@reference");
     let refused = run(&["evaluate", &at, "--precision", "bf16"]).ended(2);
     assert!(refused.err.contains("is of a task in another precision"), "{refused:?}");
+    let refused = run(&["evaluate", &at, "--reference", "ieee"]).ended(2);
+    assert!(refused.err.contains("is of a task whose reference runs in another arithmetic"), "{refused:?}");
     let letter =
         files(&folder.path().join("letters")).into_iter().find(|path| path.to_string_lossy().contains("request"));
     assert!(fs::read_to_string(letter.unwrap()).unwrap().contains("torch.float16"), "the run's own");

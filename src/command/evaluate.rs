@@ -3,7 +3,7 @@
 use super::{on_threads, say};
 use crate::{
     at::At,
-    cli::EvaluateArgs,
+    cli::{EvaluateArgs, ProblemArgs},
     config::{Config, Layers, Word},
     exit::{Exit, Trouble},
     plan,
@@ -160,12 +160,7 @@ fn what(arguments: &EvaluateArgs, config: &Config) -> Result<What, Trouble> {
         if let (Some(beyond), Source::Problem(problem)) = (arguments.problem.beyond, &mut task.source) {
             problem.beyond = beyond;
         }
-        let another = |asked: &Precision| task.problem().is_some_and(|own| own.precision != *asked);
-        if let Some(asked) = arguments.problem.precision.filter(another) {
-            let (label, asked) = (at.label(), asked.word());
-            let help = format!("`warpsmith evaluate PROBLEM.py {label} --precision {asked}` tries it in that");
-            return Err(Trouble::usage(format!("--precision: {label} is of a task in another precision; {help}")));
-        }
+        as_recorded(&at.label(), &task, &arguments.problem)?;
         let own = (at.label(), Given::Whole(recorded(&at, arguments)?));
         let all = std::iter::once(own).chain(candidates(arguments, &task, root)?).collect();
         return Ok(What { task, candidates: all, from: Some(at) });
@@ -178,6 +173,24 @@ fn what(arguments: &EvaluateArgs, config: &Config) -> Result<What, Trouble> {
     let task = plan::task(&arguments.task, config)?;
     let candidates = candidates(arguments, &task, root)?;
     Ok(What { task, candidates, from: None })
+}
+
+/// A candidate of a run is tried on the run's own task: with another precision or reference, that would be another task.
+fn as_recorded(label: &str, task: &Task, asked: &ProblemArgs) -> Result<(), Trouble> {
+    let Some(own) = task.problem() else { return Ok(()) };
+    let refused = |flag: &str, value: &str, what: &str| {
+        let help = format!("`warpsmith evaluate PROBLEM.py {label} {flag} {value}` tries it in that");
+        Err(Trouble::usage(format!("{flag}: {label} is of a task {what}; {help}")))
+    };
+    match (asked.precision, asked.reference) {
+        (Some(precision), _) if precision != own.precision => {
+            refused("--precision", precision.word(), "in another precision")
+        }
+        (_, Some(reference)) if reference != own.reference => {
+            refused("--reference", reference.name(), "whose reference runs in another arithmetic")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The candidates that stand behind the task: files, folders of operators, or candidates of runs.
