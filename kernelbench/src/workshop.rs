@@ -296,3 +296,18 @@ pub trait Workshop: Send + Sync + 'static {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use metrics::Interval;
+
+    #[test]
+    fn a_reference_reaches_from_itself_as_far_as_the_further_end_of_its_interval_whether_it_holds_1_or_not() {
+        let over_itself = |low, high| Some(Speedup { ratio: 1.0, interval: Interval { low, high } });
+        let of = |over_itself| Baseline { over_itself, ..Baseline::new(vec![], String::new()) }.self_difference();
+        assert!((of(over_itself(0.72, 1.69)) - 0.69).abs() < 1e-9);
+        assert!((of(over_itself(0.8, 0.9)) - 0.25).abs() < 1e-9);
+        assert_eq!(of(None), 0.0);
+    }
+}

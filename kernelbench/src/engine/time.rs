@@ -189,8 +189,8 @@ pub(crate) fn timed_cases(suite: &Suite) -> Result<Vec<&Case>, Fault> {
 }
 
 impl What<'_> {
-    /// By what part its intervals are wider than resampling makes them, of which so much is for few pairs of processes. What a
-    /// reference differs from itself by is what is asked for, so nothing is added there.
+    /// By what part its intervals are wider than resampling makes them, of which so much is for few pairs of processes. How far a
+    /// reference reaches from itself is what is asked for where it is its own candidate, so nothing is added there.
     fn widened_by(&self, backend: &impl Backend, speedup: &Speedup, few: f64) -> f64 {
         let others = backend.numbers().between_processes.max(few);
         if self.trusted { 0.0 } else { speedup.of_itself(self.self_difference).max(others) }

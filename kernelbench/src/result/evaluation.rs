@@ -61,7 +61,7 @@ pub struct Timed {
     /// What a reader is to know of the build, the check and the timing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<Label>,
-    /// By what part every interval is wider than resampling makes it: what the reference differed from itself by, what the
+    /// By what part every interval is wider than resampling makes it: how far the reference reached from itself, what the
     /// backend's processes differ by at least, or what few of them hide; none in records made before it was written down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub widened_by: Option<f64>,

@@ -51,7 +51,7 @@ pub enum Asked {
         suite: Suite,
         /// How it is timed.
         plan: TimingPlan,
-        /// By what part the reference was seen to differ from itself.
+        /// By what part the reference may differ from itself, as it was seen to.
         self_difference: f64,
     },
     /// Build and check a candidate, and do not time it.
