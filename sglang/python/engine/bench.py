@@ -1,8 +1,9 @@
 """Serves a model with random weights, with a plug-in off and on in turn, each time in processes of its own.
 
 python bench.py MODEL PLUGIN OUT BATCH TOKENS NEW ROUNDS. OUT/bench.json has, by arm, a time to the first token and a time
-for each later one in each process, the tokens, and the plug-in's counters. SGLang uses CUDA graphs as it always does. It is
-written anew after each process, and a process that dies is started once more: what was measured before stays.
+for each later one in each process, where the tokens differ first (null: nowhere; left out where there is nothing to compare)
+and the plug-in's counters. SGLang uses CUDA graphs as it always does. It is written anew after each process, and a process
+that dies is started once more: what was measured before stays.
 """
 
 import collections
@@ -10,6 +11,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -59,10 +61,11 @@ def installed(plugin, site):
 
 def arm(name, out, arguments):
     """One process with the plug-in off or on; nothing where it dies twice, as engines do now and then."""
-    counters = out / "counters" / name
-    environment = dict(os.environ, WARPSMITH_SGLANG=name, WARPSMITH_SGLANG_COUNTERS=str(counters))
+    environment = dict(os.environ, WARPSMITH_SGLANG=name)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(out / "site"), os.environ.get("PYTHONPATH")]))
     for _ in range(2):
+        counters = out / "counters" / name / str(time.monotonic_ns())
+        environment["WARPSMITH_SGLANG_COUNTERS"] = str(counters)
         done = subprocess.run(
             [sys.executable, __file__, "one", *arguments], env=environment, stdout=subprocess.PIPE, text=True
         )
@@ -70,13 +73,15 @@ def arm(name, out, arguments):
             return json.loads(done.stdout.strip().splitlines()[-1])
         if done.returncode == CANNOT:
             sys.exit(CANNOT)
+        # What it counted belongs to no time that is told.
+        shutil.rmtree(counters, ignore_errors=True)
         print(f"a process with the plug-in {name} ended with {done.returncode}", file=sys.stderr)
     return None
 
 
 def counted(folder):
     total = collections.Counter()
-    for file in folder.glob("*.json"):
+    for file in folder.glob("*/*.json"):
         for operator, types in json.loads(file.read_text()).items():
             for dtype, told in types.items():
                 total.update({f"{operator} {dtype}: {what}": times for what, times in told.items()})
@@ -104,18 +109,21 @@ def main(model, plugin, out, batch, tokens, new, rounds):
         (out / "bench.json").write_text(json.dumps(summed(told, out), indent=1))
     else:
         return
-    done = f"{len(told['off'])} processes without the plug-in and {len(told['on'])} with it"
-    sys.exit(f"an engine died twice in a row after {done}, whose times are in {out / 'bench.json'}")
+    before = f"{len(told['off'])} without the plug-in and {len(told['on'])} with it had ended"
+    sys.exit(f"a process died twice in a row when {before}, whose times are in {out / 'bench.json'}")
 
 
 def summed(told, out):
-    ids = {name: [one["ids"] for one in all] for name, all in told.items()}
-    return {
+    result = {
         "samples": {name: [{k: v for k, v in one.items() if k != "ids"} for one in all] for name, all in told.items()},
-        "difference": differs(*ids["off"][:1], *ids["on"][:1]) if all(ids.values()) else None,
-        "own_difference": differs(ids["off"][0], ids["off"][-1]) if ids["off"] else None,
         "counters": counted(out / "counters" / "on"),
     }
+    off, on = ([one["ids"] for one in told[name]] for name in ("off", "on"))
+    if off and on:
+        result["difference"] = differs(off[0], on[0])
+    if len(off) > 1:
+        result["own_difference"] = differs(off[0], off[-1])
+    return result
 
 
 if __name__ == "__main__":

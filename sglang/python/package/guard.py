@@ -3,17 +3,20 @@
 import atexit
 import collections
 import json
+import logging
 import os
 import pathlib
 import re
 import threading
+import time
 
 HERE = pathlib.Path(__file__).parent
 SWAP = json.loads((HERE / "swap.json").read_text())
 HIT = "hit"
 # How often the counters are kept while the process runs.
 KEPT_EVERY_S = 1.0
-stopped = threading.Event()
+keeping = threading.Lock()
+logger = logging.getLogger(__name__)
 # How tensors name the types of swap.json.
 TYPES = {
     "bf16": "torch.bfloat16",
@@ -176,11 +179,13 @@ def keep_counters():
     if folder and (counted or library.loaded or any(one.counts() for _, one in compiled.counting)):
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         place = pathlib.Path(folder) / f"{HERE.name}-{os.getpid()}.json"
-        text = json.dumps(all_counters())
-        if not place.exists() or place.read_text() != text:
-            partly = place.with_suffix(f".{threading.get_ident()}")
-            partly.write_text(text)
-            partly.replace(place)
+        # One at a time, so that what was counted later stays.
+        with keeping:
+            text = json.dumps(all_counters())
+            if not place.exists() or place.read_text() != text:
+                partly = place.with_suffix(".partly")
+                partly.write_text(text)
+                partly.replace(place)
 
 
 def keep_counters_now_and_then():
@@ -190,8 +195,12 @@ def keep_counters_now_and_then():
 
 
 def again_and_again():
-    while not stopped.wait(KEPT_EVERY_S):
-        keep_counters()
+    while True:
+        time.sleep(KEPT_EVERY_S)
+        try:
+            keep_counters()
+        except Exception:
+            logger.exception("warpsmith: counters could not be kept; the next ones may be")
 
 
 def all_counters():

@@ -69,6 +69,7 @@ pub fn bench(order: &Order<'_>, python: &str) -> Result<Vec<String>, Error> {
         (Err(e), None) => Err(wrong(e.to_string())),
         (Ok(text), Some(why)) if is_enough(&text) => {
             let mut lines = said(&text).map_err(wrong)?;
+            let why = why.lines().last().unwrap_or_default();
             lines.push(format!("note       not all processes that were asked for: {why}"));
             Ok(lines)
         }

@@ -14,14 +14,14 @@ class Engine:
         starts = HERE / "starts"
         before = starts.read_text() if starts.exists() else ""
         starts.write_text(before + "s")
-        if str(len(before) + 1) in os.environ["STANDIN_DIES_AT"].split():
-            os._exit(1)
         self.on = os.environ["WARPSMITH_SGLANG"] == "on"
         if self.on:
             counters = pathlib.Path(os.environ["WARPSMITH_SGLANG_COUNTERS"])
             counters.mkdir(parents=True, exist_ok=True)
             counted = {"silu_and_mul": {"bf16": {"hit": 3}}}
             (counters / f"plugin-{os.getpid()}.json").write_text(json.dumps(counted))
+        if str(len(before) + 1) in os.environ["STANDIN_DIES_AT"].split():
+            os._exit(1)
 
     def generate(self, input_ids, sampling_params):
         length = sampling_params["max_new_tokens"]
