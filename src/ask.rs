@@ -295,8 +295,8 @@ const PLAIN_SINGLE: &str = " Products and sums are in single precision, by its t
     Tensor cores are welcome within it, with each operand split into two TF32 or BF16 parts or more, whose products are added up; \
     their own sums are cut off and not rounded, so that long ones have to be moved into a second accumulator every so often. \
     Operands may hold any number of single precision: nothing may rest on the range that happens to be drawn.";
-/// How far the first operand's numbers reach where they would else reach 1: beyond half precision, whose parts are no split of
-/// single precision.
+/// How far operands' numbers reach where they would else reach 1: beyond half precision, whose parts are no split of single
+/// precision.
 const REACH: i64 = 1 << 20;
 
 fn values(operator: Operator, sentence: &str, said: &Said, precision: Precision, gpu: bool, sums: i64) -> Value {
@@ -307,8 +307,11 @@ fn values(operator: Operator, sentence: &str, said: &Said, precision: Precision,
     // Sums in single precision in another order differ by about 7e-8 a product, the largest of millions, and with TF32 by 2e-6
     // and more; in half precision by a step, except near zero.
     let reach = if gpu && !half { REACH } else { 1 };
-    let atol =
-        if half { (6.25e-5 * (sums as f64).sqrt()).max(1e-3) } else { (4e-7 * sums as f64).max(2e-5) * reach as f64 };
+    let atol = if half {
+        (6.25e-5 * (sums as f64).sqrt()).max(1e-3)
+    } else {
+        (4e-7 * sums as f64).max(2e-5) * (reach * reach) as f64
+    };
     let note = if half {
         " Products are summed in single precision."
     } else if gpu {
@@ -370,6 +373,24 @@ mod tests {
                 made(sentence, &Said::read(sentence), &Here { memory: Some(4 << 30), openblas: None, cublas: true })
                     .unwrap_err();
             assert!(told.contains(why), "{sentence}: {told}");
+        }
+    }
+
+    #[test]
+    fn single_precision_on_a_gpu_is_drawn_beyond_what_half_precision_holds() {
+        let here = Here { memory: None, openblas: None, cublas: false };
+        let task = |sentence: &str| made(sentence, &Said::read(sentence), &here).unwrap().task;
+        let wide = "low = -1048576, high = 1048576";
+        let on_gpu = task("fp32 GEMM with m=n=k=4096 on a H200");
+        assert_eq!(on_gpu.matches(wide).count(), 2, "{on_gpu}");
+        // 4e-7 * 4096 for operands in [-1, 1), by 2^40.
+        let tolerance = on_gpu.lines().find_map(|line| line.strip_prefix("atol = ")).unwrap();
+        assert!(
+            (tolerance.parse::<f64>().unwrap() / (4e-7 * 4096.0 * 2f64.powi(40)) - 1.0).abs() < 1e-9,
+            "{tolerance}"
+        );
+        for sentence in ["fp16 GEMM with m=n=k=64 on a H200", "GEMM with m=n=k=64 on this CPU"] {
+            assert_eq!(task(sentence).matches("low = -1, high = 1 ").count(), 2, "{sentence}");
         }
     }
 

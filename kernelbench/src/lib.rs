@@ -59,7 +59,9 @@ pub use task::{
 pub use workshop::absent::Absent;
 pub use workshop::compiled::{Compiled, CompiledOptions};
 pub use workshop::elsewhere::{Carry, Elsewhere};
-pub use workshop::emulated::{Emulated, EmulatedOptions, tools as emulator_tools};
+pub use workshop::emulated::{
+    Emulated, EmulatedOptions, LARGEST_CASE as LARGEST_EMULATED_CASE, tools as emulator_tools,
+};
 pub use workshop::job::{Asked, Done, Found as JobFound, Job};
 pub use workshop::recorded::{Findings, Recorded};
 pub use workshop::search::{Found, Tried, Tuned, build_ahead, search};

@@ -8,7 +8,7 @@ use crate::{
     exit::{Exit, Trouble},
     wiring::{self, Kind},
 };
-use kernelbench::{Case, Provenance, Suite, Task, TimingPlan, load};
+use kernelbench::{Case, LARGEST_EMULATED_CASE, Provenance, Suite, Task, TimingPlan, load};
 use std::{
     fs,
     io::{BufRead, IsTerminal},
@@ -98,17 +98,22 @@ fn tried(folder: &Path, untried: bool, layers: &Layers) -> Result<String, Troubl
     Ok(format!("the reference builds, and agrees with itself{with} on the small cases"))
 }
 
-/// What to set where the case that was asked for is larger than what is run as it stands.
+/// What to do where the case that was asked for is larger than what is run as it stands.
 fn too_large(folder: &Path, layers: &Layers) -> Result<Option<String>, Trouble> {
     let task = load::task(folder)?;
     let asked = task.cases.iter().find(|case| case.name == "asked");
     let bytes = asked.and_then(|case| task.context()?.bytes(case).ok()).unwrap_or(0);
+    let takes = |what: &str| format!("note: a call takes {} MiB of arguments, {what}", bytes >> 20);
+    if task.processor().is_some() {
+        let most = LARGEST_EMULATED_CASE >> 20;
+        let what = format!("and on a processor that is emulated it may take {most}: ask for smaller sizes");
+        return Ok((bytes > LARGEST_EMULATED_CASE).then(|| takes(&what)));
+    }
     let needed = wiring::largest_case_for(bytes, task.is_cuda(), &layers.config);
     Ok(needed.map(|needed| {
-        format!(
-            "note: a call takes {} MiB of arguments, more than is run as it stands: put `largest_case_mib = {needed}` under [workshop] into warpsmith.toml",
-            bytes >> 20
-        )
+        takes(&format!(
+            "more than is run as it stands: put `largest_case_mib = {needed}` under [workshop] into warpsmith.toml"
+        ))
     }))
 }
 

@@ -43,14 +43,10 @@ fn told(pace: &Pace, rate: f64) -> String {
     format!("{}{}", pace.words(rate), share.unwrap_or_default())
 }
 
-/// That some actions lead nowhere new.
-pub(super) fn offered(dropped: u32) -> Vec<String> {
-    let why = "not legal, or to where another node stands";
-    match dropped {
-        0 => vec![],
-        1 => vec![format!("  1 action dropped: {why}")],
-        some => vec![format!("  {some} actions dropped: {why}")],
-    }
+/// That some actions of a node lead nowhere new, so far.
+pub(super) fn offered(node: usize, dropped: u32) -> Vec<String> {
+    let why = "not legal, or leading where another node stands";
+    if dropped == 0 { vec![] } else { vec![format!("  dropped of node {node} so far: {dropped}, {why}")] }
 }
 
 /// A script that failed.

@@ -55,7 +55,7 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::Ended { end } => vec![String::new(), ended(*end)],
         Event::Extended { rounds: Some(rounds) } => vec![format!("given more: up to {rounds} rounds in all")],
         Event::Extended { rounds: None } => vec!["given more: another limit".to_owned()],
-        Event::Offered { dropped, .. } => super::search::offered(*dropped),
+        Event::Offered { node, dropped, .. } => super::search::offered(*node, *dropped),
         Event::Printed { text, .. } => super::search::printed(text),
         Event::Opened { .. }
         | Event::Generated { .. }

@@ -32,7 +32,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 /// The largest case, in bytes of its arrays: an emulator takes tens of times as long as a processor.
-const LARGEST_CASE: u64 = 64 << 20;
+pub const LARGEST_CASE: u64 = 64 << 20;
 /// Why there is no time, for people.
 const NO_TIMES: &str = "an emulator's time says nothing of the processor: its instructions are counted, and nothing is timed, profiled or certified";
 
