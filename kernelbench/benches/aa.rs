@@ -2,8 +2,9 @@
 //!
 //! `cargo bench -p warpsmith-kernelbench --bench aa -- PYTHON DEVICE CHECKOUT [NAME...]`: CHECKOUT is KernelBench's, a NAME is
 //! such as `1-13`; without one, those of CudaForge's D*. Each is timed twice with the loop's settings, and once for a
-//! certificate where `CERTIFY=1`; with `TIMES` it is timed so often. A line of JSON each: the ratio, its interval, by what part
-//! that is wider than resampling makes it, the reference over itself when it was prepared, and every reading where `READINGS=1`. The last line sums up.
+//! certificate where `CERTIFY=1`; with `TIMES` it is timed so often. A line of JSON each: the reference over itself when it was
+//! prepared, the ratio, its interval, by what part that is wider than resampling makes it, and every reading where `READINGS=1`.
+//! The last line sums up.
 #![expect(clippy::print_stdout, reason = "a program")]
 
 use metrics::{Interval, Speedup};
@@ -14,7 +15,7 @@ use std::{
     time::Instant,
 };
 use warpsmith_kernelbench::{
-    Candidate, CertificateVerdict, Evaluation, Fault, Suite, Task, TimingPlan, Workshop, load, native,
+    Asked, Candidate, CertificateVerdict, Evaluation, Job, JobFound, Suite, Task, TimingPlan, Workshop, load, native,
     torch::{Options, Torch},
 };
 
@@ -73,7 +74,12 @@ impl Bench {
         for at in 0..self.times {
             let start = Instant::now();
             let candidate = copy(&task, at);
-            let outcome = self.runtime.block_on(self.as_in_the_loop(&task, &candidate, &suite, differs))?;
+            let (suite, plan) = (suite.clone(), self.plan);
+            let asked = Asked::Evaluate { candidate: candidate.clone(), suite, plan, self_difference: differs };
+            let job = Job { task: task.clone().into(), asked };
+            let JobFound::Evaluated(outcome) = self.runtime.block_on(job.work(&self.workshop)).0? else {
+                unreachable!("an evaluation was asked for");
+            };
             let remarks = self.workshop.remarks(&candidate.id());
             self.workshop.release(&candidate.id());
             let mut line = json!({"name": name, "seconds": start.elapsed().as_secs_f64()});
@@ -110,26 +116,6 @@ impl Bench {
         }
         self.workshop.close(&task);
         Ok(())
-    }
-}
-
-impl Bench {
-    /// An evaluation with an interval as the loop has it.
-    async fn as_in_the_loop(
-        &self,
-        task: &Task,
-        candidate: &Candidate,
-        suite: &Suite,
-        differs: f64,
-    ) -> Result<Evaluation, Fault> {
-        let built = match self.workshop.build(task, candidate).await? {
-            Ok(built) => built,
-            Err(failure) => return Ok(Evaluation::Failed(failure)),
-        };
-        match self.workshop.check(task, built, suite).await? {
-            Ok(verified) => self.workshop.measure(task, &verified, suite, &self.plan, differs).await,
-            Err(failure) => Ok(Evaluation::Failed(failure)),
-        }
     }
 }
 

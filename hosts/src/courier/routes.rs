@@ -98,8 +98,8 @@ impl Courier {
         }
     }
 
-    /// Gives a task another home, where its reference is prepared anew; how far the reference
-    /// reaches from itself there counts from then on.
+    /// Gives a task another home, where its reference is prepared anew; how far that reaches from itself there counts from
+    /// then on.
     async fn moved(&self, (task, as_read): (&Hash, &Hash), job: &mut Job) -> Result<Option<Home>, Fault> {
         self.state().homes.remove(as_read);
         self.state().tally.moved += 1;

@@ -191,8 +191,8 @@ pub(crate) fn timed_cases(suite: &Suite) -> Result<Vec<&Case>, Fault> {
 impl What<'_> {
     /// By what part its intervals are wider than resampling makes them, of which so much is for few pairs of processes. How far a
     /// reference reaches from itself is what is asked for where it is its own candidate, so nothing is added there.
-    fn widened_by(&self, backend: &impl Backend, speedup: &Speedup, few: f64) -> f64 {
-        let others = backend.numbers().between_processes.max(few);
+    fn widened_by(&self, between_processes: f64, speedup: &Speedup, few: f64) -> f64 {
+        let others = between_processes.max(few);
         if self.trusted { 0.0 } else { speedup.of_itself(self.self_difference).max(others) }
     }
 
@@ -215,7 +215,8 @@ fn judged<B: Backend>(backend: &B, what: &What<'_>, blocks: &Blocks<'_>, held: &
     let speedup = Speedup::over(&pairs, statistic).ok_or_else(|| {
         Fault::Machine("nothing was timed: the suite times no case, or the plan takes no samples".to_owned())
     })?;
-    let widened = what.widened_by(backend, &speedup, speedup.of_few_processes(&pairs, statistic));
+    let widened =
+        what.widened_by(backend.numbers().between_processes, &speedup, speedup.of_few_processes(&pairs, statistic));
     let speedup = speedup.lowered_by(hidden).widened_by(widened);
     let widen = |(case, _): (CaseTiming, f64)| CaseTiming { speedup: case.speedup.widened_by(widened), ..case };
     let cases = cases.into_iter().map(widen).collect();
@@ -262,4 +263,33 @@ fn case_timing<B: Backend>(
     let floor_ns = floors.roofline_ns;
     let case = case.name.clone();
     Ok((CaseTiming { case, reference, candidate, speedup, floor_ns, uncounted: hidden }, hidden))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load;
+    use metrics::Interval;
+    use std::path::Path;
+
+    #[test]
+    fn how_far_a_reference_reaches_from_itself_counts_for_a_candidate_and_not_for_itself() {
+        let task = load::task(Path::new("../examples/matmul")).unwrap();
+        let (suite, plan) = (&Suite::of_task(&task), &TimingPlan::median_of(1, 1));
+        let what = |trusted, self_difference| What {
+            task: &task,
+            suite,
+            plan,
+            effort: Effort::Loop,
+            trusted,
+            self_difference,
+        };
+        let speedup = Speedup { ratio: 1.2, interval: Interval { low: 1.19, high: 1.21 } };
+        let widened = what(false, 0.69).widened_by(0.0005, &speedup, 0.0);
+        assert!((widened - speedup.of_itself(0.69)).abs() < 1e-12 && widened > 0.6, "{widened}");
+        // What few pairs of processes hide, or any GPU's, counts where it is more.
+        assert!((what(false, 0.0001).widened_by(0.0005, &speedup, 0.01) - 0.01).abs() < 1e-12);
+        assert!((what(false, 0.0).widened_by(0.0005, &speedup, 0.0) - 0.0005).abs() < 1e-12);
+        assert!(what(true, 0.69).widened_by(0.0005, &speedup, 0.01).abs() < 1e-12);
+    }
 }
