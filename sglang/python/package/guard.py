@@ -179,13 +179,17 @@ def keep_counters():
     if folder and (counted or library.loaded or any(one.counts() for _, one in compiled.counting)):
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         place = pathlib.Path(folder) / f"{HERE.name}-{os.getpid()}.json"
-        # One at a time, so that what was counted later stays.
-        with keeping:
+        # One at a time, so that what was counted later stays; whoever was forked meanwhile waits in vain, but not for ever.
+        if not keeping.acquire(timeout=KEPT_EVERY_S):
+            return
+        try:
             text = json.dumps(all_counters())
             if not place.exists() or place.read_text() != text:
                 partly = place.with_suffix(".partly")
                 partly.write_text(text)
                 partly.replace(place)
+        finally:
+            keeping.release()
 
 
 def keep_counters_now_and_then():
