@@ -304,9 +304,9 @@ fn values(operator: Operator, sentence: &str, said: &Said, precision: Precision,
     let asked: Vec<String> =
         operator.needs().iter().map(|name| said.sizes.get(*name).map_or(0, |n| *n).to_string()).collect();
     let plain: String = sentence.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let reach = if gpu && !half { REACH } else { 1 };
     // Sums in single precision in another order differ by about 7e-8 a product, the largest of millions, and with TF32 by 2e-6
     // and more; in half precision by a step, except near zero.
-    let reach = if gpu && !half { REACH } else { 1 };
     let atol = if half {
         (6.25e-5 * (sums as f64).sqrt()).max(1e-3)
     } else {
@@ -389,6 +389,9 @@ mod tests {
             (tolerance.parse::<f64>().unwrap() / (4e-7 * 4096.0 * 2f64.powi(40)) - 1.0).abs() < 1e-9,
             "{tolerance}"
         );
+        assert!(on_gpu.contains("nothing may rest on the range that happens to be drawn"), "{on_gpu}");
+        let convolution = "fp32 conv2d 8x8 height 8 width 8, 3 channels, 4 filters, rows 3, columns 3 on a H200";
+        assert_eq!(task(convolution).matches(wide).count(), 2);
         for sentence in ["fp16 GEMM with m=n=k=64 on a H200", "GEMM with m=n=k=64 on this CPU"] {
             assert_eq!(task(sentence).matches("low = -1, high = 1 ").count(), 2, "{sentence}");
         }
