@@ -115,6 +115,10 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
     let mut recorded = sampler.pair.prepare(calls, true)?;
     if !warm {
         let mut first = sampler.sample(calls, rng)?;
+        if !recorded {
+            // What is done once, such as to load a kernel's code, can keep the first call alone from being recorded.
+            recorded = sampler.pair.prepare(calls, true)?;
+        }
         if how.calls.is_none() {
             let few = calibration::not_endless(calls, &first, request_ns);
             if how.effort == Effort::Loop && few < calls {
@@ -194,6 +198,8 @@ impl<P: Pair> Sampler<'_, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{engine::backend::Found, measure::floor::Traffic, sandbox::layer::Layer};
+    use rand::SeedableRng;
 
     fn taking(effort: Effort, share: (u32, u32)) -> (usize, usize) {
         let numbers = Numbers { fewest: 12, ..crate::backend::native::NUMBERS };
@@ -215,5 +221,68 @@ mod tests {
     fn pairs_of_processes_share_the_samples() {
         let each: Vec<usize> = (0..3).map(|at| taking(Effort::Certificate, (3, at)).0).collect();
         assert_eq!(each, [34, 33, 33]);
+    }
+
+    /// A candidate whose launches can be recorded once it was called.
+    #[derive(Default)]
+    struct OnceLoaded {
+        is_loaded: bool,
+        asked: Vec<bool>,
+    }
+
+    impl Pair for OnceLoaded {
+        fn enter(&mut self, _: &Case) -> Attempt<usize> {
+            Ok(1)
+        }
+        fn prepare(&mut self, _: usize, timed: bool) -> Attempt<bool> {
+            self.asked.extend(timed.then_some(self.is_loaded));
+            Ok(self.is_loaded || !timed)
+        }
+        fn draw(&mut self, _: Inputs, _: &mut StdRng) -> Attempt<()> {
+            Ok(())
+        }
+        fn call(&mut self, side: Side, _: Duration, _: &mut StdRng) -> Attempt<Option<Reading>> {
+            self.is_loaded |= side == Side::Candidate;
+            Ok(Some(Reading { outside_ns: 1e4, inside_ns: 1e4 }))
+        }
+        fn verify(&mut self, _: &Look<'_>) -> Attempt<Found> {
+            Ok(Found::default())
+        }
+        fn traffic(&self) -> Traffic {
+            Traffic { inputs: 0, outputs: 0, parameters: 0, reads_all: false }
+        }
+        fn known_call_ns(&self) -> Option<f64> {
+            Some(1e4)
+        }
+        fn note_call_ns(&mut self, _: f64) {}
+        fn look_around(&mut self) -> Attempt<()> {
+            Ok(())
+        }
+        fn layers(&self) -> Vec<Layer> {
+            vec![]
+        }
+    }
+
+    #[test]
+    fn launches_that_the_first_call_alone_keeps_from_being_recorded_are_recorded_after_it() {
+        let numbers = crate::backend::native::NUMBERS;
+        let plan = TimingPlan::median_of(1, 10);
+        let tolerance = Tolerance { atol: 0.0, rtol: 0.0, share: 1.0 };
+        let how = Taking {
+            plan: &plan,
+            effort: Effort::Certificate,
+            numbers: &numbers,
+            tolerance: &tolerance,
+            verify: true,
+            slack: Duration::ZERO,
+            share: (1, 0),
+            calls: Some(1),
+            budget: None,
+        };
+        let case = Case { name: "a".to_owned(), scalars: std::collections::BTreeMap::default() };
+        let mut pair = OnceLoaded::default();
+        let block = take(&mut pair, &case, &how, &mut StdRng::seed_from_u64(1)).unwrap();
+        assert!(block.recorded, "{:?}", pair.asked);
+        assert_eq!((pair.asked, block.pairs.len()), (vec![false, true], 10));
     }
 }
