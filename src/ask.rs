@@ -44,6 +44,8 @@ pub struct Here {
     pub openblas: Option<OpenBlas>,
     /// Whether its CUDA toolkit has cuBLAS.
     pub cublas: bool,
+    /// Whether cuDNN is here.
+    pub cudnn: bool,
 }
 
 impl Operator {
@@ -185,18 +187,23 @@ fn emulated(hardware: &Hardware) -> Result<Option<Processor>, String> {
 enum Library {
     OpenBlas(OpenBlas),
     Cublas,
+    Cudnn,
     /// Those of the hardware are not here.
     NoOpenBlas,
     NoCublas,
+    NoCudnn,
 }
 
 /// The library of an operator on this hardware; none for what there is no library for.
 fn library(operator: Operator, hardware: &Hardware, here: &Here) -> Option<Library> {
     match hardware {
         Hardware::ThisCpu => Some(here.openblas.map_or(Library::NoOpenBlas, Library::OpenBlas)),
-        hardware if hardware.is_gpu() && operator == Operator::Gemm => {
-            Some(if here.cublas { Library::Cublas } else { Library::NoCublas })
-        }
+        hardware if hardware.is_gpu() => Some(match operator {
+            Operator::Gemm if here.cublas => Library::Cublas,
+            Operator::Gemm => Library::NoCublas,
+            Operator::Conv2d if here.cudnn => Library::Cudnn,
+            Operator::Conv2d => Library::NoCudnn,
+        }),
         _ => None,
     }
 }
@@ -210,13 +217,14 @@ impl Library {
                 Operator::Conv2d => ("openblas.cpp", include_str!("ask/templates/conv2d-openblas.cpp")),
             }),
             Self::Cublas => Some(("cublas.cu", include_str!("ask/templates/gemm-cublas.cu"))),
-            Self::NoOpenBlas | Self::NoCublas => None,
+            Self::Cudnn => Some(("cudnn.cu", include_str!("ask/templates/conv2d-cudnn.cu"))),
+            Self::NoOpenBlas | Self::NoCublas | Self::NoCudnn => None,
         }
     }
 
     /// Operations beyond which the reference takes seconds, or on a GPU tenths of one.
     fn large(self) -> f64 {
-        if matches!(self, Self::Cublas) { 5e11 } else { 1e9 }
+        if matches!(self, Self::Cublas | Self::Cudnn) { 5e11 } else { 1e9 }
     }
 
     /// The baseline that speedups are over, by its name in the task: the library's strongest form.
@@ -225,7 +233,8 @@ impl Library {
             Self::OpenBlas(OpenBlas { core: Some(core) }) => Some(format!("openblas-{}", core.to_lowercase())),
             Self::OpenBlas(_) => Some("openblas".to_owned()),
             Self::Cublas => Some("cublas".to_owned()),
-            Self::NoOpenBlas | Self::NoCublas => None,
+            Self::Cudnn => Some("cudnn".to_owned()),
+            Self::NoOpenBlas | Self::NoCublas | Self::NoCudnn => None,
         }
     }
 
@@ -239,8 +248,13 @@ impl Library {
             }
             Self::OpenBlas(_) => format!("{openblas} on one core"),
             Self::Cublas => "cuBLAS".to_owned(),
+            Self::Cudnn => "cuDNN, by the quickest of its algorithms".to_owned(),
             Self::NoOpenBlas => "none, because OpenBLAS is not here (Debian: apt install libopenblas-dev)".to_owned(),
             Self::NoCublas => "none, because this machine's CUDA toolkit has no cuBLAS".to_owned(),
+            Self::NoCudnn => {
+                "none, because cuDNN is not here (pip install nvidia-cudnn-cu13; CUDNN_PATH names its folder)"
+                    .to_owned()
+            }
         };
         format!("baselines: {with}; speedups are over {over}")
     }
@@ -252,7 +266,7 @@ fn baselines(library: Option<Library>, operator: Operator, said: &Said) -> Value
     };
     let large = operator.operations(&said.sizes) > library.large();
     let core = if let Library::OpenBlas(openblas) = library { openblas.core } else { None };
-    context! { against, core, large, library => operator.by_openblas(), cublas => matches!(library, Library::Cublas) }
+    context! { against, core, large, library => operator.by_openblas(), cublas => matches!(library, Library::Cublas), cudnn => matches!(library, Library::Cudnn) }
 }
 
 /// Whether the sizes are such, and fit; products in a sum.
@@ -369,16 +383,19 @@ mod tests {
                 "rows is 5, more than the padded",
             ),
         ] {
-            let told =
-                made(sentence, &Said::read(sentence), &Here { memory: Some(4 << 30), openblas: None, cublas: true })
-                    .unwrap_err();
+            let told = made(
+                sentence,
+                &Said::read(sentence),
+                &Here { memory: Some(4 << 30), openblas: None, cublas: true, cudnn: true },
+            )
+            .unwrap_err();
             assert!(told.contains(why), "{sentence}: {told}");
         }
     }
 
     #[test]
     fn single_precision_on_a_gpu_is_drawn_beyond_what_half_precision_holds() {
-        let here = Here { memory: None, openblas: None, cublas: false };
+        let here = Here { memory: None, openblas: None, cublas: false, cudnn: false };
         let task = |sentence: &str| made(sentence, &Said::read(sentence), &here).unwrap().task;
         let wide = "low = -1048576, high = 1048576";
         let on_gpu = task("fp32 GEMM with m=n=k=4096 on a H200");
@@ -400,7 +417,7 @@ mod tests {
     #[test]
     fn a_layer_that_is_named_has_its_papers_sizes_and_is_measured_against_im2col_with_the_library() {
         let openblas = Some(OpenBlas { core: None });
-        let here = Here { memory: None, openblas, cublas: false };
+        let here = Here { memory: None, openblas, cublas: false, cudnn: false };
         let made = |sentence| made(sentence, &Said::read(sentence), &here).unwrap();
         let first = made("ResNet-50 conv1 on this CPU");
         let sizes = "name = \"asked\"\nbatch = 1\nchannels = 3\nheight = 224\nwidth = 224\nfilters = 64\nrows = 7\ncolumns = 7\nstride = 2\npad = 3";
@@ -434,7 +451,7 @@ mod tests {
         let sentence = "GEMM m=n=k=1024 on this CPU";
         let made = |core| {
             let openblas = Some(OpenBlas { core });
-            made(sentence, &Said::read(sentence), &Here { memory: None, openblas, cublas: true }).unwrap()
+            made(sentence, &Said::read(sentence), &Here { memory: None, openblas, cublas: true, cudnn: true }).unwrap()
         };
         let all = made(Some("SkylakeX"));
         for part in
@@ -467,5 +484,23 @@ mod tests {
         let none = made("fp32 GEMM m=n=k=1024 on this GPU", false);
         assert!(!none.task.contains("baseline") && none.baseline.is_none());
         assert!(none.chosen.iter().any(|line| line.contains("has no cuBLAS")), "{:?}", none.chosen);
+    }
+
+    #[test]
+    fn a_convolution_on_a_gpu_is_measured_against_cudnn() {
+        let made = |sentence, cudnn| made(sentence, &Said::read(sentence), &Here { cudnn, ..Here::default() }).unwrap();
+        let half = made("ResNet-50 conv3-3x3 on this GPU with tensor cores", true);
+        for part in ["against = \"cudnn\"", "link = [\"cudnn\"]", "symbols = [\"cudnn*\"]", "returns = \"status\""] {
+            assert!(half.task.contains(part), "{part}: {}", half.task);
+        }
+        assert!(!half.task.contains("cublas") && !half.task.contains("[oracle]"), "{}", half.task);
+        let source = |made: &Made| made.baseline.clone().unwrap();
+        let (file, text) = source(&half);
+        assert!(file == "cudnn.cu" && text.contains("TYPE = 2, MATH = 1;") && text.contains("__half *y"), "{text}");
+        let (_, text) = source(&made("fp32 ResNet-50 conv3-3x3 on this GPU", true));
+        assert!(text.contains("TYPE = SINGLE, MATH = 3;") && text.contains("tried.math == MATH"), "{text}");
+        let none = made("ResNet-50 conv3-3x3 on this GPU with tensor cores", false);
+        assert!(!none.task.contains("baseline") && none.baseline.is_none());
+        assert!(none.chosen.iter().any(|line| line.contains("CUDNN_PATH names its folder")), "{:?}", none.chosen);
     }
 }

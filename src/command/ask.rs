@@ -8,7 +8,7 @@ use crate::{
     exit::{Exit, Trouble},
     wiring::{self, Kind},
 };
-use kernelbench::{Case, LARGEST_EMULATED_CASE, Provenance, Suite, Task, TimingPlan, load};
+use kernelbench::{Case, LARGEST_EMULATED_CASE, Provenance, Suite, Task, TimingPlan, cuda, load};
 use std::{
     fs,
     io::{BufRead, IsTerminal},
@@ -18,7 +18,12 @@ use std::{
 /// Makes the task's folder; it stays only if its reference builds and agrees with itself on the small cases.
 pub(super) fn ask(arguments: &AskArgs, layers: &Layers) -> Result<Exit, Trouble> {
     let (sentence, said) = complete(arguments.sentence.clone())?;
-    let here = Here { memory: memory(&said), openblas: OpenBlas::here(), cublas: has_cublas() };
+    let here = Here {
+        memory: memory(&said),
+        openblas: OpenBlas::here(),
+        cublas: has_cublas(),
+        cudnn: cuda::has_library("cudnn"),
+    };
     let made = made(&sentence, &said, &here).map_err(Trouble::usage)?;
     let name =
         || made.task.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"').map(PathBuf::from));

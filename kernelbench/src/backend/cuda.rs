@@ -11,7 +11,7 @@ mod pair;
 mod profile;
 mod verifier;
 
-pub use crate::build::nvcc::{find as find_nvcc, version as nvcc_version};
+pub use crate::build::nvcc::{find as find_nvcc, is_here as has_library, version as nvcc_version};
 
 use crate::{
     build::nvcc::Nvcc,
@@ -255,7 +255,7 @@ impl CudaDriver {
         let gpu = Gpu::at(options.ordinal).ok();
         let machine = machine::machine(&verifier, arch, gpu.as_ref(), nvcc.version()).map_err(broken)?;
         let (ordinal, memory_mib) = (options.ordinal, options.memory_mib);
-        let libraries = nvcc.library_folders().collect();
+        let libraries = nvcc.library_folders();
         let starter = Arc::new(Starter { sandbox: Arc::clone(&sandbox), ordinal, memory_mib, libraries });
         let starting = Arc::new(Starting::default());
         let handle = verifier.handle(Side::Candidate).map_err(broken)?;

@@ -96,9 +96,9 @@ impl Compiler {
 
     fn command_of(&self, recipe: &Recipe, folder: &Path) -> Result<Command, Fault> {
         let program = &recipe.toolchain.program;
-        let home = home_of(program);
+        let homes: Vec<PathBuf> = home_of(program).into_iter().collect();
         let program = program.to_string_lossy();
-        let mut command = compiler::command(&self.sandbox, &program, folder, home.as_deref(), self.allowed)?;
+        let mut command = compiler::command(&self.sandbox, &program, folder, &homes, self.allowed)?;
         command.args(&recipe.flags);
         Ok(command)
     }
@@ -136,7 +136,7 @@ impl Compiler {
         }
         compiler::write(folder, hlsl::SHADERS, &texts.shaders)?;
         for entry in &entries {
-            let mut command = compiler::command(&self.sandbox, hlsl::GLSLANG, folder, None, self.allowed)?;
+            let mut command = compiler::command(&self.sandbox, hlsl::GLSLANG, folder, &[], self.allowed)?;
             command.args(hlsl::arguments(entry));
             if let Some(log) = compiler::run(&mut command, folder, self.allowed.deadline)? {
                 return Err(Failure::Build { log }.into());

@@ -45,17 +45,17 @@ impl Allowed {
     }
 }
 
-/// A compiler, ready to be run in a folder: it reads the system's files, those of its `home` and of that folder, and writes
+/// A compiler, ready to be run in a folder: it reads the system's files, those of its `homes` and of that folder, and writes
 /// there alone.
 pub(crate) fn command(
     sandbox: &Sandbox,
     program: &str,
     folder: &Path,
-    home: Option<&Path>,
+    homes: &[PathBuf],
     allowed: Allowed,
 ) -> Result<Command, Fault> {
     let mut read: Vec<PathBuf> = READABLE.iter().map(PathBuf::from).collect();
-    read.extend(home.map(Path::to_owned));
+    read.extend_from_slice(homes);
     let limits = Limits {
         address_space: Some(allowed.memory),
         cpu_seconds: Some(allowed.deadline.as_secs().max(1)),

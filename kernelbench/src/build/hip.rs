@@ -241,8 +241,9 @@ impl Hip {
         // zig lies in its own folder, a clang in one below it.
         let beside = step.program.parent();
         let home = if is_zig(&step.program) { beside } else { beside.and_then(Path::parent) };
+        let homes: Vec<PathBuf> = home.map(Path::to_owned).into_iter().collect();
         let program = step.program.to_string_lossy();
-        let mut command = compiler::command(&self.sandbox, &program, folder, home, self.allowed)?;
+        let mut command = compiler::command(&self.sandbox, &program, folder, &homes, self.allowed)?;
         match compiler::run(command.args(&step.arguments), folder, self.allowed.deadline)? {
             None => Ok(()),
             Some(log) => Err(blame(log).into()),

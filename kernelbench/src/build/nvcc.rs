@@ -25,6 +25,7 @@ use std::{
 };
 
 pub(crate) use libraries::Libraries;
+pub use libraries::is_here;
 
 /// What one compilation may take.
 const ALLOWED: Allowed = Allowed { memory: 16 << 30, deadline: Duration::from_mins(4) };
@@ -186,7 +187,7 @@ impl Nvcc {
 
     /// The host's own linker, which is quicker than nvcc's steps around it; nvcc where the runtime's library is not found.
     fn linker(&self, libraries: &Libraries<'_>, folder: &Path) -> Result<Command, Fault> {
-        let places: Vec<PathBuf> = self.library_folders().collect();
+        let places = self.library_folders();
         let runtime = places.iter().map(|place| place.join("libcudart_static.a")).find(|library| library.is_file());
         let mut command = match &runtime {
             Some(_) => self.confined(folder, "g++")?,
@@ -201,10 +202,9 @@ impl Nvcc {
         Ok(command)
     }
 
-    /// Where its toolkit's libraries lie.
-    pub(crate) fn library_folders(&self) -> impl Iterator<Item = PathBuf> {
-        let folders = ["lib64", "lib"].map(|name| self.home().map(|home| home.join(name)));
-        folders.into_iter().flatten().filter(|folder| folder.is_dir())
+    /// Where its toolkit's libraries lie, and cuDNN's.
+    pub(crate) fn library_folders(&self) -> Vec<PathBuf> {
+        libraries::folders(self.home())
     }
 
     /// Builds the trusted side's kernels, or finds them built, and returns their image. Of the sources, each with its name,
@@ -260,9 +260,10 @@ impl Nvcc {
         self.confined(folder, &self.program.to_string_lossy())
     }
 
-    /// A tool that reads the system's files, the toolkit's and those of a folder, and writes there alone.
+    /// A tool that reads the system's files, the toolkit's, its libraries' and those of a folder, and writes there alone.
     fn confined(&self, folder: &Path, tool: &str) -> Result<Command, Fault> {
-        compiler::command(&self.sandbox, tool, folder, self.home(), self.allowed)
+        let homes: Vec<PathBuf> = self.home().map(Path::to_owned).into_iter().chain(self.library_folders()).collect();
+        compiler::command(&self.sandbox, tool, folder, &homes, self.allowed)
     }
 
     /// Its toolkit's folder.

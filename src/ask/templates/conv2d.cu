@@ -17,10 +17,11 @@ static __global__ void convolved({{ element }} *y, const {{ element }} *x, const
     y[at] = ({{ element }})sum;
 }
 
-extern "C" void conv2d({{ element }} *y, const {{ element }} *x, const {{ element }} *f, int64_t batch, int64_t channels, int64_t height,
-                       int64_t width, int64_t filters, int64_t rows, int64_t columns, int64_t stride, int64_t pad, cudaStream_t stream) {
+extern "C" int conv2d({{ element }} *y, const {{ element }} *x, const {{ element }} *f, int64_t batch, int64_t channels, int64_t height,
+                      int64_t width, int64_t filters, int64_t rows, int64_t columns, int64_t stride, int64_t pad, cudaStream_t stream) {
     const int64_t high = (height + 2 * pad - rows) / stride + 1, wide = (width + 2 * pad - columns) / stride + 1;
     const int64_t all = batch * filters * high * wide;
     convolved<<<(unsigned)((all + 255) / 256), 256, 0, stream>>>(y, x, f, all, channels, height, width, filters, rows, columns, stride, pad,
                                                                   high, wide);
+    return (int)cudaGetLastError();
 }

@@ -7,6 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Where a linker looks by itself.
+const SYSTEM: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"];
+
 /// What an object is linked with beside CUDA's runtime, and what it may not use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Libraries<'a> {
@@ -39,6 +42,36 @@ impl Libraries<'_> {
         }
         arguments
     }
+}
+
+/// Where the libraries of a toolkit lie, and cuDNN's, which is no part of it: in what `CUDNN_PATH` names, or where pip puts it
+/// beside a toolkit of its own; and what that loads in its turn, of pip's toolkit.
+pub(super) fn folders(home: Option<&Path>) -> Vec<PathBuf> {
+    let named = std::env::var_os("CUDNN_PATH").filter(|value| !value.is_empty()).map(PathBuf::from);
+    folders_of(home, named.filter(|path| path.is_absolute()))
+}
+
+fn folders_of(home: Option<&Path>, cudnn: Option<PathBuf>) -> Vec<PathBuf> {
+    let of_toolkit = ["lib64", "lib"].into_iter().filter_map(|name| Some(home?.join(name)));
+    let cudnn = cudnn.or_else(|| Some(home?.parent()?.join("cudnn")));
+    let beside = cudnn.as_deref().and_then(Path::parent).map(|beside| beside.join("cu13/lib"));
+    let of_cudnn = cudnn.iter().flat_map(|path| ["lib64", "lib"].map(|name| path.join(name)));
+    let mut all: Vec<PathBuf> = vec![];
+    for folder in of_toolkit.chain(of_cudnn).chain(beside).filter(|folder| folder.is_dir()) {
+        if !all.contains(&folder) {
+            all.push(folder);
+        }
+    }
+    all
+}
+
+/// Whether the linker of this machine's toolkit finds a library, by its name for one: `cudnn`.
+#[must_use]
+pub fn is_here(name: &str) -> bool {
+    let program = super::find().and_then(|nvcc| nvcc.canonicalize().ok());
+    let home = program.as_deref().and_then(Path::parent).and_then(Path::parent);
+    let system = SYSTEM.into_iter().map(|folder| Path::new(folder).join(format!("lib{name}.so")));
+    folders(home).iter().any(|folder| file_of(folder, name).is_some()) || system.into_iter().any(|file| file.is_file())
 }
 
 /// The file of a library in a folder: `libcublas.so`, or where what is for linking was left out, `libcublas.so.13`.
@@ -75,5 +108,19 @@ mod tests {
         fs::write(place.join("libcublas.so"), "").expect("a file");
         assert_eq!(spelt(&libraries), format!("{at}/libcublas.so {tags} {at} -lcudnn"));
         assert_eq!((Libraries::default().told(), libraries.told().is_some()), (None, true));
+    }
+
+    #[test]
+    fn cudnn_is_looked_for_where_it_is_named_and_beside_a_toolkit_of_pip_s() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = |path: &str| folder.path().join(path);
+        for path in ["cuda/lib64", "pip/nvidia/cu13/lib", "pip/nvidia/cudnn/lib"] {
+            fs::create_dir_all(place(path)).expect("a folder");
+        }
+        let of_pip = ["pip/nvidia/cu13/lib", "pip/nvidia/cudnn/lib"].map(place);
+        assert_eq!(folders_of(Some(&place("pip/nvidia/cu13")), None), of_pip);
+        assert_eq!(folders_of(Some(&place("cuda")), None), [place("cuda/lib64")]);
+        let named = folders_of(Some(&place("cuda")), Some(place("pip/nvidia/cudnn")));
+        assert_eq!(named, ["cuda/lib64", "pip/nvidia/cudnn/lib", "pip/nvidia/cu13/lib"].map(place));
     }
 }

@@ -162,7 +162,7 @@ impl Emulator {
 
     fn command(&self, program: &str, folder: &Path) -> Result<std::process::Command, Fault> {
         compiler_version(program)?;
-        compiler::command(&self.sandbox, program, folder, None, self.allowed)
+        compiler::command(&self.sandbox, program, folder, &[], self.allowed)
     }
 
     /// The plugin, built for this machine.
