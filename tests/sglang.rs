@@ -244,6 +244,14 @@ fn a_chain_has_no_argument_for_the_array_that_its_parts_hand_over() {
     assert_eq!(names, ["output_q", "output_s", "input", "tokens", "hidden"]);
     let needed = ["elementwise/sizes.h", "elementwise/activation.cuh", "gemm/per_token_quant_fp8.cuh"];
     check(&folder, &folder.join("silu_and_mul_quant_fp8.cuh"), &needed);
+    let (told, folder) = extract("silu_and_mul_group_quant_fp8", "bf16", Path::new(TREE));
+    told.ended(0);
+    let folder = folder.path().join("task");
+    let task = load::task(&folder).unwrap();
+    let names: Vec<_> = task.context().unwrap().arguments.iter().map(|argument| argument.name.as_str()).collect();
+    assert_eq!(names, ["output_q", "output_s", "input", "tokens", "groups"]);
+    let needed = ["elementwise/sizes.h", "elementwise/activation.cuh", "gemm/per_token_group_quant.cuh"];
+    check(&folder, &folder.join("silu_and_mul_group_quant_fp8.cuh"), &needed);
 }
 
 #[test]

@@ -12,9 +12,20 @@ use std::{
 };
 
 /// What calls the parts, by the chain's name.
-const CALLS: [(&str, &str); 2] = [
+const CALLS: [(&str, &str); 3] = [
     ("qknorm_rope", include_str!("../chains/qknorm_rope.cuh")),
-    ("silu_and_mul_quant_fp8", include_str!("../chains/silu_and_mul_quant_fp8.cuh")),
+    (
+        "silu_and_mul_group_quant_fp8",
+        concat!(
+            include_str!("../chains/between.cuh"),
+            "\n",
+            include_str!("../chains/silu_and_mul_group_quant_fp8.cuh")
+        ),
+    ),
+    (
+        "silu_and_mul_quant_fp8",
+        concat!(include_str!("../chains/between.cuh"), "\n", include_str!("../chains/silu_and_mul_quant_fp8.cuh")),
+    ),
 ];
 
 /// The files of a chain's parts, as the framework names them.

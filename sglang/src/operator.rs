@@ -177,17 +177,19 @@ pub struct Bounds {
     pub rtol: f64,
 }
 
-const TEXTS: [&str; 12] = [
+const TEXTS: [&str; 14] = [
     include_str!("../operators/fused_add_rmsnorm.toml"),
     include_str!("../operators/gelu_and_mul.toml"),
     include_str!("../operators/gelu_tanh_and_mul.toml"),
     include_str!("../operators/merge_attn_states.toml"),
+    include_str!("../operators/per_token_group_quant.toml"),
     include_str!("../operators/per_token_quant_fp8.toml"),
     include_str!("../operators/qknorm.toml"),
     include_str!("../operators/qknorm_rope.toml"),
     include_str!("../operators/rmsnorm.toml"),
     include_str!("../operators/rope.toml"),
     include_str!("../operators/silu_and_mul.toml"),
+    include_str!("../operators/silu_and_mul_group_quant_fp8.toml"),
     include_str!("../operators/silu_and_mul_quant_fp8.toml"),
     include_str!("../operators/topk_sum.toml"),
 ];

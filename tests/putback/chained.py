@@ -76,6 +76,21 @@ def not_followed():
     assert ran(layer, *arrays()) == (OURS, ["hit"]), "what went wrong is over"
 
 
+def asked():
+    """A step's call is the one that was taken out, whether what it asks for beside its arrays is said or left out."""
+    from importlib import import_module
+
+    step = {"parameters": ["middle", "to", "size"], "only": {"size": 128, "packed": False}}
+    chain = object.__new__(import_module(f"{package.__name__}.chains").Chain)
+    chain.said = {"steps": [step]}
+    given = lambda *args, **keywords: chain.given(0, args, keywords)
+    whole = {"middle": 1, "to": 2}
+    for args, keywords in [((1, 2), {}), ((1, 2, 128), {}), ((1,), {"to": 2}), ((1, 2), {"packed": False, "mask": None})]:
+        assert given(*args, **keywords) == whole, (args, keywords)
+    for args, keywords in [((1, 2, 64), {}), ((1, 2), {"packed": True}), ((1, 2), {"mask": 0}), ((1,), {}), ((1, 2, 128, 0), {})]:
+        assert given(*args, **keywords) is None, (args, keywords)
+
+
 def left(why):
     layer = Qwen3Attention()
     ran(layer, *arrays())
@@ -83,6 +98,6 @@ def left(why):
     assert ran(layer, *arrays()) == (BOTH, ["not in place"])
 
 
-CASES = {"served": served, "not followed": not_followed, "header differs": lambda: left("header differs"), "not built": lambda: left("not built")}
+CASES = {"served": served, "asked": asked, "not followed": not_followed, "header differs": lambda: left("header differs"), "not built": lambda: left("not built")}
 CASES[sys.argv[1]]()
 print("as it says:", sys.argv[1])

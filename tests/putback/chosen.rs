@@ -27,6 +27,7 @@ fn a_chain_stands_in_for_two_calls_at_layers_where_they_were_seen_to_follow_one_
     told.ended(0);
     let site = story.site_of(&out, "warpsmith_sglang_qknorm_rope");
     scripted("chained.py", &site, "served", &[]);
+    scripted("chained.py", &site, "asked", &[]);
     scripted("chained.py", &site, "not followed", &[]);
     let part = site.join("sglang/kernels/jit/csrc").join(PARTS[1]);
     fs::write(&part, "// newer\n").unwrap();

@@ -94,7 +94,10 @@ class Chain:
         only = said.get("only", {})
         if any(given.pop(name, value) != value for name, value in only.items()):
             return None
-        return given if set(given) == set(said["parameters"]) else None
+        wanted = set(said["parameters"]) - set(only)
+        # An argument that is left out may be given as None too.
+        given = {name: value for name, value in given.items() if value is not None or name in wanted}
+        return given if set(given) == wanted else None
 
     def kind(self, given):
         """What decides which way the framework goes: types, and sizes but for the number of tokens."""

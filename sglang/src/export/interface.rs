@@ -7,17 +7,19 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Operators by name, as `operators` describes them.
-const OPERATORS: [(&str, &str); 12] = [
+const OPERATORS: [(&str, &str); 14] = [
     ("fused_add_rmsnorm", include_str!("../../operators/fused_add_rmsnorm.toml")),
     ("gelu_and_mul", include_str!("../../operators/gelu_and_mul.toml")),
     ("gelu_tanh_and_mul", include_str!("../../operators/gelu_tanh_and_mul.toml")),
     ("merge_attn_states", include_str!("../../operators/merge_attn_states.toml")),
+    ("per_token_group_quant", include_str!("../../operators/per_token_group_quant.toml")),
     ("per_token_quant_fp8", include_str!("../../operators/per_token_quant_fp8.toml")),
     ("qknorm", include_str!("../../operators/qknorm.toml")),
     ("qknorm_rope", include_str!("../../operators/qknorm_rope.toml")),
     ("rmsnorm", include_str!("../../operators/rmsnorm.toml")),
     ("rope", include_str!("../../operators/rope.toml")),
     ("silu_and_mul", include_str!("../../operators/silu_and_mul.toml")),
+    ("silu_and_mul_group_quant_fp8", include_str!("../../operators/silu_and_mul_group_quant_fp8.toml")),
     ("silu_and_mul_quant_fp8", include_str!("../../operators/silu_and_mul_quant_fp8.toml")),
     ("topk_sum", include_str!("../../operators/topk_sum.toml")),
 ];
