@@ -1,5 +1,5 @@
 // The same by cuDNN{% if half %}, on tensor cores with sums in single precision{% else %} in single precision, without TF32{% endif %}. For sizes that it has not had, it tries every algorithm that it has
-// and keeps the quickest{% if half %} of those that add products up, for Winograd's and Fourier's round too often in half precision{% endif %}. Its functions are declared here with the
+// and keeps the quickest{% if half %} of those that add products up: Winograd's and Fourier's round what they transform{% endif %}. Its functions are declared here with the
 // numbers of its version 9: where its library is, its headers may be missing.
 #include <cstddef>
 
@@ -36,7 +36,7 @@ static constexpr int TYPE = SINGLE, MATH = 3;  // neither TF32 nor any other con
 {% endif %}
 // Twice the number of its algorithms, which may be tried with and without tensor cores.
 static constexpr int RESULTS = 16;
-// The first time that one is tried its kernels are loaded, and the clocks may be low.
+// Of each algorithm the quickest trial counts: at the first its kernels are loaded, and others may be at work on the GPU.
 static constexpr int TRIALS = 3;
 
 static void *handle, *x_tensor, *y_tensor, *filter, *convolution, *workspace;
@@ -67,15 +67,16 @@ static int choose(const int64_t (&sizes)[9], int high, int wide, cudaStream_t st
     if (!status)
         status = cudnnSetConvolution2dDescriptor(convolution, (int)pad, (int)pad, (int)stride, (int)stride, 1, 1, CROSS_CORRELATION, SINGLE);
     if (!status) status = cudnnSetConvolutionMathType(convolution, MATH);
-    Tried tried[RESULTS];
-    int count = 0;
-    for (int trial = 0; trial < TRIALS && !status; ++trial)
+    bool found = false;
+    for (int trial = 0; trial < TRIALS && !status; ++trial) {
+        Tried tried[RESULTS];
+        int count = 0;
         status = cudnnFindConvolutionForwardAlgorithm(handle, x_tensor, filter, convolution, y_tensor, RESULTS, &count, tried);
+        for (int i = 0; i < count && !status; ++i)
+            if (is_welcome(tried[i]) && (!found || tried[i].milliseconds < chosen.milliseconds)) chosen = tried[i], found = true;
+    }
     if (status) return status;
-    int first = 0;
-    while (first < count && !is_welcome(tried[first])) ++first;
-    if (first == count) return (int)cudaErrorNotSupported;
-    chosen = tried[first];
+    if (!found) return (int)cudaErrorNotSupported;
     cudaFree(workspace);
     workspace = nullptr;
     status = chosen.workspace ? (int)cudaMalloc(&workspace, chosen.workspace) : 0;
