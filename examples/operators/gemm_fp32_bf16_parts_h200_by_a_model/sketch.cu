@@ -1,308 +1,304 @@
 #include <cuda_runtime.h>
+#include <cuda_bf16.h>
 #include <stdint.h>
 
-// c = a * b in single precision by three BF16 products on the tensor cores (wgmma), in two launches:
+// c = a * b by three products of BF16 tensor cores: x = high + low, both BF16, rounded to nearest;
+// a * b ~ high * high + high * low + low * high (the residue is about 2^-17 of a product and averages out over a long k).
 //
-// 1. split: every operand x becomes hi = bf16(x), lo = bf16(x - hi), both rounded to nearest. They are written once,
-//    as images of the tiles just as they have to lie in shared memory (K-major, 128-byte swizzle, zeros beyond the edges),
-//    so that the product moves each tile with one linear bulk copy and needs no tensor maps and no checks of edges.
-// 2. product: persistent clusters of {{CLUSTER}} blocks; a block computes {{BM}} x {{BN}}. One producer thread brings tiles
-//    through {{STAGES}} stages (A for itself, its part of B to all blocks of the cluster by multicast); each of the
-//    {{BM}}/64 consumer warpgroups owns 64 x {{BN}} of the output in registers and calls COMPUTE once a stage.
-//
-// The image: K is cut into groups of 32. A group of a tile of R rows (R = {{BM}} rows of a, or R = {{BN}} columns of b) is
-// R rows of 128 bytes: row r holds hi of k = 0..31 of the group (chunks 0..3 of 16 bytes), then lo of k = 0..31 (chunks
-// 4..7). Logical chunk q of row r lies at byte r * 128 + ((q ^ (r & 7)) * 16): the 128-byte swizzle of wgmma.
-// A stage holds {{BK}}/32 groups of A after one another (stride {{BM}} * 128 bytes), then {{BK}}/32 groups of B
-// (stride {{BN}} * 128 bytes). All of them begin at multiples of 1024 bytes.
-//
-// Operands that are not finite or exceed 2^56 (where a part or a product of parts might overflow) are noticed by split;
-// then product computes the whole of c plainly in single precision instead.
+// 1. split: a and b are cut once into parts, and laid down in the order and the swizzle in which the main loop reads them,
+//    padded with zeros to whole tiles. One line of a tile is 128 bytes: {{BK}} high parts, then {{BK}} low parts,
+//    k running along it, for a row of a or for a column of b (b is transposed on the way).
+// 2. multiply: persistent blocks in clusters of {{CM}} along m, which share a tile of b by multicast; one warp asks for
+//    the tiles (bulk copies into a ring of {{STAGES}} stages), {{BM}} / 64 warpgroups call COMPUTE.
+// Short k, where residues do not average out, and operands with numbers of extreme size (inf, NaN, nearly so, nearly
+// denormal) go to ordinary sums in single precision.
 
-static constexpr int BM = {{BM}}, BN = {{BN}}, BK = {{BK}}, STAGES = {{STAGES}}, CLUSTER = {{CLUSTER}};
-static constexpr int CONSUMERS = BM / 64;                    // warpgroups
-static constexpr int THREADS = (CONSUMERS + 1) * 128;
-static constexpr int STAGE_GROUPS = BK / 32;
-static constexpr int A_BYTES = BM * BK * 4, B_BYTES = BN * BK * 4, STAGE_BYTES = A_BYTES + B_BYTES;
-static constexpr int POOL_BYTES = STAGES * STAGE_BYTES + 1024;
-static_assert(BM == 128, "two consumer warpgroups: the counts of registers rest on it");
-static_assert(BK % 32 == 0 && BN % {{NW}} == 0 && BN % 32 == 0, "tiles");
-static_assert((B_BYTES / CLUSTER) % 16 == 0, "parts of B");
+// Called by a whole warpgroup (128 threads, converged): sums += A * B', A of 64 rows, B' of {{IN}} columns, {{BK}} deep.
+// To be defined __forceinline__ (sums have to stay in registers, and a real call would serialise wgmma).
+//   a: shared memory, aligned to 1024 bytes: 64 lines of 128 bytes, one a row. Line r holds 64 BF16: element p < {{BK}} is
+//      the high part of A[r][p], element {{BK}} + p the low part. The 16 byte pieces of a line are swizzled as usual
+//      (128 byte swizzle): piece q (= bytes 16 q ... 16 q + 15 of the line) lies at r * 128 + ((q ^ (r & 7)) * 16).
+//   b: the same with {{IN}} lines, one a column of the output: line j, element p is B[p][j].
+//   Both are "K-major, 128 byte swizzle": descriptor = ((address & 0x3ffff) >> 4) | 1 << 16 | 64 << 32 | 1 << 62 (64 bit;
+//   stride between groups of 8 lines 1024 bytes); inside a line add to the address 0 and 32 bytes for the two k16 steps of
+//   the high parts, 64 and 96 bytes for those of the low parts. No transposition flags.
+//   The work: a fresh accumulator d[{{IN}} / 2] (the first wgmma with scale-d = 0), six
+//   wgmma.mma_async.sync.aligned.m64n{{IN}}k16.f32.bf16.bf16, the small products first:
+//   low * high (a + 64, b + 0), (a + 96, b + 32); high * low (a + 0, b + 64), (a + 32, b + 96);
+//   high * high (a + 0, b + 0), (a + 32, b + 32); then commit, wait for all, and sums[i] += d[i] in ordinary additions
+//   (that is the second accumulator). When it returns nothing may still read a or b. The other warpgroup keeps the
+//   tensor cores busy meanwhile.
+//   sums has the order of wgmma's D: with lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, sums[4 * i + 2 * h + e]
+//   is row 16 * warp + lane / 4 + 8 * h, column 8 * i + 2 * (lane % 4) + e.
+static __device__ void COMPUTE(float (&sums)[{{IN}} / 2], const unsigned char *a, const unsigned char *b);
 
-// One stage for one consumer warpgroup (all its 128 threads call it together, converged): sums += A * B over {{BK}} of k.
-// a: shared memory, row 0 of the warpgroup's 64 rows in group 0 of the stage's A; group g is at a + g * {{BM}} * 128.
-// b: shared memory, row (= column of c) 0 of group 0 of the stage's B; group g is at b + g * {{BN}} * 128.
-// Both K-major with 128-byte swizzle (descriptor: layout type 1 at bit 62, stride offset 1024 bytes); within a row the
-// four steps of k16 are 32 bytes apart: hi k0..15, hi k16..31, lo k0..15, lo k16..31.
-// sums[h][4 * j + q] is the accumulator fragment of m64n{{NW}} for columns h * {{NW}} ..: register 4 * j + q of the thread is
-// row 16 * (warp % 4) + lane / 4 + 8 * (q / 2), column h * {{NW}} + 8 * j + 2 * (lane % 4) + q % 2.
-// For each h: a partial sum of {{NW}}/2 registers begins at zero (scale-d = 0 in its first wgmma), takes for every k16
-// lo(a) * hi(b), hi(a) * lo(b), hi(a) * hi(b) by wgmma.mma_async.sync.aligned.m64n{{NW}}k16.f32.bf16.bf16, is committed
-// and waited for, and is then added to sums[h] by ordinary additions (the tensor cores cut their own sums off). While one
-// warpgroup waits and adds, the other one keeps the tensor cores busy. A consumer has 240 registers a thread: sums take
-// {{BN}}/2 and the partial sum {{NW}}/2 of them. The fragments of A (hi and lo, 16 registers for each 32 of k) may be
-// loaded once by ldmatrix and used as wgmma's operand in registers for every h, which spares shared memory's bandwidth.
-// On return no wgmma may be in flight and nothing of the stage may be left to read. To be defined __forceinline__,
-// all indices of sums constants after unrolling. No block-wide barrier may stand in it.
-static __device__ __forceinline__ void COMPUTE(float (&sums)[{{BN}} / {{NW}}][{{NW}} / 2], const unsigned char *a, const unsigned char *b);
+namespace sketch {
 
-// ---------------------------------------------------------------- split
+constexpr int LINE = {{BK}} * 4;                              // bytes of a line: high and low parts
+constexpr int CONSUMERS = {{BM}} / 64;                        // warpgroups that compute
+constexpr int THREADS = (CONSUMERS + 1) * 128;
+constexpr int STRIPS = {{BN}} / {{IN}};
+constexpr int LEFT = {{BM}} * LINE;                           // bytes of a tile of a
+constexpr int RIGHT = {{BN}} * LINE;                          // bytes of a tile of b
+constexpr int SLICE = RIGHT / {{CM}};                         // what one block of a cluster fetches of it
+constexpr int STAGE = LEFT + RIGHT;
+constexpr int SHARED = {{STAGES}} * STAGE + 1024;
+constexpr int64_t SHORT = 1024;                               // below: ordinary sums (accuracy, not speed)
 
-static __device__ __forceinline__ uint32_t two_bf16(float low, float high) {
-    uint32_t bits;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
-    return bits;
-}
+static_assert({{BK}} == 32, "a line is 128 bytes");
+static_assert({{BM}} == 128, "registers are dealt out for two computing warpgroups");
+static_assert({{BN}} % {{IN}} == 0 && {{BN}} % 64 == 0 && {{IN}} % 8 == 0, "strips of a tile");
+static_assert(SLICE % 16 == 0, "bulk copies");
 
-static __device__ __forceinline__ void split_two(float x, float y, uint32_t &hi, uint32_t &lo) {
-    hi = two_bf16(x, y);
-    lo = two_bf16(x - __uint_as_float(hi << 16), y - __uint_as_float(hi & 0xffff0000u));
-}
-
-static __device__ __forceinline__ void split_eight(const float (&x)[8], uint4 &hi, uint4 &lo, bool &wide) {
-    #pragma unroll
-    for (int i = 0; i < 8; ++i) wide = wide || !(fabsf(x[i]) <= 72057594037927936.0f);
-    split_two(x[0], x[1], hi.x, lo.x);
-    split_two(x[2], x[3], hi.y, lo.y);
-    split_two(x[4], x[5], hi.z, lo.z);
-    split_two(x[6], x[7], hi.w, lo.w);
-}
-
-// A warp makes 32 rows of one group of an image: 4096 bytes after one another.
-static __global__ void __launch_bounds__({{SW}} * 32) split(const float *__restrict__ a, const float *__restrict__ b, int64_t m, int64_t n, int64_t k,
-        unsigned char *__restrict__ left, unsigned char *__restrict__ right, int64_t left_chunks, int64_t right_chunks, int64_t groups,
-        int vectors, unsigned long long *flag, unsigned long long ticket) {
-    __shared__ uint4 images[{{SW}}][256];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int64_t unit = (int64_t)blockIdx.x * {{SW}} + warp;
-    bool wide = false;
-    float x[4][8];
-    if (unit < left_chunks * groups) {
-        // 32 rows of a; four lanes read 128 bytes of a row
-        const int64_t chunk = unit / groups, group = unit % groups;
-        const int q = lane % 4, r = lane / 4;
-        const int64_t p = group * 32 + q * 8;
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const int64_t row = chunk * 32 + i * 8 + r;
-            const float *from = a + row * k + p;
-            if (vectors && row < m && p + 8 <= k) {
-                const float4 u = __ldcs((const float4 *)from), v = __ldcs((const float4 *)from + 1);
-                x[i][0] = u.x; x[i][1] = u.y; x[i][2] = u.z; x[i][3] = u.w;
-                x[i][4] = v.x; x[i][5] = v.y; x[i][6] = v.z; x[i][7] = v.w;
-            } else {
-                #pragma unroll
-                for (int e = 0; e < 8; ++e) {
-                    x[i][e] = 0.0f;
-                    if (row < m && p + e < k) x[i][e] = from[e];
-                }
+// ---------------------------------------------------------------- ordinary sums, eight rows at a time
+static __device__ __forceinline__ void ordinary_rows(float *c, const float *a, const float *b,
+                                                     int64_t m, int64_t n, int64_t k) {
+    for (int64_t row = (int64_t)blockIdx.x * 8; row < m; row += (int64_t)gridDim.x * 8) {
+        for (int64_t column = (int64_t)blockIdx.y * blockDim.x + threadIdx.x; column < n;
+             column += (int64_t)gridDim.y * blockDim.x) {
+            float sum[8];
+            const float *from[8];
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                sum[i] = 0.0f;
+                from[i] = a + (row + i < m ? row + i : m - 1) * k;
             }
-        }
-        const int64_t tile = chunk / (BM / 32), first = chunk % (BM / 32) * 32;
-        uint4 *to = (uint4 *)(left + (tile * groups + group) * (BM * 128) + first * 128);
-        #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            uint4 hi, lo;
-            split_eight(x[i], hi, lo, wide);
-            uint4 *line = to + (i * 8 + r) * 8;
-            line[q ^ r] = hi;
-            line[(q + 4) ^ r] = lo;
-        }
-    } else {
-        unit -= left_chunks * groups;
-        if (unit < right_chunks * groups) {
-            // 32 columns of b, one a lane, which become rows of the image
-            const int64_t group = unit / right_chunks, chunk = unit % right_chunks;
-            const int64_t column = chunk * 32 + lane, p = group * 32;
-            const float *from = b + p * n + column;
-            #pragma unroll
-            for (int i = 0; i < 32; ++i) {
-                x[i / 8][i % 8] = 0.0f;
-                if (column < n && p + i < k) x[i / 8][i % 8] = __ldcs(from + (int64_t)i * n);
+            for (int64_t p = 0; p < k; ++p) {
+                const float right = __ldg(b + p * n + column);
+#pragma unroll
+                for (int i = 0; i < 8; ++i) sum[i] = fmaf(__ldg(from[i] + p), right, sum[i]);
             }
-            uint4 *image = images[warp];
-            #pragma unroll
-            for (int q = 0; q < 4; ++q) {
-                uint4 hi, lo;
-                split_eight(x[q], hi, lo, wide);
-                image[lane * 8 + (q ^ (lane & 7))] = hi;
-                image[lane * 8 + ((q + 4) ^ (lane & 7))] = lo;
-            }
-            __syncwarp();
-            const int64_t tile = chunk / (BN / 32), first = chunk % (BN / 32) * 32;
-            uint4 *to = (uint4 *)(right + (tile * groups + group) * (BN * 128) + first * 128);
-            #pragma unroll
-            for (int i = 0; i < 8; ++i) to[i * 32 + lane] = image[i * 32 + lane];
+#pragma unroll
+            for (int i = 0; i < 8; ++i)
+                if (row + i < m) c[(row + i) * n + column] = sum[i];
         }
     }
-    if (wide) *flag = ticket;
+}
+
+static __global__ void __launch_bounds__(256) ordinary(float *c, const float *a, const float *b,
+                                                       int64_t m, int64_t n, int64_t k) {
+    ordinary_rows(c, a, b, m, n, k);
+}
+
+// ---------------------------------------------------------------- the split, 64 lines a block
+static __global__ void __launch_bounds__(256) split(unsigned char *left, unsigned char *right, unsigned *odd,
+                                                    const float *a, const float *b, int64_t m, int64_t n, int64_t k,
+                                                    unsigned steps, unsigned left_blocks, unsigned right_groups) {
+    __shared__ uint4 lines[64 * 8];
+    float x[8];
+    unsigned char *to;
+    int line, piece;
+    if (blockIdx.x < left_blocks) {                           // rows of a; k runs fastest over the blocks
+        const unsigned step = blockIdx.x % steps, group = blockIdx.x / steps;
+        line = threadIdx.x / 4;
+        piece = threadIdx.x % 4;
+        const int64_t row = (int64_t)group * 64 + line, at = (int64_t)step * {{BK}} + piece * 8;
+        if (row < m && at + 8 <= k && k % 4 == 0 && ((uintptr_t)a & 15) == 0) {
+            const float4 *from = reinterpret_cast<const float4 *>(a + row * k + at);
+            const float4 u = __ldg(from), v = __ldg(from + 1);
+            x[0] = u.x; x[1] = u.y; x[2] = u.z; x[3] = u.w;
+            x[4] = v.x; x[5] = v.y; x[6] = v.z; x[7] = v.w;
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) x[i] = row < m && at + i < k ? __ldg(a + row * k + at + i) : 0.0f;
+        }
+        const unsigned first = group * 64u;
+        to = left + ((size_t)(first / {{BM}}) * steps + step) * LEFT + (size_t)(first % {{BM}}) * LINE;
+    } else {                                                  // columns of b; n runs fastest over the blocks
+        const unsigned block = blockIdx.x - left_blocks;
+        const unsigned group = block % right_groups, step = block / right_groups;
+        line = threadIdx.x % 64;
+        piece = threadIdx.x / 64;
+        const int64_t column = (int64_t)group * 64 + line, at = (int64_t)step * {{BK}} + piece * 8;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) x[i] = column < n && at + i < k ? __ldg(b + (at + i) * n + column) : 0.0f;
+        const unsigned first = group * 64u;
+        to = right + ((size_t)(first / {{BN}}) * steps + step) * RIGHT + (size_t)(first % {{BN}}) * LINE;
+    }
+
+    // Anything but zero and 2^-100 <= |x| < 2^50 (inf and NaN among it) is left to ordinary sums.
+    bool bad = false;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const unsigned bits = __float_as_uint(x[i]);
+        bad |= (bits << 1) != 0u && ((bits >> 23) & 255u) - 27u >= 150u;
+    }
+    if (bad) *odd = 1u;                                       // all writers write the same
+
+    unsigned high[4], low[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        __nv_bfloat162 h = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
+        const float2 f = __bfloat1622float2(h);
+        __nv_bfloat162 l = __floats2bfloat162_rn(x[2 * i] - f.x, x[2 * i + 1] - f.y);
+        high[i] = *reinterpret_cast<unsigned *>(&h);
+        low[i] = *reinterpret_cast<unsigned *>(&l);
+    }
+    lines[line * 8 + (piece ^ (line & 7))] = make_uint4(high[0], high[1], high[2], high[3]);
+    lines[line * 8 + ((piece + 4) ^ (line & 7))] = make_uint4(low[0], low[1], low[2], low[3]);
+    __syncthreads();
+    uint4 *out = reinterpret_cast<uint4 *>(to);
+    out[threadIdx.x] = lines[threadIdx.x];
+    out[threadIdx.x + 256] = lines[threadIdx.x + 256];
 }
 
 // ---------------------------------------------------------------- barriers and copies
-
-static __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
-
-static __device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+static __device__ __forceinline__ unsigned address(const void *p) {
+    return (unsigned)__cvta_generic_to_shared(p);
 }
 
-static __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+static __device__ __forceinline__ void prepare(uint64_t *barrier, unsigned count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address(barrier)), "r"(count) : "memory");
 }
 
-static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
-    uint32_t done;
+static __device__ __forceinline__ void await(uint64_t *barrier, unsigned parity) {
+    unsigned done;
     do {
-        asm volatile(
-            "{\n"
-            ".reg .pred p;\n"
-            "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-            "selp.u32 %0, 1, 0, p;\n"
-            "}\n"
-            : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+        asm volatile("{\n\t.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;\n\t}"
+                     : "=r"(done) : "r"(address(barrier)), "r"(parity) : "memory");
     } while (!done);
 }
 
-// arrives at the barrier at the same place in the block `rank` of the cluster
-static __device__ __forceinline__ void barrier_arrive(uint32_t barrier, uint32_t rank) {
-    asm volatile(
-        "{\n"
-        ".reg .b32 remote;\n"
-        "mapa.shared::cluster.u32 remote, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
-        "}\n"
-        ::"r"(barrier), "r"(rank) : "memory");
+static __device__ __forceinline__ void expect(uint64_t *barrier, unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(barrier)), "r"(bytes) : "memory");
 }
 
-static __device__ __forceinline__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;\n" ::: "memory");
+static __device__ __forceinline__ void release(uint64_t *barrier, unsigned block) {   // in a block of the cluster
+    asm volatile("{\n\t.reg .b32 there;\n\t"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n\t"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n\t}"
+                 ::"r"(address(barrier)), "r"(block) : "memory");
 }
 
-static __device__ __forceinline__ void copy_own(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
+static __device__ __forceinline__ void copy(void *to, const void *from, unsigned bytes, uint64_t *barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+                 ::"r"(address(to)), "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(address(barrier)) : "memory");
 }
 
-static __device__ __forceinline__ void copy_all(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
-                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier), "h"((uint16_t)((1u << CLUSTER) - 1)) : "memory");
+static __device__ __forceinline__ void copy_to_all(void *to, const void *from, unsigned bytes, uint64_t *barrier) {
+    const unsigned short mask = (unsigned short)((1u << {{CM}}) - 1u);
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1], %2, [%3], %4;"
+                 ::"r"(address(to)), "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(address(barrier)), "h"(mask)
+                 : "memory");
 }
 
-// ---------------------------------------------------------------- product
-
-// Tiles of a cluster (CLUSTER * BM x BN) in bands of {{GROUP}} rows of tiles, down the columns of a band.
-static __device__ __forceinline__ void place(int64_t tile, int64_t tall, int64_t wide, int64_t &row, int64_t &column) {
-    const int64_t band = tile / ({{GROUP}} * wide), in = tile % ({{GROUP}} * wide), first = band * {{GROUP}};
-    const int64_t height = tall - first < {{GROUP}} ? tall - first : {{GROUP}};
-    row = first + in % height;
-    column = in / height;
+static __device__ __forceinline__ void meet() {               // all threads of the cluster
+    asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-static __global__ void __cluster_dims__({{CLUSTER}}, 1, 1) __launch_bounds__(({{BM}} / 64 + 1) * 128, 1)
-product(float *__restrict__ c, const float *__restrict__ a, const float *__restrict__ b, int64_t m, int64_t n, int64_t k,
-        const unsigned char *__restrict__ left, const unsigned char *__restrict__ right, int64_t tall, int64_t wide, int64_t groups,
-        int pairs, const unsigned long long *flag, unsigned long long ticket) {
-    extern __shared__ unsigned char pool[];
-    __shared__ alignas(8) uint64_t full[{{STAGES}}], empty[{{STAGES}}];
+// The walk over the output in bands of {{BAND}} groups of rows (a group: {{CM}} tiles).
+static __device__ __forceinline__ void place(unsigned at, unsigned groups, unsigned columns,
+                                             unsigned &group, unsigned &column) {
+    const unsigned whole = {{BAND}}u * columns, band = at / whole, inside = at - band * whole;
+    const unsigned first = band * {{BAND}}u, rest = groups - first;
+    const unsigned width = rest < {{BAND}}u ? rest : {{BAND}}u;
+    column = inside / width;
+    group = first + (inside - column * width);
+}
 
-    if (*(const volatile unsigned long long *)flag == ticket) {
-        // operands beyond the range that may be split: plainly, one element after another
-        const int64_t step = (int64_t)gridDim.x * blockDim.x;
-        for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < m * n; at += step) {
-            const float *x = a + at / n * k, *y = b + at % n;
-            float sum = 0.0f;
-            #pragma unroll 4
-            for (int64_t p = 0; p < k; ++p) sum = fmaf(x[p], y[p * n], sum);
-            c[at] = sum;
-        }
+// ---------------------------------------------------------------- the product
+static __global__ void __cluster_dims__({{CM}}, 1, 1) __launch_bounds__(THREADS, 1)
+multiply(float *c, const float *a, const float *b, const unsigned char *left, const unsigned char *right,
+         const unsigned *odd, int64_t m, int64_t n, int64_t k, unsigned steps, unsigned groups, unsigned columns) {
+    if (*odd != 0u) {                                         // the same in every block
+        ordinary_rows(c, a, b, m, n, k);
         return;
     }
 
-    unsigned char *stages = pool + ((1024u - (shared_address(pool) & 1023u)) & 1023u);
-    const int group_of_warps = threadIdx.x / 128;
-    const uint32_t rank = CLUSTER == 1 ? 0 : blockIdx.x % CLUSTER;
-    const int64_t tiles = tall * wide, steps = groups / STAGE_GROUPS;
-    const int64_t first_tile = blockIdx.x / CLUSTER, next_tile = gridDim.x / CLUSTER;
+    extern __shared__ unsigned char raw[];
+    __shared__ __align__(8) uint64_t full[{{STAGES}}], empty[{{STAGES}}];
+    unsigned char *ring = raw + ((1024u - (address(raw) & 1023u)) & 1023u);
 
+    unsigned rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     if (threadIdx.x == 0) {
-        for (int s = 0; s < STAGES; ++s) {
-            barrier_init(shared_address(&full[s]), 1);
-            barrier_init(shared_address(&empty[s]), CLUSTER * CONSUMERS * 4);   // every warp of every consumer of the cluster
+        for (int s = 0; s < {{STAGES}}; ++s) {
+            prepare(&full[s], 1);
+            prepare(&empty[s], CONSUMERS * 4 * {{CM}});       // one arrival a computing warp of the cluster
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    __syncthreads();
-    cluster_sync();
+    meet();
 
-    if (group_of_warps == CONSUMERS) {
-        // ---- producer
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    const unsigned work = groups * columns;
+    const unsigned cluster = blockIdx.x / {{CM}}, clusters = gridDim.x / {{CM}};
+    const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
+    const int lane = threadIdx.x % 32;
+    unsigned slot = 0, phase = 0;
+
+    if (warpgroup == CONSUMERS) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == CONSUMERS * 128) {
-            int s = 0;
-            uint32_t phase = 0;
-            for (int64_t tile = first_tile; tile < tiles; tile += next_tile) {
-                int64_t row, column;
-                place(tile, tall, wide, row, column);
-                const unsigned char *from_a = left + (row * CLUSTER + rank) * groups * (BM * 128);
-                const unsigned char *from_b = right + column * groups * (BN * 128) + rank * (B_BYTES / CLUSTER);
-                for (int64_t step = 0; step < steps; ++step) {
-                    const uint32_t to = shared_address(stages + s * STAGE_BYTES), barrier = shared_address(&full[s]);
-                    barrier_wait(shared_address(&empty[s]), phase ^ 1);
-                    barrier_expect(barrier, STAGE_BYTES);
-                    copy_own(to, from_a, A_BYTES, barrier);
-                    if (CLUSTER == 1) copy_own(to + A_BYTES, from_b, B_BYTES, barrier);
-                    else copy_all(to + A_BYTES + rank * (B_BYTES / CLUSTER), from_b, B_BYTES / CLUSTER, barrier);
-                    from_a += A_BYTES;
-                    from_b += B_BYTES;
-                    if (++s == STAGES) s = 0, phase ^= 1;
+            for (unsigned at = cluster; at < work; at += clusters) {
+                unsigned group, column;
+                place(at, groups, columns, group, column);
+                const unsigned char *from_left = left + (size_t)(group * {{CM}}u + rank) * steps * LEFT;
+                const unsigned char *from_right = right + (size_t)column * steps * RIGHT + rank * SLICE;
+                for (unsigned step = 0; step < steps; ++step) {
+                    await(&empty[slot], phase ^ 1u);          // free in every block of the cluster
+                    unsigned char *stage = ring + slot * STAGE;
+                    expect(&full[slot], STAGE);
+                    copy(stage, from_left, LEFT, &full[slot]);
+                    if ({{CM}} == 1) copy(stage + LEFT, from_right, RIGHT, &full[slot]);
+                    else copy_to_all(stage + LEFT + rank * SLICE, from_right, SLICE, &full[slot]);
+                    from_left += LEFT;
+                    from_right += RIGHT;
+                    if (++slot == {{STAGES}}) {
+                        slot = 0;
+                        phase ^= 1u;
+                    }
                 }
             }
         }
         __syncwarp();
     } else {
-        // ---- consumers
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-        int s = 0;
-        uint32_t phase = 0;
-        for (int64_t tile = first_tile; tile < tiles; tile += next_tile) {
-            float sums[{{BN}} / {{NW}}][{{NW}} / 2];
-            #pragma unroll
-            for (int h = 0; h < {{BN}} / {{NW}}; ++h) {
-                #pragma unroll
-                for (int i = 0; i < {{NW}} / 2; ++i) sums[h][i] = 0.0f;
-            }
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        const bool pairs = n % 2 == 0 && ((uintptr_t)c & 7) == 0;
+        for (unsigned at = cluster; at < work; at += clusters) {
+            float sums[STRIPS][{{IN}} / 2];
+#pragma unroll
+            for (int s = 0; s < STRIPS; ++s)
+#pragma unroll
+                for (int i = 0; i < {{IN}} / 2; ++i) sums[s][i] = 0.0f;
 
-            #pragma unroll 1
-            for (int64_t step = 0; step < steps; ++step) {
-                const unsigned char *stage = stages + s * STAGE_BYTES;
-                barrier_wait(shared_address(&full[s]), phase);
-                COMPUTE(sums, stage + group_of_warps * (64 * 128), stage + A_BYTES);
+#pragma unroll 1
+            for (unsigned step = 0; step < steps; ++step) {
+                await(&full[slot], phase);
+                const unsigned char *stage = ring + slot * STAGE;
+#pragma unroll
+                for (int s = 0; s < STRIPS; ++s)
+                    COMPUTE(sums[s], stage + warpgroup * 64 * LINE, stage + LEFT + s * {{IN}} * LINE);
                 __syncwarp();
-                if (lane < CLUSTER) barrier_arrive(shared_address(&empty[s]), (uint32_t)lane);
-                if (++s == STAGES) s = 0, phase ^= 1;
+                if (lane < {{CM}}) release(&empty[slot], (unsigned)lane);
+                if (++slot == {{STAGES}}) {
+                    slot = 0;
+                    phase ^= 1u;
+                }
             }
 
-            int64_t row, column;
-            place(tile, tall, wide, row, column);
-            row = (row * CLUSTER + rank) * BM + group_of_warps * 64 + warp * 16 + lane / 4;
-            column = column * BN + lane % 4 * 2;
-            #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int64_t line = row + half * 8;
-                if (line < m) {
-                    float *to = c + line * n + column;
-                    #pragma unroll
-                    for (int h = 0; h < {{BN}} / {{NW}}; ++h) {
-                        #pragma unroll
-                        for (int j = 0; j < {{NW}} / 8; ++j) {
-                            const int offset = h * {{NW}} + j * 8;
-                            const float u = sums[h][4 * j + 2 * half], v = sums[h][4 * j + 2 * half + 1];
+            unsigned group, column;
+            place(at, groups, columns, group, column);
+            const int64_t row = (int64_t)(group * {{CM}}u + rank) * {{BM}} + warpgroup * 64 +
+                                (threadIdx.x / 32 % 4) * 16 + lane / 4;
+            const int64_t first = (int64_t)column * {{BN}} + 2 * (lane % 4);
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                if (row + 8 * h < m) {
+                    float *to = c + (row + 8 * h) * n;
+#pragma unroll
+                    for (int s = 0; s < STRIPS; ++s) {
+#pragma unroll
+                        for (int i = 0; i < {{IN}} / 8; ++i) {
+                            const int64_t j = first + s * {{IN}} + 8 * i;
+                            const float u = sums[s][4 * i + 2 * h], v = sums[s][4 * i + 2 * h + 1];
                             if (pairs) {
-                                if (column + offset < n) __stcs((float2 *)(to + offset), make_float2(u, v));
+                                if (j < n) __stcs(reinterpret_cast<float2 *>(to + j), make_float2(u, v));
                             } else {
-                                if (column + offset < n) to[offset] = u;
-                                if (column + offset + 1 < n) to[offset + 1] = v;
+                                if (j < n) to[j] = u;
+                                if (j + 1 < n) to[j + 1] = v;
                             }
                         }
                     }
@@ -310,67 +306,77 @@ product(float *__restrict__ c, const float *__restrict__ a, const float *__restr
             }
         }
     }
-    // no block may leave while others still arrive at its barriers
-    cluster_sync();
+    meet();                                                   // nobody leaves while others still arrive at its barriers
 }
 
-// ---------------------------------------------------------------- entry
+static int launch_ordinary(float *c, const float *a, const float *b, int64_t m, int64_t n, int64_t k,
+                           cudaStream_t stream) {
+    const int64_t down = (m + 7) / 8, across = (n + 255) / 256;
+    const dim3 grid((unsigned)(down < (1 << 20) ? down : (1 << 20)), (unsigned)(across < 65535 ? across : 65535));
+    ordinary<<<grid, 256, 0, stream>>>(c, a, b, m, n, k);
+    return (int)cudaGetLastError();
+}
+
+}  // namespace sketch
 
 extern "C" int gemm(float *c, const float *a, const float *b, int64_t m, int64_t n, int64_t k, cudaStream_t stream) {
-    if (POOL_BYTES + 1024 > 232448) return WS_INVALID;
+    using namespace sketch;
+    if (SHARED + 16 * {{STAGES}} > 232448) return WS_INVALID;
     if (m <= 0 || n <= 0) return 0;
-    if (k < 0) k = 0;
+    if (k < SHORT) return launch_ordinary(c, a, b, m, n, k, stream);
 
-    int device = 0, processors = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error != cudaSuccess) return (int)error;
-    error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-    if (error != cudaSuccess) return (int)error;
+    const int64_t steps = (k + {{BK}} - 1) / {{BK}};
+    const int64_t groups = (m + {{BM}} * {{CM}} - 1) / ({{BM}} * {{CM}});
+    const int64_t columns = (n + {{BN}} - 1) / {{BN}};
+    const int64_t left_groups = groups * ({{BM}} * {{CM}} / 64), right_groups = columns * ({{BN}} / 64);
+    const int64_t limit = 0x7fffffff / 64;
+    if (left_groups >= limit || right_groups >= limit || groups * columns >= 0x40000000 ||
+        steps >= 0x7fffffff / (left_groups + right_groups))
+        return launch_ordinary(c, a, b, m, n, k, stream);
 
-    // memory that was freed stays in the pool for the next call instead of being unmapped at the next synchronization
-    static int prepared = -1;
-    if (prepared != device) {
-        cudaMemPool_t memory;
-        if (cudaDeviceGetDefaultMemPool(&memory, device) == cudaSuccess) {
-            uint64_t keep = UINT64_MAX;
-            cudaMemPoolSetAttribute(memory, cudaMemPoolAttrReleaseThreshold, &keep);
+    const size_t left_bytes = (size_t)(groups * {{CM}} * steps) * LEFT;
+    const size_t right_bytes = (size_t)(columns * steps) * RIGHT;
+    const size_t bytes = left_bytes + right_bytes + 256;
+
+    int device = 0, processors = 132;
+    if (cudaGetDevice(&device) == cudaSuccess) {
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+        // What is freed stays in the stream-ordered pool, so that the next call need not map it again.
+        cudaMemPool_t pool;
+        uint64_t keep = 0;
+        if (cudaDeviceGetMemPool(&pool, device) == cudaSuccess &&
+            cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep) == cudaSuccess && keep < bytes + (4u << 20)) {
+            keep = bytes + (4u << 20);
+            cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep);
         }
-        error = cudaFuncSetAttribute(product, cudaFuncAttributeMaxDynamicSharedMemorySize, POOL_BYTES);
-        if (error != cudaSuccess) return (int)error;
-        prepared = device;
     }
 
-    const int64_t tall = (m + (int64_t)BM * CLUSTER - 1) / ((int64_t)BM * CLUSTER);     // tiles of a cluster, down
-    const int64_t wide = (n + BN - 1) / BN;                                             // and across
-    const int64_t groups = (k + BK - 1) / BK * STAGE_GROUPS;
-    const int64_t left_chunks = tall * CLUSTER * (BM / 32), right_chunks = wide * (BN / 32);
-    const size_t left_bytes = (size_t)left_chunks * (size_t)groups * 4096, right_bytes = (size_t)right_chunks * (size_t)groups * 4096;
-    const int64_t units = (left_chunks + right_chunks) * groups, blocks = (units + {{SW}} - 1) / {{SW}};
-    if (blocks > 2147483647ll) return WS_INVALID;
+    void *space = nullptr;
+    if (cudaMallocAsync(&space, bytes, stream) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return launch_ordinary(c, a, b, m, n, k, stream);
+    }
+    unsigned char *left = static_cast<unsigned char *>(space), *right = left + left_bytes;
+    unsigned *odd = reinterpret_cast<unsigned *>(right + right_bytes);
 
-    unsigned char *work = nullptr;
-    error = cudaMallocAsync((void **)&work, left_bytes + right_bytes + 256, stream);
-    if (error != cudaSuccess) return (int)error;
-    unsigned char *left = work, *right = work + left_bytes;
-    // The flag is raised by writing this call's ticket, so that it needs no clearing; were its garbage to be the ticket
-    // by chance, the plain way would be gone, which is slow and right.
-    unsigned long long *flag = (unsigned long long *)(work + left_bytes + right_bytes);
-    static unsigned long long calls = 0;
-    const unsigned long long ticket = (__atomic_add_fetch(&calls, 1ull, __ATOMIC_RELAXED) * 0x9E3779B97F4A7C15ull) | 1ull;
-
-    if (blocks > 0) {
-        const int vectors = k % 4 == 0 && (uintptr_t)a % 16 == 0;
-        split<<<(unsigned)blocks, {{SW}} * 32, 0, stream>>>(a, b, m, n, k, left, right, left_chunks, right_chunks, groups, vectors, flag, ticket);
+    cudaError_t error = cudaMemsetAsync(odd, 0, 256, stream);
+    if (error == cudaSuccess)
+        error = cudaFuncSetAttribute(multiply, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
+    if (error == cudaSuccess) {
+        const unsigned left_blocks = (unsigned)(left_groups * steps), right_blocks = (unsigned)(right_groups * steps);
+        split<<<left_blocks + right_blocks, 256, 0, stream>>>(left, right, odd, a, b, m, n, k, (unsigned)steps,
+                                                              left_blocks, (unsigned)right_groups);
         error = cudaGetLastError();
     }
     if (error == cudaSuccess) {
-        int64_t clusters = processors / CLUSTER;
+        const int64_t work = groups * columns;
+        int64_t clusters = processors / {{CM}};
+        if (clusters > work) clusters = work;
         if (clusters < 1) clusters = 1;
-        if (clusters > tall * wide) clusters = tall * wide;
-        const int pairs = n % 2 == 0 && (uintptr_t)c % 8 == 0;
-        product<<<(unsigned)(clusters * CLUSTER), THREADS, POOL_BYTES, stream>>>(c, a, b, m, n, k, left, right, tall, wide, groups, pairs, flag, ticket);
+        multiply<<<(unsigned)(clusters * {{CM}}), THREADS, SHARED, stream>>>(
+            c, a, b, left, right, odd, m, n, k, (unsigned)steps, (unsigned)groups, (unsigned)columns);
         error = cudaGetLastError();
     }
-    const cudaError_t freed = cudaFreeAsync(work, stream);
+    const cudaError_t freed = cudaFreeAsync(space, stream);
     return (int)(error != cudaSuccess ? error : freed);
 }
