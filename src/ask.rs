@@ -2,9 +2,11 @@
 
 mod layer;
 mod library;
+mod reading;
 mod sentence;
 
 pub use library::{OpenBlas, has_cublas};
+pub use reading::{in_words, sayable};
 pub use sentence::{Hardware, Precision, Said};
 
 use kernelbench::Processor;

@@ -62,7 +62,7 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
     }
     match cli.command {
         Command::Init(arguments) => init::init(&arguments),
-        Command::Ask(arguments) => ask::ask(&arguments, &layers),
+        Command::Ask(arguments) => ask::ask(&arguments, &layers, environment),
         Command::Hardware(arguments) => hardware::hardware(&arguments, layers, environment),
         Command::Completions(arguments) => completions::completions(&arguments),
         Command::Man(arguments) => completions::man(&arguments),

@@ -350,6 +350,40 @@ fn what_cannot_be_is_told_in_a_sentence() {
 }
 
 #[test]
+fn a_sentence_beyond_the_grammar_is_read_by_a_model_once_and_what_it_does_not_say_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let sentence = "Multiply two square 1k matrices on the processor of my laptop";
+    let fact = |name: &str, value: &str, quote: &str| {
+        format!(r#"{{"name": "{name}", "value": "{value}", "quote": "{quote}"}}"#)
+    };
+    let size = |name: &str| fact(name, "1024", "square 1k");
+    let place = fact("hardware", "this cpu", "the processor of my laptop");
+    let facts = [fact("operator", "gemm", "Multiply two"), size("m"), size("n"), size("k"), place];
+    let scripted = |facts: &[String]| {
+        fs::write(at("script.jsonl"), entry("planner", "sentence", &format!(r#"{{"facts": [{}]}}"#, facts.join(", "))))
+            .unwrap();
+        format!("scripted:{}", at("script.jsonl"))
+    };
+    let ask =
+        |sentence: &str, model: &str, out: &str| run(&["ask", sentence, "--model", model, "-o", &at(out), "--untried"]);
+    let forged = fact("precision", "fp16", "in half precision");
+    let told = ask(sentence, &scripted(&[&facts[..], &[forged]].concat()), "a").ended(0).out;
+    assert!(told.contains("as: gemm m=1024 n=1024 k=1024 on this cpu\n"), "{told}");
+    assert!(told.contains("dropped: precision = fp16: its words do not stand in the sentence"), "{told}");
+    let task = fs::read_to_string(folder.path().join("a/task.toml")).unwrap();
+    let made_of = format!("{sentence} (read as: gemm m=1024 n=1024 k=1024 on this cpu)");
+    assert!(task.contains("name = \"gemm-1024x1024x1024\"") && task.contains(&made_of), "{task}");
+    let lacking = ask(sentence, &scripted(&facts[..4]), "b").ended(2);
+    assert!(lacking.err.contains("On which hardware?"), "{lacking:?}");
+    let other = ask(sentence, &scripted(&[]).replace("script", "nothing"), "b");
+    assert!(other.code == Some(2) && !Path::new(&at("b")).exists(), "{other:?}");
+    // What the grammar reads is not asked: this model would have no reply.
+    fs::write(at("empty.jsonl"), "").unwrap();
+    ask("GEMM m=n=k=64 on this CPU", &format!("scripted:{}", at("empty.jsonl")), "c").ended(0);
+}
+
+#[test]
 fn hardware_says_its_factors_with_sources_and_a_forged_quote_of_a_manual_is_dropped() {
     let shown = run(&["hardware", "C910"]).ended(0).out;
     assert!(shown.contains("64 KiB") && shown.contains("OpenC910 datasheet") && shown.contains("RVV 0.7.1"), "{shown}");

@@ -82,6 +82,8 @@ pub enum Purpose {
     Space,
     /// The Planner takes factors out of manuals.
     Extract,
+    /// The Planner reads a sentence that is beyond the grammar.
+    Sentence,
 }
 
 impl Purpose {
@@ -106,6 +108,7 @@ impl Purpose {
             Self::Action => "action",
             Self::Space => "space",
             Self::Extract => "extract",
+            Self::Sentence => "sentence",
         }
     }
 }

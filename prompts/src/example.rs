@@ -9,7 +9,7 @@ pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
 use crate::{
     Choosing, Fix, Offered, Offering, OpenTransformation, Optimization, Passage, PlanLine, Proposing, Rewriting,
     Suggestions, Taken, Unreadable, action, advise, again, apply, diagnose, extract, features, fix, hints::Hints,
-    optimize, plan, pooled, primitives, propose, refine, retry, seed, shapes, sketch, space, transform,
+    optimize, plan, pooled, primitives, propose, refine, retry, seed, sentence, shapes, sketch, space, transform,
 };
 use kernelbench::{
     Argument, ArgumentKind, Baselines, Beyond, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, Hash,
@@ -90,6 +90,7 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("primitives", primitives::values(task, machine, &Hints::embedded(), &operator(), Some(&mismatch))),
         ("primitives", primitives::values(&bound(), machine, &Hints::embedded(), &operator(), None)),
         ("extract", extract::values("C910", machine, &Hints::embedded(), &[passage()])),
+        ("sentence", sentence::values("multiply 1k by 1k matrices", &[("m".to_owned(), "rows".to_owned())])),
         ("action", action::values(task, &choosing())),
         ("action", action::values(task, &Choosing { path: None, ..choosing() })),
         ("space", space::values(task, machine, &offering())),

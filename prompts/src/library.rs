@@ -4,7 +4,7 @@
 
 /// The pages: each has a system part, which takes no values and so is the same in every round, a user part, and the form
 /// of the reply, which takes no values either.
-pub(crate) const PAGES: [(&str, &str); 21] = [
+pub(crate) const PAGES: [(&str, &str); 22] = [
     ("action", include_str!("../templates/action.md")),
     ("advise", include_str!("../templates/advise.md")),
     ("apply", include_str!("../templates/apply.md")),
@@ -19,6 +19,7 @@ pub(crate) const PAGES: [(&str, &str); 21] = [
     ("refine", include_str!("../templates/refine.md")),
     ("retry", include_str!("../templates/retry.md")),
     ("seed", include_str!("../templates/seed.md")),
+    ("sentence", include_str!("../templates/sentence.md")),
     ("shapes", include_str!("../templates/shapes.md")),
     ("sketch", include_str!("../templates/sketch.md")),
     ("space", include_str!("../templates/space.md")),

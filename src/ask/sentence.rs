@@ -41,7 +41,7 @@ pub enum Hardware {
 }
 
 /// Hardware that a sentence may name: the name, and whether it is a GPU. Longer names come first.
-const NAMED: [(&str, bool); 14] = [
+pub(super) const NAMED: [(&str, bool); 14] = [
     ("rtx 4060", true),
     ("rtx4060", true),
     ("a100", true),
@@ -85,7 +85,7 @@ impl Hardware {
 }
 
 /// Precisions that a sentence may name and no template is in.
-const FOREIGN: [&str; 20] = [
+pub(super) const FOREIGN: [&str; 20] = [
     "fp64", "float64", "f64", "double", "bf16", "bfloat16", "tf32", "fp8", "float8", "e4m3", "e5m2", "fp4", "nvfp4",
     "mxfp4", "mxfp8", "int8", "i8", "uint8", "int4", "int32",
 ];

@@ -9,6 +9,13 @@ use std::path::PathBuf;
 pub struct AskArgs {
     /// The sentence: an operator (gemm, conv2d), its sizes, perhaps a precision, and the hardware.
     pub sentence: String,
+    /// What reads a sentence that lacks something for the grammar, once: openai:NAME, mailbox:DIR or scripted:FILE; without
+    /// it none is asked.
+    #[arg(long, value_name = "SPEC")]
+    pub model: Option<String>,
+    /// With a mailbox as the model: end with code 10 once nothing but its reply is missing, instead of waiting.
+    #[arg(long)]
+    pub exit_when_waiting: bool,
     /// The folder to make [default: the operator with its sizes].
     #[arg(long, short, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -2,13 +2,16 @@
 
 use super::{on_threads, say};
 use crate::{
-    ask::{Hardware, Here, OpenBlas, Said, has_cublas, made},
+    ask::{Hardware, Here, OpenBlas, Said, has_cublas, in_words, made, sayable},
     cli::AskArgs,
     config::Layers,
     exit::{Exit, Trouble},
-    wiring::{self, Kind},
+    key::Environment,
+    plan,
+    wiring::{self, Answering, Kind},
 };
-use kernelbench::{Case, LARGEST_EMULATED_CASE, Provenance, Suite, Task, TimingPlan, cuda, load};
+use agents::llm::{Call, CallId, Purpose, Role};
+use kernelbench::{Case, LARGEST_EMULATED_CASE, Provenance, Suite, Task, TimingPlan, cuda, load, plain};
 use std::{
     fs,
     io::{BufRead, IsTerminal},
@@ -16,8 +19,14 @@ use std::{
 };
 
 /// Makes the task's folder; it stays only if its reference builds and agrees with itself on the small cases.
-pub(super) fn ask(arguments: &AskArgs, layers: &Layers) -> Result<Exit, Trouble> {
-    let (sentence, said) = complete(arguments.sentence.clone())?;
+pub(super) fn ask(arguments: &AskArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    let lacking = !Said::read(&arguments.sentence).questions().is_empty();
+    let read = match arguments.model.as_deref().filter(|_| lacking) {
+        Some(model) => Some(read_by(model, arguments, layers, environment)?),
+        None => None,
+    };
+    let (words, said) = complete(read.clone().unwrap_or_else(|| arguments.sentence.clone()))?;
+    let sentence = if read.is_some() { format!("{} (read as: {words})", arguments.sentence) } else { words };
     let here = Here {
         memory: memory(&said),
         openblas: OpenBlas::here(),
@@ -55,6 +64,27 @@ pub(super) fn ask(arguments: &AskArgs, layers: &Layers) -> Result<Exit, Trouble>
     }
 }
 
+/// A sentence in the grammar's words, as a model read it: one call, of which only what has words of the sentence is believed.
+fn read_by(model: &str, arguments: &AskArgs, layers: &Layers, environment: &Environment) -> Result<String, Trouble> {
+    let (run, folder) = ("ask".to_owned(), Path::new("."));
+    let exit_when_waiting = arguments.exit_when_waiting;
+    let config = &layers.config;
+    let llm = Answering { config, environment, exit_when_waiting, run, folder }.port(&plan::spec(model)?)?;
+    let (sentence, wanted) = (&arguments.sentence, sayable());
+    let prompt = super::prompts::library(config)?.sentence(sentence, &wanted);
+    let (role, purpose) = (Role::Planner, Purpose::Sentence);
+    let id = CallId { task: "ask".to_owned(), round: 0, role, purpose, part: String::new(), attempt: 1 };
+    let reply = on_threads(async { Ok(llm.ask(Call { id, prompt }).await) })?;
+    let reply = reply.map_err(|why| Trouble { exit: Exit::Model, message: why.to_string() })?;
+    let (facts, mut dropped) = prompts::read_facts(&reply.text, sentence, &wanted)
+        .map_err(|why| Trouble { exit: Exit::Model, message: format!("the model's reply cannot be read: {why}") })?;
+    let (words, unknown) = in_words(&facts);
+    dropped.extend(unknown);
+    say(&format!("read by {model} as: {}", plain(&words)));
+    dropped.iter().for_each(|why| say(&format!("dropped: {}", plain(why))));
+    Ok(words)
+}
+
 /// A sentence that lacks nothing: what is missing is asked for on a terminal.
 fn complete(mut sentence: String) -> Result<(String, Said), Trouble> {
     loop {
@@ -62,7 +92,10 @@ fn complete(mut sentence: String) -> Result<(String, Said), Trouble> {
         let questions = said.questions();
         let Some(question) = questions.first() else { return Ok((sentence, said)) };
         if !std::io::stdin().is_terminal() {
-            return Err(Trouble::usage(format!("the sentence lacks something. {}", questions.join(" "))));
+            return Err(Trouble::usage(format!(
+                "the sentence lacks something. {} Or --model openai:NAME has a model read it.",
+                questions.join(" ")
+            )));
         }
         say(question);
         let mut answer = String::new();
