@@ -184,7 +184,7 @@ fn emulated(hardware: &Hardware) -> Result<Option<Processor>, String> {
     }
 }
 
-/// What a product is compared with.
+/// What an operator is compared with.
 #[derive(Clone, Copy)]
 enum Library {
     OpenBlas(OpenBlas),

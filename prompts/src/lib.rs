@@ -61,7 +61,7 @@ pub use prompt::{Prompt, Speaker, Turn};
 pub use propose::{OpenTransformation, Proposing};
 pub use rewrite::read_region;
 pub use seed::FirstPage;
-pub use sentence::{Sayable, read_facts};
+pub use sentence::{Fact, Sayable, read_facts};
 pub use shapes::read_shapes;
 pub use sketch::{Sketch, read_sketch, read_whole};
 pub use space::{Offering, read_space};

@@ -6,6 +6,9 @@ use minijinja::{Value, context};
 /// What a sentence may say: a name, and what it stands for.
 pub type Sayable = (String, String);
 
+/// What a sentence says, by name.
+pub type Fact = (String, String);
+
 /// The longest value, in characters: a number, or a name.
 const LONGEST: usize = 40;
 
@@ -27,11 +30,7 @@ pub(crate) fn values(sentence: &str, wanted: &[Sayable]) -> Value {
 ///
 /// # Errors
 /// Where the reply is not one JSON object with a list `facts`.
-pub fn read_facts(
-    reply: &str,
-    sentence: &str,
-    wanted: &[Sayable],
-) -> Result<(Vec<(String, String)>, Vec<String>), Unreadable> {
+pub fn read_facts(reply: &str, sentence: &str, wanted: &[Sayable]) -> Result<(Vec<Fact>, Vec<String>), Unreadable> {
     let (mut facts, mut dropped) = (vec![], vec![]);
     let sentence = one_line(sentence).to_lowercase();
     for item in read_list(reply, "facts")? {

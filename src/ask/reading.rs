@@ -1,11 +1,12 @@
 //! What a model made of a sentence that is beyond the grammar, in the grammar's own words: the grammar reads that.
 
 use super::{Operator, sentence};
+use prompts::{Fact, Sayable};
 use std::collections::BTreeMap;
 
 /// What a sentence may say, by name, and what each stands for.
 #[must_use]
-pub fn sayable() -> Vec<(String, String)> {
+pub fn sayable() -> Vec<Sayable> {
     let mut all = vec![
         ("operator".to_owned(), "`gemm`, a product of two matrices, or `conv2d`, a convolution of images".to_owned()),
         (
@@ -49,7 +50,7 @@ fn one_of(names: &[&str]) -> String {
 
 /// The sentence, and in words what was left out of it because the grammar has no such value.
 #[must_use]
-pub fn in_words(facts: &[(String, String)]) -> (String, Vec<String>) {
+pub fn in_words(facts: &[Fact]) -> (String, Vec<String>) {
     let (mut by_name, mut dropped) = (BTreeMap::new(), vec![]);
     for (name, value) in facts {
         let value = value.to_lowercase();
@@ -91,8 +92,7 @@ mod tests {
     use super::{super::Said, *};
 
     fn read(facts: &[(&str, &str)]) -> (String, Vec<String>) {
-        let facts: Vec<(String, String)> =
-            facts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let facts: Vec<Fact> = facts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         in_words(&facts)
     }
 

@@ -81,7 +81,9 @@ fn read_by(model: &str, arguments: &AskArgs, layers: &Layers, environment: &Envi
     let (words, unknown) = in_words(&facts);
     dropped.extend(unknown);
     say(&format!("read by {model} as: {}", plain(&words)));
-    dropped.iter().for_each(|why| say(&format!("dropped: {}", plain(why))));
+    for why in &dropped {
+        say(&format!("dropped: {}", plain(why)));
+    }
     Ok(words)
 }
 

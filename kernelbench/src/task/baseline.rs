@@ -126,7 +126,8 @@ impl BaselineKernel {
         let Some(name) = absent else { return self.unusable(format!("it does not build\n{log}")) };
         let own = &self.name;
         let package = if name == "cudnn" {
-            "beside an nvcc of pip's, pip install nvidia-cudnn-cu13, whose folder `cudnn` CUDNN_PATH may name wherever it is".to_owned()
+            "pip install nvidia-cudnn-cu13; unless it lies beside pip's nvcc, set CUDNN_PATH to its folder `cudnn`"
+                .to_owned()
         } else if Forbidden::known(std::slice::from_ref(name)).is_empty() {
             format!("Debian: apt install lib{name}-dev")
         } else {
@@ -168,7 +169,10 @@ mod tests {
         assert!(told("cublas", header).contains(toolkit), "{}", told("cublas", header));
         assert!(told("cublas", "ld: cannot find -lcublas: No such file").contains("pip install nvidia-cublas"));
         let of_pip = told("cudnn", "ld: cannot find -lcudnn: No such file");
-        assert!(of_pip.contains("pip install nvidia-cudnn-cu13, whose folder `cudnn` CUDNN_PATH may name"), "{of_pip}");
+        assert!(
+            of_pip.contains("pip install nvidia-cudnn-cu13; unless it lies beside pip's nvcc, set CUDNN_PATH"),
+            "{of_pip}"
+        );
         assert!(told("openblas", "ld: cannot find -lopenblas").contains("(Debian: apt install libopenblas-dev)"));
         for log in ["fatal error: cblas.h: No such file or directory", "error: `cublas_v2.h' is odd"] {
             assert!(told("cublas", log).contains("it does not build\n"), "{log}");

@@ -1,4 +1,4 @@
-// The same by cuDNN{% if half %}, on tensor cores with sums in single precision{% else %} in single precision, without TF32{% endif %}. For sizes that it has not had, it tries every algorithm that it has
+// The same by cuDNN{% if half %}, on tensor cores with sums in single precision{% else %} in single precision, without TF32{% endif %}. When the sizes change, it tries every algorithm that it has
 // and keeps the quickest{% if half %} of those that add products up: Winograd's and Fourier's round what they transform{% endif %}. Its functions are declared here with the
 // numbers of its version 9: where its library is, its headers may be missing.
 #include <cstddef>
@@ -55,6 +55,7 @@ static bool is_welcome(const Tried &tried) {
 // Describes the sizes and chooses the quickest algorithm; a status where that fails.
 static int choose(const int64_t (&sizes)[9], int high, int wide, cudaStream_t stream) {
     const auto [batch, channels, height, width, filters, rows, columns, stride, pad] = sizes;
+    known[0] = 0;  // until all is set, no sizes are known
     int status = handle ? 0 : cudnnCreate(&handle);
     if (!status && !x_tensor) status = cudnnCreateTensorDescriptor(&x_tensor);
     if (!status && !y_tensor) status = cudnnCreateTensorDescriptor(&y_tensor);
@@ -80,6 +81,7 @@ static int choose(const int64_t (&sizes)[9], int high, int wide, cudaStream_t st
     cudaFree(workspace);
     workspace = nullptr;
     status = chosen.workspace ? (int)cudaMalloc(&workspace, chosen.workspace) : 0;
+    if (status) workspace = nullptr;
     if (!status) status = cudnnSetConvolutionMathType(convolution, chosen.math);
     for (int i = 0; i < 9 && !status; ++i) known[i] = sizes[i];
     return status;
