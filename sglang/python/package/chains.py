@@ -95,7 +95,7 @@ class Chain:
         if any(given.pop(name, value) != value for name, value in only.items()):
             return None
         wanted = set(said["parameters"]) - set(only)
-        # An argument that is left out may be given as None too.
+        # An optional argument that is given as None counts as left out.
         given = {name: value for name, value in given.items() if value is not None or name in wanted}
         return given if set(given) == wanted else None
 
