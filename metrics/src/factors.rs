@@ -4,7 +4,7 @@ pub mod records;
 
 use crate::{
     gpu::Gpu,
-    machine::{Machine, MachineKind},
+    machine::{Fact, Machine, MachineKind},
 };
 use serde::{Deserialize, Serialize};
 
@@ -123,11 +123,22 @@ impl Factors {
         self.factors.iter().find(|factor| factor.name == name).map(|factor| factor.value.as_str())
     }
 
-    /// What the machine says of itself.
+    /// What the machine says of itself, and of a GPU what the records say of one of its name.
     #[must_use]
     pub fn of(machine: &Machine) -> Self {
+        let record =
+            Some(&machine.name).filter(|_| machine.kind == MachineKind::Gpu).and_then(|name| records::named(name));
+        Self::merged(
+            &machine.name,
+            Self::told(machine.kind, &machine.facts).into_iter().chain(record.into_iter().flatten()),
+        )
+    }
+
+    /// What these lines of a machine's specification say.
+    #[must_use]
+    pub fn told(kind: MachineKind, facts: &[Fact]) -> Vec<Factor> {
         let mut found = vec![];
-        let source = if machine.kind == MachineKind::Gpu { "the driver (NVML)" } else { "/proc/cpuinfo and sysfs" };
+        let source = if kind == MachineKind::Gpu { "the driver (NVML)" } else { "/proc/cpuinfo and sysfs" };
         let mut say = |name: &str, value: Option<String>| {
             let factor = |value| Factor {
                 name: name.to_owned(),
@@ -138,7 +149,7 @@ impl Factors {
             };
             found.extend(value.map(factor));
         };
-        let fact = |name: &str| machine.facts.iter().find(|fact| fact.name == name).map(|fact| fact.value.clone());
+        let fact = |name: &str| facts.iter().find(|fact| fact.name == name).map(|fact| fact.value.clone());
         for (level, name) in [("L1", "l1d"), ("L2", "l2"), ("L3", "l3")] {
             // Behind the size stand the lines, and who shares it.
             let cache = fact(&format!("{level} data cache"));
@@ -153,20 +164,20 @@ impl Factors {
                 say("line", line.map(ToOwned::to_owned));
             }
         }
-        if let Some(extensions) = fact("vector extensions").filter(|_| machine.kind == MachineKind::Cpu) {
+        if let Some(extensions) = fact("vector extensions").filter(|_| kind == MachineKind::Cpu) {
             let registers = registers(&extensions);
             say("vector", Some(extensions));
             say("vector_registers", registers.map(|(count, _)| count.to_string()));
             say("vector_bits", registers.map(|(_, bits)| bits.to_string()));
         }
-        if machine.kind == MachineKind::Gpu {
+        if kind == MachineKind::Gpu {
+            say("global", fact("memory"));
             say("sms", fact("multiprocessors"));
-            say("shared_block", fact("shared memory per block"));
             say("l2", fact("L2 cache"));
         }
         // A machine that is emulated has those of its record, under the words for them.
         for (_, name, what) in NAMES {
-            let known = machine.facts.iter().find(|fact| fact.name == what).map(|fact| fact.value.clone());
+            let known = facts.iter().find(|fact| fact.name == what).map(|fact| fact.value.clone());
             found.extend(known.map(|value| Factor {
                 name: name.to_owned(),
                 value,
@@ -175,7 +186,7 @@ impl Factors {
                 quote: None,
             }));
         }
-        Self::merged(&machine.name, found)
+        found
     }
 
     /// What the table of GPUs says of one.
@@ -219,7 +230,7 @@ fn plain(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{arch::Arch, machine::Fact};
+    use crate::arch::Arch;
 
     fn factor(name: &str, value: &str, rank: Rank) -> Factor {
         Factor { name: name.into(), value: value.into(), source: "here".into(), rank, quote: None }
@@ -258,6 +269,24 @@ mod tests {
         let factors = Factors::of(&machine);
         let values = ["l1d", "line", "l3", "vector_registers", "vector_bits"].map(|name| factors.value(name).unwrap());
         assert_eq!(values, ["32 KiB", "64 bytes", "32768 KiB, shared by 8", "32", "512"]);
+    }
+
+    #[test]
+    fn a_gpu_says_its_own_and_has_the_rest_of_its_record() {
+        let fact = |name: &str, value: &str| Fact { name: name.into(), value: value.into() };
+        let machine = Machine {
+            kind: MachineKind::Gpu,
+            name: "NVIDIA H200".into(),
+            arch: Arch::Cpu("test".into()),
+            facts: vec![fact("multiprocessors", "114"), fact("memory", "139 GiB"), fact("L2 cache", "60 MiB")],
+            bandwidths: vec![],
+            peak_flops: None,
+        };
+        let factors = Factors::of(&machine);
+        let values = ["global", "sms", "l2", "shared_block", "tensor"].map(|name| factors.value(name).unwrap());
+        assert_eq!(values, ["139 GiB", "114", "60 MiB", "227 KiB", "mma, wgmma; cp.async, TMA"]);
+        assert!(factors.conflicts.iter().any(|other| other.name == "sms" && other.value == "132"), "{factors:?}");
+        assert!(Factors::of(&Machine { kind: MachineKind::Cpu, ..machine }).value("tensor").is_none());
     }
 
     #[test]

@@ -10,9 +10,9 @@ use crate::{
     wiring::{self, Answering},
 };
 use agents::llm::{Call, CallId, Purpose, Role};
-use kernelbench::{cpu, plain};
+use kernelbench::{cpu, gpu::Gpu, plain};
 use metrics::{
-    Machine,
+    Machine, MachineKind,
     factors::{Factor, Factors, NAMES, records},
 };
 use prompts::{Manual, hints::Hints};
@@ -33,11 +33,16 @@ pub(super) fn hardware(
 ) -> Result<Exit, Trouble> {
     arguments.model.apply(&mut layers);
     let machine = cpu::machine(wiring::cache_folder(&layers.config).ok().as_deref());
-    let here = arguments.name.as_deref().is_none_or(|name| is_this(name, &machine));
+    let here = arguments.name.as_deref().is_none_or(|name| is_this(name, &machine.name));
     let name = arguments.name.clone().unwrap_or_else(|| machine.name.clone());
     let mut found = records::named(&name);
     if here {
         found.get_or_insert_default().extend(Factors::of(&machine).factors);
+    }
+    let gpus = gpus();
+    if let Some((_, told)) = gpus.iter().find(|(own, _)| arguments.name.as_ref().is_some_and(|name| is_this(name, own)))
+    {
+        found.get_or_insert_default().extend(told.iter().cloned());
     }
     let (manual, dropped) = of_manuals(arguments, &name, &machine, &layers.config, environment)?;
     if !arguments.manual.is_empty() {
@@ -55,15 +60,29 @@ pub(super) fn hardware(
     } else {
         say(&lines(&factors, &dropped).join("\n"));
         if arguments.name.is_none() {
+            for (name, told) in gpus {
+                let record = records::named(&name).unwrap_or_default();
+                say(&lines(&Factors::merged(&name, told.into_iter().chain(record)), &[]).join("\n"));
+            }
             say(&format!("records: {}", records::names().collect::<Vec<_>>().join(", ")));
         }
     }
     Ok(Exit::Done)
 }
 
-/// Whether a name is that of this machine's processor, in words that stand in it.
-fn is_this(name: &str, machine: &Machine) -> bool {
-    let own = machine.name.to_lowercase();
+/// The kinds of GPU that this machine has, by name, and what NVML says of the first of each.
+fn gpus() -> Vec<(String, Vec<Factor>)> {
+    let mut found: Vec<(String, Vec<Factor>)> = vec![];
+    for gpu in (0..Gpu::visible()).filter_map(|ordinal| Gpu::at(ordinal).ok()) {
+        let Some(name) = gpu.name().filter(|name| found.iter().all(|(known, _)| known != name)) else { continue };
+        found.push((name, Factors::told(MachineKind::Gpu, &gpu.told())));
+    }
+    found
+}
+
+/// Whether a name is that of this processor or GPU, in words that stand in it.
+fn is_this(name: &str, own: &str) -> bool {
+    let own = own.to_lowercase();
     let words: Vec<&str> = own.split_whitespace().collect();
     name.to_lowercase().split_whitespace().all(|word| words.contains(&word))
 }

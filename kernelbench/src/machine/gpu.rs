@@ -122,6 +122,16 @@ impl Gpu {
     /// its source.
     #[must_use]
     pub fn facts(&self) -> Vec<Fact> {
+        let mut facts = self.told();
+        if !facts.is_empty() {
+            facts.extend(self.paper(&facts));
+        }
+        facts
+    }
+
+    /// What it says of itself.
+    #[must_use]
+    pub fn told(&self) -> Vec<Fact> {
         let Some(device) = self.device() else { return vec![] };
         let mut facts = vec![];
         let mut say = |name: &str, value: Option<String>| {
@@ -134,7 +144,6 @@ impl Gpu {
         say("multiprocessor clock", clock(Clock::SM));
         say("memory clock", clock(Clock::Memory));
         say("power limit", device.enforced_power_limit().ok().map(|mw| format!("{} W", mw / 1000)));
-        facts.extend(self.paper(&facts));
         facts
     }
 

@@ -62,7 +62,8 @@ pub fn named(name: &str) -> Option<Vec<Factor>> {
 }
 
 fn record(name: &str) -> Option<&'static Record> {
-    let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "");
+    // A driver says `NVIDIA H200`.
+    let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "").trim_start_matches("nvidia").to_owned();
     TABLE_READ.hardware.iter().find(|record| record.names.iter().any(|known| plain(known) == plain(name)))
 }
 
