@@ -16,15 +16,11 @@ const CALLS: [(&str, &str); 3] = [
     ("qknorm_rope", include_str!("../chains/qknorm_rope.cuh")),
     (
         "silu_and_mul_group_quant_fp8",
-        concat!(
-            include_str!("../chains/between.cuh"),
-            "\n",
-            include_str!("../chains/silu_and_mul_group_quant_fp8.cuh")
-        ),
+        concat!(include_str!("../chains/gated.cuh"), "\n", include_str!("../chains/silu_and_mul_group_quant_fp8.cuh")),
     ),
     (
         "silu_and_mul_quant_fp8",
-        concat!(include_str!("../chains/between.cuh"), "\n", include_str!("../chains/silu_and_mul_quant_fp8.cuh")),
+        concat!(include_str!("../chains/gated.cuh"), "\n", include_str!("../chains/silu_and_mul_quant_fp8.cuh")),
     ),
 ];
 

@@ -5,17 +5,16 @@ use kernelbench::{Fill, Gate, Number, Transfer};
 use minijinja::{Environment, context};
 use std::{collections::BTreeMap, fmt::Write};
 
-const BINDINGS: [(&str, &str); 12] = [
+const BINDINGS: [(&str, &str); 11] = [
     ("fused_add_rmsnorm", include_str!("../bindings/fused_add_rmsnorm.cu")),
     ("gated", include_str!("../bindings/gated.cu")),
+    ("group_quant", include_str!("../bindings/group_quant.cu")),
     ("merge_attn_states", include_str!("../bindings/merge_attn_states.cu")),
-    ("per_token_group_quant", include_str!("../bindings/per_token_group_quant.cu")),
     ("per_token_quant_fp8", include_str!("../bindings/per_token_quant_fp8.cu")),
     ("qknorm", include_str!("../bindings/qknorm.cu")),
     ("qknorm_rope", include_str!("../bindings/qknorm_rope.cu")),
     ("rmsnorm", include_str!("../bindings/rmsnorm.cu")),
     ("rope", include_str!("../bindings/rope.cu")),
-    ("silu_and_mul_group_quant_fp8", include_str!("../bindings/silu_and_mul_group_quant_fp8.cu")),
     ("silu_and_mul_quant_fp8", include_str!("../bindings/silu_and_mul_quant_fp8.cu")),
     ("topk_sum", include_str!("../bindings/topk_sum.cu")),
 ];
