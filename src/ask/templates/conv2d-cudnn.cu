@@ -32,7 +32,7 @@ static constexpr int NCHW = 0, CROSS_CORRELATION = 1, SINGLE = 0;
 {% if half %}
 static constexpr int TYPE = 2, MATH = 1;  // half precision, tensor cores
 {% else %}
-static constexpr int TYPE = SINGLE, MATH = 3;  // neither TF32 nor any other conversion
+static constexpr int TYPE = SINGLE, MATH = 3;  // on CUDA cores: neither TF32 nor any other conversion
 {% endif %}
 // Twice the number of its algorithms, which may be tried with and without tensor cores.
 static constexpr int RESULTS = 16;
@@ -48,7 +48,8 @@ static bool is_welcome(const Tried &tried) {
 {% if half %}
     return tried.status == 0 && tried.algorithm < 4;
 {% else %}
-    return tried.status == 0 && tried.math == MATH;
+    // 0 is what a trial may be labelled with that uses nothing of its own; it is run with MATH all the same.
+    return tried.status == 0 && (tried.math == MATH || tried.math == 0);
 {% endif %}
 }
 
@@ -82,7 +83,9 @@ static int choose(const int64_t (&sizes)[9], int high, int wide, cudaStream_t st
     workspace = nullptr;
     status = chosen.workspace ? (int)cudaMalloc(&workspace, chosen.workspace) : 0;
     if (status) workspace = nullptr;
+{% if half %}
     if (!status) status = cudnnSetConvolutionMathType(convolution, chosen.math);
+{% endif %}
     for (int i = 0; i < 9 && !status; ++i) known[i] = sizes[i];
     return status;
 }
