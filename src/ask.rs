@@ -6,7 +6,7 @@ mod reading;
 mod sentence;
 
 pub use library::{OpenBlas, has_cublas};
-pub use reading::{in_words, sayable};
+pub use reading::{filled, sayable, words};
 pub use sentence::{Hardware, Precision, Said};
 
 use kernelbench::Processor;
@@ -500,7 +500,7 @@ mod tests {
         let (file, text) = source(&half);
         assert!(file == "cudnn.cu" && text.contains("TYPE = 2, MATH = 1;") && text.contains("__half *y"), "{text}");
         let (_, text) = source(&made("fp32 ResNet-50 conv3-3x3 on this GPU", true));
-        assert!(text.contains("TYPE = SINGLE, MATH = 3;") && !text.contains("chosen.math"), "{text}");
+        assert!(text.contains("TYPE = SINGLE, MATH = 3;") && !text.contains("chosen.math)"), "{text}");
         let none = made("ResNet-50 conv3-3x3 on this GPU with tensor cores", false);
         assert!(!none.task.contains("baseline") && none.baseline.is_none());
         assert!(none.chosen.iter().any(|line| line.contains("CUDNN_PATH names its folder")), "{:?}", none.chosen);

@@ -14,6 +14,7 @@ pub(crate) mod features;
 mod hardware;
 mod init;
 mod metrics;
+mod once;
 mod policies;
 mod pool;
 mod prompts;

@@ -376,8 +376,12 @@ fn a_sentence_beyond_the_grammar_is_read_by_a_model_once_and_what_it_does_not_sa
     assert!(task.contains("name = \"gemm-1024x1024x1024\"") && task.contains(&made_of), "{task}");
     let lacking = ask(sentence, &scripted(&facts[..4]), "b").ended(2);
     assert!(lacking.err.contains("On which hardware?"), "{lacking:?}");
-    let other = ask(sentence, &scripted(&[]).replace("script", "nothing"), "b");
-    assert!(other.code == Some(2) && !Path::new(&at("b")).exists(), "{other:?}");
+    assert!(!lacking.err.contains("--model"), "one has just read it: {lacking:?}");
+    fs::write(at("prose.jsonl"), entry("planner", "sentence", "A product, I think.")).unwrap();
+    let prose = ask(sentence, &format!("scripted:{}", at("prose.jsonl")), "b").ended(4);
+    assert!(prose.err.contains("the model's reply cannot be read"), "{prose:?}");
+    let none = run(&["ask", sentence, "-o", &at("b"), "--untried"]).ended(2);
+    assert!(none.err.contains("--model openai:NAME has a model read it") && !Path::new(&at("b")).exists(), "{none:?}");
     // What the grammar reads is not asked: this model would have no reply.
     fs::write(at("empty.jsonl"), "").unwrap();
     ask("GEMM m=n=k=64 on this CPU", &format!("scripted:{}", at("empty.jsonl")), "c").ended(0);

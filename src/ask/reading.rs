@@ -1,6 +1,6 @@
-//! What a model made of a sentence that is beyond the grammar, in the grammar's own words: the grammar reads that.
+//! What a model made of a sentence that is beyond the grammar: it fills what the grammar found missing, in the grammar's words.
 
-use super::{Operator, sentence};
+use super::{Hardware, Operator, Precision, Said, sentence};
 use prompts::{Fact, Sayable};
 use std::collections::BTreeMap;
 
@@ -48,9 +48,68 @@ fn one_of(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// The sentence, and in words what was left out of it because the grammar has no such value.
+/// What the grammar found in a sentence, with what a model found beside it where that is missing; and in words what of the
+/// model's was left out, because the grammar has no such value or the sentence says another itself.
 #[must_use]
-pub fn in_words(facts: &[Fact]) -> (String, Vec<String>) {
+pub fn filled(own: &Said, facts: &[Fact]) -> (Said, Vec<String>) {
+    let (words, mut dropped) = in_words(own.operator, facts);
+    let read = Said::read(&words);
+    let mut both = own.clone();
+    both.operator = own.operator.or(read.operator);
+    if own.precision.is_none() && own.foreign.is_none() {
+        (both.precision, both.foreign) = (read.precision, read.foreign.clone());
+    }
+    both.tensor_cores |= read.tensor_cores;
+    both.hardware = own.hardware.clone().or_else(|| read.hardware.clone());
+    let needs = both.operator.map_or(&[][..], Operator::needs);
+    let lacks = needs.iter().any(|name| !own.sizes.contains_key(*name));
+    for (name, value) in read.sizes.iter().filter(|_| lacks && read.operator == both.operator) {
+        // What the grammar takes where nothing is said, the sentence does not say.
+        let usual = sentence::USUAL.contains(&(name.as_str(), own.sizes.get(name).copied().unwrap_or(-1)));
+        if usual || !own.sizes.contains_key(name) {
+            both.sizes.insert(name.clone(), *value);
+        }
+    }
+    let kept = [
+        ("operator", read.operator.is_some() && read.operator != both.operator),
+        (
+            "precision",
+            (read.precision.is_some() || read.foreign.is_some())
+                && (read.precision, &read.foreign) != (both.precision, &both.foreign),
+        ),
+        ("hardware", read.hardware.is_some() && read.hardware != both.hardware),
+    ];
+    let kept = kept.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name);
+    let sizes = read.sizes.iter().filter(|(name, value)| {
+        both.sizes.get(*name).is_some_and(|own| own != *value) && facts.iter().any(|(said, _)| said == *name)
+    });
+    let all: Vec<String> = kept.map(str::to_owned).chain(sizes.map(|(name, _)| name.clone())).collect();
+    dropped.extend(all.into_iter().map(|name| format!("{name}: the sentence says another itself")));
+    (both, dropped)
+}
+
+/// A sentence that the grammar reads as this.
+#[must_use]
+pub fn words(said: &Said) -> String {
+    let needs = said.operator.map_or(&[][..], Operator::needs);
+    let sizes = needs.iter().filter_map(|name| Some(format!("{name}={}", said.sizes.get(*name)?)));
+    let precision = said.precision.map(|precision| match precision {
+        Precision::Fp32 => "fp32".to_owned(),
+        Precision::Fp16 => "fp16".to_owned(),
+    });
+    let cores = said.tensor_cores.then(|| "with tensor cores".to_owned());
+    let place = said.hardware.as_ref().map(|hardware| match hardware {
+        Hardware::ThisCpu => "on this cpu".to_owned(),
+        Hardware::ThisGpu => "on this gpu".to_owned(),
+        Hardware::Named(name) => format!("on {name}"),
+    });
+    let operator = said.operator.map(|operator| operator.name().to_owned());
+    let parts = operator.into_iter().chain(sizes).chain(said.foreign.clone().or(precision)).chain(cores).chain(place);
+    parts.collect::<Vec<_>>().join(" ")
+}
+
+/// Facts as a sentence, and in words what was left out of it because the grammar has no such value.
+fn in_words(of: Option<Operator>, facts: &[Fact]) -> (String, Vec<String>) {
     let (mut by_name, mut dropped) = (BTreeMap::new(), vec![]);
     for (name, value) in facts {
         let value = value.to_lowercase();
@@ -62,13 +121,16 @@ pub fn in_words(facts: &[Fact]) -> (String, Vec<String>) {
                 let known = ["this cpu", "this gpu"].contains(&value.as_str()) || hardware().contains(&value.as_str());
                 (known, format!("`this cpu`, `this gpu`, or {}", one_of(&hardware())))
             }
-            _ => (value.parse::<i64>().is_ok(), "a number".to_owned()),
+            _ => (value.bytes().all(|c| c.is_ascii_digit()) && value.parse::<i64>().is_ok(), "a number".to_owned()),
         };
         if known {
             by_name.insert(name.as_str(), value);
         } else {
             dropped.push(format!("{name} = {value}: expected {expected}"));
         }
+    }
+    if let Some(of) = of {
+        by_name.entry("operator").or_insert_with(|| of.name().to_owned());
     }
     let needs = by_name.get("operator").and_then(|name| operator(name)).map_or(&[][..], Operator::needs);
     let sizes = needs.iter().filter_map(|name| Some(format!("{name}={}", by_name.get(name)?)));
@@ -89,11 +151,14 @@ fn is_precision(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Said, *};
+    use super::*;
 
     fn read(facts: &[(&str, &str)]) -> (String, Vec<String>) {
-        let facts: Vec<Fact> = facts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        in_words(&facts)
+        in_words(None, &owned(facts))
+    }
+
+    fn owned(facts: &[(&str, &str)]) -> Vec<Fact> {
+        facts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
     #[test]
@@ -133,6 +198,42 @@ mod tests {
         assert!(dropped[2].contains("expected `this cpu`, `this gpu`, or"), "{dropped:?}");
         let (sentence, _) = read(&[("operator", "gemm"), ("precision", "bf16")]);
         assert_eq!(Said::read(&sentence).foreign.as_deref(), Some("bf16"));
+    }
+
+    #[test]
+    fn a_model_fills_what_is_missing_and_overrules_nothing() {
+        let filled = |sentence: &str, facts: &[(&str, &str)]| {
+            let (said, dropped) = filled(&Said::read(sentence), &owned(facts));
+            assert_eq!(Said::read(&words(&said)), said, "{sentence}: {}", words(&said));
+            (words(&said), dropped.join("; "))
+        };
+        // A model that forgets what the sentence says takes nothing away.
+        let half = "fp16 product of 1k by 1k matrices with tensor cores on this gpu";
+        let sizes = [("operator", "gemm"), ("m", "1024"), ("n", "1024"), ("k", "1024")];
+        let whole = "gemm m=1024 n=1024 k=1024 fp16 with tensor cores on this gpu";
+        assert_eq!(filled(half, &sizes), (whole.to_owned(), String::new()));
+        // One that says otherwise is not believed, and a precision without a template stays one.
+        let other = [&sizes[..], &[("precision", "fp16"), ("hardware", "this cpu")]].concat();
+        let (said, dropped) = filled("bf16 product of 1k by 1k matrices on an H100", &other);
+        assert_eq!(said, "gemm m=1024 n=1024 k=1024 bf16 on h100");
+        assert_eq!(dropped, "precision: the sentence says another itself; hardware: the sentence says another itself");
+        let (said, dropped) = filled("gemm m=7 and n=8 on this cpu", &[("m", "9"), ("k", "5")]);
+        assert_eq!(
+            (said.as_str(), dropped.as_str()),
+            ("gemm m=7 n=8 k=5 on this cpu", "m: the sentence says another itself")
+        );
+        // A layer that is named has its sizes; what is only usual is the model's to say.
+        let layer = filled("ResNet-50 conv3-3x3 on my laptop", &[("hardware", "this cpu"), ("stride", "2")]).0;
+        assert!(layer.contains("channels=128 height=28") && layer.contains("stride=1 pad=1 on this cpu"), "{layer}");
+        let strided = filled(
+            "convolution of 32x32 images, 8 channels, with 3x3 kernels on this cpu",
+            &[("filters", "4"), ("stride", "2")],
+        )
+        .0;
+        assert_eq!(
+            strided,
+            "conv2d batch=1 channels=8 height=32 width=32 filters=4 rows=3 columns=3 stride=2 pad=0 on this cpu"
+        );
     }
 
     #[test]

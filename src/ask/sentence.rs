@@ -70,6 +70,8 @@ const CONVOLUTION: [(&str, &[&str]); 9] = [
     ("stride", &["stride", "strides"]),
     ("pad", &["pad", "padding"]),
 ];
+/// What a convolution has where nothing is said.
+pub(super) const USUAL: [(&str, i64); 3] = [("batch", 1), ("stride", 1), ("pad", 0)];
 const PRODUCT: [(&str, &[&str]); 3] = [("m", &["m"]), ("n", &["n"]), ("k", &["k"])];
 
 impl Hardware {
@@ -217,7 +219,9 @@ fn named(words: &[String], names: &[(&str, &[&str])]) -> BTreeMap<String, i64> {
     let mut at = 0;
     while at < words.len() {
         // `64 channels, 128 filters`: the number before a name is its own, unless one is given behind it.
-        let before = at.checked_sub(1).and_then(|before| number(words.get(before)));
+        // In `3x3 filters` the three counts none.
+        let is_crossed = at.checked_sub(2).is_some_and(|sign| ["x", "by", "×", "*"].contains(&words[sign].as_str()));
+        let before = at.checked_sub(1).filter(|_| !is_crossed).and_then(|before| number(words.get(before)));
         let crossed = words.get(at + 2).is_some_and(|word| ["x", "by"].contains(&word.as_str()));
         let given = |next: &String| number(Some(next)).is_some() && !crossed;
         let behind = words.get(at + 1).is_some_and(|next| given(next) || ["=", ":"].contains(&next.as_str()));
@@ -237,8 +241,10 @@ fn named(words: &[String], names: &[(&str, &[&str])]) -> BTreeMap<String, i64> {
             }
             next += 1;
         }
+        // `images, 8 channels`: behind a comma another begins.
+        let is_over = run.len() == 1 && next.checked_sub(1).is_some_and(|sign| words[sign] == ",");
         let mut numbers = vec![];
-        while let Some(word) = words.get(next).filter(|_| !run.is_empty()) {
+        while let Some(word) = words.get(next).filter(|_| !run.is_empty() && !is_over) {
             match number(Some(word)) {
                 Some(value) => numbers.push(value),
                 None if [",", "(", ")"].contains(&word.as_str()) && numbers.len() < run.len() => {}
@@ -314,7 +320,7 @@ fn convolution_sizes(words: &[String]) -> BTreeMap<String, i64> {
         .into_iter()
         .for_each(|(name, value)| put(name, value));
     }
-    for (name, usual) in [("batch", 1), ("stride", 1), ("pad", 0)] {
+    for (name, usual) in USUAL {
         put(name, usual);
     }
     sizes

@@ -1,16 +1,15 @@
 //! `warpsmith ask`: a task of one sentence
 
-use super::{on_threads, say};
+use super::{on_threads, once::Once, say};
 use crate::{
-    ask::{Hardware, Here, OpenBlas, Said, has_cublas, in_words, made, sayable},
+    ask::{Hardware, Here, OpenBlas, Said, filled, has_cublas, made, sayable, words},
     cli::AskArgs,
     config::Layers,
     exit::{Exit, Trouble},
     key::Environment,
-    plan,
-    wiring::{self, Answering, Kind},
+    wiring::{self, Kind},
 };
-use agents::llm::{Call, CallId, Purpose, Role};
+use agents::llm::Purpose;
 use kernelbench::{Case, LARGEST_EMULATED_CASE, Provenance, Suite, Task, TimingPlan, cuda, load, plain};
 use std::{
     fs,
@@ -25,7 +24,8 @@ pub(super) fn ask(arguments: &AskArgs, layers: &Layers, environment: &Environmen
         Some(model) => Some(read_by(model, arguments, layers, environment)?),
         None => None,
     };
-    let (words, said) = complete(read.clone().unwrap_or_else(|| arguments.sentence.clone()))?;
+    let hint = if read.is_some() { "" } else { " Or --model openai:NAME has a model read it." };
+    let (words, said) = complete(read.clone().unwrap_or_else(|| arguments.sentence.clone()), hint)?;
     let sentence = if read.is_some() { format!("{} (read as: {words})", arguments.sentence) } else { words };
     let here = Here {
         memory: memory(&said),
@@ -64,22 +64,23 @@ pub(super) fn ask(arguments: &AskArgs, layers: &Layers, environment: &Environmen
     }
 }
 
-/// A sentence in the grammar's words, as a model read it: one call, of which only what has words of the sentence is believed.
+/// A sentence in the grammar's words, of which a model filled what was missing: one call, of which only what has words of the
+/// sentence is believed.
 fn read_by(model: &str, arguments: &AskArgs, layers: &Layers, environment: &Environment) -> Result<String, Trouble> {
-    let (run, folder) = ("ask".to_owned(), Path::new("."));
-    let exit_when_waiting = arguments.exit_when_waiting;
-    let config = &layers.config;
-    let llm = Answering { config, environment, exit_when_waiting, run, folder }.port(&plan::spec(model)?)?;
-    let (sentence, wanted) = (&arguments.sentence, sayable());
+    let (config, sentence, wanted) = (&layers.config, &arguments.sentence, sayable());
+    let once = Once {
+        config,
+        environment,
+        exit_when_waiting: arguments.exit_when_waiting,
+        model,
+        command: "ask",
+        purpose: Purpose::Sentence,
+    };
     let prompt = super::prompts::library(config)?.sentence(sentence, &wanted);
-    let (role, purpose) = (Role::Planner, Purpose::Sentence);
-    let id = CallId { task: "ask".to_owned(), round: 0, role, purpose, part: String::new(), attempt: 1 };
-    let reply = on_threads(async { Ok(llm.ask(Call { id, prompt }).await) })?;
-    let reply = reply.map_err(|why| Trouble { exit: Exit::Model, message: why.to_string() })?;
-    let (facts, mut dropped) = prompts::read_facts(&reply.text, sentence, &wanted)
-        .map_err(|why| Trouble { exit: Exit::Model, message: format!("the model's reply cannot be read: {why}") })?;
-    let (words, unknown) = in_words(&facts);
+    let (facts, mut dropped) = once.ask(prompt, |reply| prompts::read_facts(reply, sentence, &wanted))?;
+    let (said, unknown) = filled(&Said::read(sentence), &facts);
     dropped.extend(unknown);
+    let words = words(&said);
     say(&format!("read by {model} as: {}", plain(&words)));
     for why in &dropped {
         say(&format!("dropped: {}", plain(why)));
@@ -87,17 +88,14 @@ fn read_by(model: &str, arguments: &AskArgs, layers: &Layers, environment: &Envi
     Ok(words)
 }
 
-/// A sentence that lacks nothing: what is missing is asked for on a terminal.
-fn complete(mut sentence: String) -> Result<(String, Said), Trouble> {
+/// A sentence that lacks nothing: what is missing is asked for on a terminal, and elsewhere told, with what else could be done.
+fn complete(mut sentence: String, hint: &str) -> Result<(String, Said), Trouble> {
     loop {
         let said = Said::read(&sentence);
         let questions = said.questions();
         let Some(question) = questions.first() else { return Ok((sentence, said)) };
         if !std::io::stdin().is_terminal() {
-            return Err(Trouble::usage(format!(
-                "the sentence lacks something. {} Or --model openai:NAME has a model read it.",
-                questions.join(" ")
-            )));
+            return Err(Trouble::usage(format!("the sentence lacks something. {}{hint}", questions.join(" "))));
         }
         say(question);
         let mut answer = String::new();

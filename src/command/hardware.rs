@@ -1,15 +1,14 @@
 //! `warpsmith hardware`: what is known of a hardware, each factor with its source
 
-use super::{on_threads, say};
+use super::{once::Once, say};
 use crate::{
     cli::HardwareArgs,
     config::{Config, Layers},
     exit::{Exit, Trouble},
     key::Environment,
-    plan,
-    wiring::{self, Answering},
+    wiring,
 };
-use agents::llm::{Call, CallId, Purpose, Role};
+use agents::llm::Purpose;
 use kernelbench::{cpu, gpu::Gpu, plain};
 use metrics::{
     Machine, MachineKind,
@@ -82,9 +81,12 @@ fn gpus() -> Vec<(String, Vec<Factor>)> {
 
 /// Whether a name is that of this processor or GPU, in words that stand in it.
 fn is_this(name: &str, own: &str) -> bool {
-    let own = own.to_lowercase();
-    let words: Vec<&str> = own.split_whitespace().collect();
-    name.to_lowercase().split_whitespace().all(|word| words.contains(&word))
+    let words = |text: &str| -> Vec<String> {
+        let words = text.split(|c: char| c.is_whitespace() || c == '-').filter(|word| !word.is_empty());
+        words.map(str::to_lowercase).collect()
+    };
+    let (name, own) = (words(name), words(own));
+    !name.is_empty() && name.iter().all(|word| own.contains(word))
 }
 
 fn lines(factors: &Factors, dropped: &[String]) -> Vec<String> {
@@ -122,17 +124,16 @@ fn of_manuals(
     if config.model.spec.is_empty() {
         return Err(Trouble::usage("--manual asks a model once: name it with --model openai:NAME"));
     }
-    let (run, folder) = ("hardware".to_owned(), Path::new("."));
-    let exit_when_waiting = arguments.model.exit_when_waiting;
-    let llm =
-        Answering { config, environment, exit_when_waiting, run, folder }.port(&plan::spec(&config.model.spec)?)?;
+    let once = Once {
+        config,
+        environment,
+        exit_when_waiting: arguments.model.exit_when_waiting,
+        model: &config.model.spec,
+        command: "hardware",
+        purpose: Purpose::Extract,
+    };
     let prompt = super::prompts::library(config)?.extract(name, machine, &passages);
-    let (role, purpose) = (Role::Planner, Purpose::Extract);
-    let id = CallId { task: "hardware".to_owned(), round: 0, role, purpose, part: String::new(), attempt: 1 };
-    let reply = on_threads(async { Ok(llm.ask(Call { id, prompt }).await) })?;
-    let reply = reply.map_err(|why| Trouble { exit: Exit::Model, message: why.to_string() })?;
-    prompts::read_factors(&reply.text, &manuals)
-        .map_err(|why| Trouble { exit: Exit::Model, message: format!("the model's reply cannot be read: {why}") })
+    once.ask(prompt, |reply| prompts::read_factors(reply, &manuals))
 }
 
 fn manual(file: &Path) -> Result<Manual, Trouble> {

@@ -84,3 +84,19 @@ fn what_five_sentences_lack_is_asked() {
         );
     }
 }
+
+#[test]
+fn a_number_counts_what_it_stands_before_and_neither_a_cross_nor_what_a_comma_ended() {
+    for sentence in [
+        "conv2d of 32x32 images, 8 channels, with 4 filters, 3x3, on this CPU",
+        "conv2d of 32x32 images, 8 channels, 4 filters of 3x3 on this CPU",
+        "4 filters, 8 channels, 32x32 images, convolution by 3x3 kernels on this CPU",
+    ] {
+        let said = Said::read(sentence);
+        assert_eq!(
+            sizes(&said),
+            "batch=1 channels=8 columns=3 filters=4 height=32 pad=0 rows=3 stride=1 width=32",
+            "{sentence}"
+        );
+    }
+}
