@@ -23,6 +23,8 @@ int cudnnSetConvolution2dDescriptor(void *convolution, int pad_y, int pad_x, int
 int cudnnSetConvolutionMathType(void *convolution, int math);
 int cudnnFindConvolutionForwardAlgorithm(void *handle, void *x_tensor, void *filter, void *convolution, void *y_tensor, int asked,
                                          int *tried, Tried *results);
+int cudnnGetConvolutionForwardWorkspaceSize(void *handle, void *x_tensor, void *filter, void *convolution, void *y_tensor, int algorithm,
+                                            size_t *bytes);
 int cudnnConvolutionForward(void *handle, const void *alpha, void *x_tensor, const void *x, void *filter, const void *f, void *convolution,
                             int algorithm, void *workspace, size_t bytes, const void *beta, void *y_tensor, void *y);
 }
@@ -43,13 +45,13 @@ static void *handle, *x_tensor, *y_tensor, *filter, *convolution, *workspace;
 static Tried chosen;
 static int64_t known[9];
 
-// Whether a result may be kept.
-static bool is_welcome(const Tried &tried) {
+// Whether a result may be kept, and how early: 0 before 1.
+static int rank(const Tried &tried) {
 {% if half %}
-    return tried.status == 0 && tried.algorithm < 4;
+    return tried.status == 0 && tried.algorithm < 4 ? 0 : -1;
 {% else %}
-    // 0 is what a trial may be labelled with that uses nothing of its own; it is run with MATH all the same.
-    return tried.status == 0 && (tried.math == MATH || tried.math == 0);
+    // What was tried in the library's default may have used TF32; it is run without all the same.
+    return tried.status ? -1 : tried.math == MATH ? 0 : tried.math == 0 ? 1 : -1;
 {% endif %}
 }
 
@@ -69,23 +71,26 @@ static int choose(const int64_t (&sizes)[9], int high, int wide, cudaStream_t st
     if (!status)
         status = cudnnSetConvolution2dDescriptor(convolution, (int)pad, (int)pad, (int)stride, (int)stride, 1, 1, CROSS_CORRELATION, SINGLE);
     if (!status) status = cudnnSetConvolutionMathType(convolution, MATH);
-    bool found = false;
+    int best = -1;
     for (int trial = 0; trial < TRIALS && !status; ++trial) {
         Tried tried[RESULTS];
         int count = 0;
         status = cudnnFindConvolutionForwardAlgorithm(handle, x_tensor, filter, convolution, y_tensor, RESULTS, &count, tried);
-        for (int i = 0; i < count && !status; ++i)
-            if (is_welcome(tried[i]) && (!found || tried[i].milliseconds < chosen.milliseconds)) chosen = tried[i], found = true;
+        for (int i = 0; i < count && !status; ++i) {
+            const int now = rank(tried[i]);
+            if (now < 0 || (best >= 0 && (now > best || (now == best && tried[i].milliseconds >= chosen.milliseconds)))) continue;
+            chosen = tried[i], best = now;
+        }
     }
     if (status) return status;
-    if (!found) return (int)cudaErrorNotSupported;
+    if (best < 0) return (int)cudaErrorNotSupported;
+{% if half %}
+    status = cudnnSetConvolutionMathType(convolution, chosen.math);
+{% endif %}
+    if (!status) status = cudnnGetConvolutionForwardWorkspaceSize(handle, x_tensor, filter, convolution, y_tensor, chosen.algorithm, &chosen.workspace);
     cudaFree(workspace);
     workspace = nullptr;
-    status = chosen.workspace ? (int)cudaMalloc(&workspace, chosen.workspace) : 0;
-    if (status) workspace = nullptr;
-{% if half %}
-    if (!status) status = cudnnSetConvolutionMathType(convolution, chosen.math);
-{% endif %}
+    if (!status && chosen.workspace) status = (int)cudaMalloc(&workspace, chosen.workspace);
     for (int i = 0; i < 9 && !status; ++i) known[i] = sizes[i];
     return status;
 }
