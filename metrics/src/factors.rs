@@ -140,14 +140,16 @@ impl Factors {
         let mut found = vec![];
         let source = if kind == MachineKind::Gpu { "the driver (NVML)" } else { "/proc/cpuinfo and sysfs" };
         let mut say = |name: &str, value: Option<String>| {
-            let factor = |value| Factor {
-                name: name.to_owned(),
-                value,
-                source: source.to_owned(),
-                rank: Rank::Probe,
-                quote: None,
+            // What only the vendor's papers say has its source in the line itself.
+            let paper = |value: &str| {
+                let (value, source) = value.strip_suffix(')')?.split_once(" (")?;
+                Some((value.to_owned(), source.to_owned(), Rank::Record))
             };
-            found.extend(value.map(factor));
+            found.extend(value.map(|value| {
+                let of_gpu = if kind == MachineKind::Gpu { paper(&value) } else { None };
+                let (value, source, rank) = of_gpu.unwrap_or((value, source.to_owned(), Rank::Probe));
+                Factor { name: name.to_owned(), value, source, rank, quote: None }
+            }));
         };
         let fact = |name: &str| facts.iter().find(|fact| fact.name == name).map(|fact| fact.value.clone());
         for (level, name) in [("L1", "l1d"), ("L2", "l2"), ("L3", "l3")] {
@@ -202,7 +204,9 @@ impl Factors {
         };
         let mut found = vec![factor("global", format!("{} GB", gpu.memory_gb.0))];
         found.extend(gpu.multiprocessors.as_ref().map(|(count, _)| factor("sms", count.to_string())));
-        found.extend(gpu.l2_kib.as_ref().map(|(kib, _)| factor("l2", format!("{kib} KiB"))));
+        found.extend(gpu.l2_kib.as_ref().map(|(kib, _)| {
+            factor("l2", if kib % 1024 == 0 { format!("{} MiB", kib / 1024) } else { format!("{kib} KiB") })
+        }));
         found
     }
 }
@@ -278,14 +282,23 @@ mod tests {
             kind: MachineKind::Gpu,
             name: "NVIDIA H200".into(),
             arch: Arch::Cpu("test".into()),
-            facts: vec![fact("multiprocessors", "114"), fact("memory", "139 GiB"), fact("L2 cache", "60 MiB")],
+            facts: vec![
+                fact("multiprocessors", "132 (a paper)"),
+                fact("memory", "139 GiB"),
+                fact("L2 cache", "60 MiB"),
+            ],
             bandwidths: vec![],
             peak_flops: None,
         };
         let factors = Factors::of(&machine);
         let values = ["global", "sms", "l2", "shared_block", "tensor"].map(|name| factors.value(name).unwrap());
-        assert_eq!(values, ["139 GiB", "114", "60 MiB", "227 KiB", "mma, wgmma; cp.async, TMA"]);
-        assert!(factors.conflicts.iter().any(|other| other.name == "sms" && other.value == "132"), "{factors:?}");
+        assert_eq!(values, ["139 GiB", "132", "60 MiB", "227 KiB", "mma, wgmma; cp.async, TMA"]);
+        let of = |name: &str| factors.factors.iter().find(|factor| factor.name == name).unwrap();
+        assert_eq!(
+            (of("global").rank, of("sms").rank, of("sms").source.as_str()),
+            (Rank::Probe, Rank::Record, "a paper")
+        );
+        assert!(!factors.conflicts.iter().any(|other| other.name == "sms"), "{factors:?}");
         assert!(Factors::of(&Machine { kind: MachineKind::Cpu, ..machine }).value("tensor").is_none());
     }
 
