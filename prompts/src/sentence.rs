@@ -46,7 +46,7 @@ pub fn read_facts(reply: &str, sentence: &str, wanted: &[Sayable]) -> Result<(Ve
         let (name, value, quote) = (text("name"), text("value"), text("quote"));
         let why = if !wanted.iter().any(|(known, _)| *known == name) {
             "nothing of this name was asked for"
-        } else if quote.is_empty() || !sentence.contains(&as_words(&quote)) {
+        } else if as_words(&quote).trim().is_empty() || !sentence.contains(&as_words(&quote)) {
             "its words do not stand in the sentence"
         } else if value.is_empty() {
             "it has no value"
@@ -89,6 +89,7 @@ mod tests {
             {"name": "m", "value": "", "quote": "1k rows"},
             {"name": "m", "value": "7", "quote": "rows"},
             {"name": "m", "value": "8", "quote": "1k ro"},
+            {"name": "m", "value": "9", "quote": "..."},
             {"name": "k", "value": "3", "quote": "1k"},
             {"name": "k", "value": "4", "quote": "1k"}]}"#;
         let (facts, dropped) = read_facts(reply, "Something with 1K rows\non my laptop", &wanted).unwrap();
@@ -100,6 +101,7 @@ mod tests {
             "m = : it has no value",
             "m = 7: its words have no number",
             "m = 8: its words do not stand",
+            "m = 9: its words do not stand",
             "k = 3: it is said in two ways",
             "k = 4: it is said in two ways",
         ];
