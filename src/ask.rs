@@ -5,7 +5,7 @@ mod library;
 mod reading;
 mod sentence;
 
-pub use library::{OpenBlas, has_cublas};
+pub use library::{OpenBlas, has_cublas, has_cudnn};
 pub use reading::{filled, sayable, words};
 pub use sentence::{Hardware, Precision, Said};
 

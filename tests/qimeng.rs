@@ -387,6 +387,27 @@ fn a_sentence_beyond_the_grammar_is_read_by_a_model_once_and_what_it_does_not_sa
     ask("GEMM m=n=k=64 on this CPU", &format!("scripted:{}", at("empty.jsonl")), "c").ended(0);
 }
 
+/// Its library is not needed for that: what CI has of cuDNN is the name.
+#[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
+fn what_a_convolution_on_a_gpu_is_measured_against_is_found_and_compiles() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::create_dir_all(at("cudnn/lib")).unwrap();
+    fs::write(at("cudnn/lib/libcudnn.so.9"), "").unwrap();
+    let nvcc = kernelbench::cuda::find_nvcc().unwrap();
+    for precision in ["fp16", "fp32"] {
+        let (sentence, task) = (format!("{precision} ResNet-50 conv3-3x3 on an H200"), at(precision));
+        let asked = warpsmith(&["ask", &sentence, "-o", &task, "--untried"]).env("CUDNN_PATH", at("cudnn")).output();
+        let told = asked.map(Told::of).unwrap().ended(0);
+        assert!(told.out.contains("speedups are over cudnn"), "{told:?}");
+        let mut compile = Command::new(&nvcc);
+        compile.args(["-arch=sm_90", "-std=c++17", "-include", "cstdint", "-include", "cuda_fp16.h", "-c", "-o"]);
+        let built = compile.args([at("out.o"), format!("{task}/cudnn.cu")]).output().unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    }
+}
+
 #[test]
 fn hardware_says_its_factors_with_sources_and_a_forged_quote_of_a_manual_is_dropped() {
     let shown = run(&["hardware", "C910"]).ended(0).out;

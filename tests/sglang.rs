@@ -236,22 +236,19 @@ fn an_operator_that_is_compiled_at_run_time_becomes_a_task_that_builds() {
 #[test]
 #[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
 fn a_chain_has_no_argument_for_the_array_that_its_parts_hand_over() {
-    let (told, folder) = extract("silu_and_mul_quant_fp8", "fp16", Path::new(TREE));
-    told.ended(0);
-    let folder = folder.path().join("task");
-    let task = load::task(&folder).unwrap();
-    let names: Vec<_> = task.context().unwrap().arguments.iter().map(|argument| argument.name.as_str()).collect();
-    assert_eq!(names, ["output_q", "output_s", "input", "tokens", "hidden"]);
-    let needed = ["elementwise/sizes.h", "elementwise/activation.cuh", "gemm/per_token_quant_fp8.cuh"];
-    check(&folder, &folder.join("silu_and_mul_quant_fp8.cuh"), &needed);
-    let (told, folder) = extract("silu_and_mul_group_quant_fp8", "bf16", Path::new(TREE));
-    told.ended(0);
-    let folder = folder.path().join("task");
-    let task = load::task(&folder).unwrap();
-    let names: Vec<_> = task.context().unwrap().arguments.iter().map(|argument| argument.name.as_str()).collect();
-    assert_eq!(names, ["output_q", "output_s", "input", "tokens", "groups"]);
-    let needed = ["elementwise/sizes.h", "elementwise/activation.cuh", "gemm/per_token_group_quant.cuh"];
-    check(&folder, &folder.join("silu_and_mul_group_quant_fp8.cuh"), &needed);
+    for (chain, second, scalar) in [
+        ("silu_and_mul_quant_fp8", "gemm/per_token_quant_fp8.cuh", "hidden"),
+        ("silu_and_mul_group_quant_fp8", "gemm/per_token_group_quant.cuh", "groups"),
+    ] {
+        let (told, folder) = extract(chain, "fp16", Path::new(TREE));
+        told.ended(0);
+        let folder = folder.path().join("task");
+        let task = load::task(&folder).unwrap();
+        let names: Vec<_> = task.context().unwrap().arguments.iter().map(|argument| argument.name.as_str()).collect();
+        assert_eq!(names, ["output_q", "output_s", "input", "tokens", scalar]);
+        let needed = ["elementwise/sizes.h", "elementwise/activation.cuh", second];
+        check(&folder, &folder.join(format!("{chain}.cuh")), &needed);
+    }
 }
 
 #[test]

@@ -240,6 +240,12 @@ mod tests {
         Factor { name: name.into(), value: value.into(), source: "here".into(), rank, quote: None }
     }
 
+    fn machine(kind: MachineKind, name: &str, facts: &[(&str, &str)]) -> Machine {
+        let fact = |(name, value): &(&str, &str)| Fact { name: (*name).into(), value: (*value).into() };
+        let (arch, facts) = (Arch::Cpu("x86_64".into()), facts.iter().map(fact).collect());
+        Machine { kind, name: name.into(), arch, facts, bandwidths: vec![], peak_flops: None }
+    }
+
     #[test]
     fn a_probe_wins_over_a_manual_and_that_over_a_record_and_what_differs_is_a_conflict() {
         let all = [
@@ -257,40 +263,20 @@ mod tests {
 
     #[test]
     fn a_machine_says_its_caches_and_registers() {
-        let fact = |name: &str, value: &str| Fact { name: name.into(), value: value.into() };
-        let machine = Machine {
-            kind: MachineKind::Cpu,
-            name: "test".into(),
-            arch: Arch::Cpu("x86_64".into()),
-            facts: vec![
-                fact("L1 data cache", "32 KiB, lines of 64 bytes"),
-                fact("L3 data cache", "32768 KiB, lines of 64 bytes, shared by 8"),
-                fact("vector extensions", "sse2, avx, avx2, avx512f"),
-            ],
-            bandwidths: vec![],
-            peak_flops: None,
-        };
-        let factors = Factors::of(&machine);
+        let facts = [
+            ("L1 data cache", "32 KiB, lines of 64 bytes"),
+            ("L3 data cache", "32768 KiB, lines of 64 bytes, shared by 8"),
+            ("vector extensions", "sse2, avx, avx2, avx512f"),
+        ];
+        let factors = Factors::of(&machine(MachineKind::Cpu, "test", &facts));
         let values = ["l1d", "line", "l3", "vector_registers", "vector_bits"].map(|name| factors.value(name).unwrap());
         assert_eq!(values, ["32 KiB", "64 bytes", "32768 KiB, shared by 8", "32", "512"]);
     }
 
     #[test]
     fn a_gpu_says_its_own_and_has_the_rest_of_its_record() {
-        let fact = |name: &str, value: &str| Fact { name: name.into(), value: value.into() };
-        let machine = Machine {
-            kind: MachineKind::Gpu,
-            name: "NVIDIA H200".into(),
-            arch: Arch::Cpu("test".into()),
-            facts: vec![
-                fact("multiprocessors", "132 (a paper)"),
-                fact("memory", "139 GiB"),
-                fact("L2 cache", "60 MiB"),
-            ],
-            bandwidths: vec![],
-            peak_flops: None,
-        };
-        let factors = Factors::of(&machine);
+        let facts = [("multiprocessors", "132 (a paper)"), ("memory", "139 GiB"), ("L2 cache", "60 MiB")];
+        let factors = Factors::of(&machine(MachineKind::Gpu, "NVIDIA H200", &facts));
         let values = ["global", "sms", "l2", "shared_block", "tensor"].map(|name| factors.value(name).unwrap());
         assert_eq!(values, ["139 GiB", "132", "60 MiB", "227 KiB", "mma, wgmma; cp.async, TMA"]);
         let of = |name: &str| factors.factors.iter().find(|factor| factor.name == name).unwrap();
@@ -299,7 +285,7 @@ mod tests {
             (Rank::Probe, Rank::Record, "a paper")
         );
         assert!(!factors.conflicts.iter().any(|other| other.name == "sms"), "{factors:?}");
-        assert!(Factors::of(&Machine { kind: MachineKind::Cpu, ..machine }).value("tensor").is_none());
+        assert!(Factors::of(&machine(MachineKind::Cpu, "NVIDIA H200", &facts)).value("tensor").is_none());
     }
 
     #[test]

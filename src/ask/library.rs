@@ -1,9 +1,9 @@
-//! The libraries that a generated operator is measured against, as far as this machine has them: `OpenBLAS`, cuBLAS.
+//! The libraries that a generated operator is measured against, as far as this machine has them: `OpenBLAS`, cuBLAS, cuDNN.
 
 use kernelbench::cuda;
 use std::{fs, path::Path};
 
-/// Where a linker finds the library, by architecture.
+/// Where a linker finds a library by itself, by architecture.
 const FOLDERS: [&str; 6] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -25,10 +25,19 @@ impl OpenBlas {
     /// What is here; `None` where a linker does not find it.
     #[must_use]
     pub fn here() -> Option<Self> {
-        let is_here = FOLDERS.iter().any(|folder| Path::new(folder).join("libopenblas.so").exists());
         let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        is_here.then(|| Self { core: core(&flags) })
+        is_installed("openblas").then(|| Self { core: core(&flags) })
     }
+}
+
+fn is_installed(name: &str) -> bool {
+    FOLDERS.iter().any(|folder| Path::new(folder).join(format!("lib{name}.so")).exists())
+}
+
+/// Whether cuDNN is here for linking; its headers are not needed.
+#[must_use]
+pub fn has_cudnn() -> bool {
+    cuda::has_library("cudnn") || is_installed("cudnn")
 }
 
 /// Whether the CUDA toolkit of this machine has cuBLAS for building.

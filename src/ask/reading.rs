@@ -2,7 +2,6 @@
 
 use super::{Hardware, Operator, Precision, Said, sentence};
 use prompts::{Fact, Sayable};
-use std::collections::BTreeMap;
 
 /// What a sentence may say, by name, and what each stands for.
 #[must_use]
@@ -52,8 +51,7 @@ fn one_of(names: &[&str]) -> String {
 /// model's was left out, because the grammar has no such value or the sentence says another itself.
 #[must_use]
 pub fn filled(own: &Said, facts: &[Fact]) -> (Said, Vec<String>) {
-    let (words, mut dropped) = in_words(own.operator, facts);
-    let read = Said::read(&words);
+    let (read, mut dropped) = read(facts);
     let mut both = own.clone();
     both.operator = own.operator.or(read.operator);
     if own.precision.is_none() && own.foreign.is_none() {
@@ -63,28 +61,21 @@ pub fn filled(own: &Said, facts: &[Fact]) -> (Said, Vec<String>) {
     both.hardware = own.hardware.clone().or_else(|| read.hardware.clone());
     let needs = both.operator.map_or(&[][..], Operator::needs);
     let lacks = needs.iter().any(|name| !own.sizes.contains_key(*name));
-    for (name, value) in read.sizes.iter().filter(|_| lacks && read.operator == both.operator) {
+    for (name, value) in read.sizes.iter().filter(|(name, _)| lacks && needs.contains(&name.as_str())) {
         // What the grammar takes where nothing is said, the sentence does not say.
-        let usual = sentence::USUAL.contains(&(name.as_str(), own.sizes.get(name).copied().unwrap_or(-1)));
-        if usual || !own.sizes.contains_key(name) {
+        if own.sizes.get(name).is_none_or(|own| sentence::USUAL.contains(&(name.as_str(), *own))) {
             both.sizes.insert(name.clone(), *value);
         }
     }
     let kept = [
         ("operator", read.operator.is_some() && read.operator != both.operator),
-        (
-            "precision",
-            (read.precision.is_some() || read.foreign.is_some())
-                && (read.precision, &read.foreign) != (both.precision, &both.foreign),
-        ),
+        ("precision", precision(&read).is_some() && precision(&read) != precision(&both)),
         ("hardware", read.hardware.is_some() && read.hardware != both.hardware),
     ];
     let kept = kept.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name);
-    let sizes = read.sizes.iter().filter(|(name, value)| {
-        both.sizes.get(*name).is_some_and(|own| own != *value) && facts.iter().any(|(said, _)| said == *name)
-    });
-    let all: Vec<String> = kept.map(str::to_owned).chain(sizes.map(|(name, _)| name.clone())).collect();
-    dropped.extend(all.into_iter().map(|name| format!("{name}: the sentence says another itself")));
+    let sizes = read.sizes.iter().filter(|(name, value)| both.sizes.get(*name).is_some_and(|own| own != *value));
+    let kept = kept.chain(sizes.map(|(name, _)| name.as_str()));
+    dropped.extend(kept.map(|name| format!("{name}: the sentence says another itself")));
     (both, dropped)
 }
 
@@ -93,10 +84,6 @@ pub fn filled(own: &Said, facts: &[Fact]) -> (Said, Vec<String>) {
 pub fn words(said: &Said) -> String {
     let needs = said.operator.map_or(&[][..], Operator::needs);
     let sizes = needs.iter().filter_map(|name| Some(format!("{name}={}", said.sizes.get(*name)?)));
-    let precision = said.precision.map(|precision| match precision {
-        Precision::Fp32 => "fp32".to_owned(),
-        Precision::Fp16 => "fp16".to_owned(),
-    });
     let cores = said.tensor_cores.then(|| "with tensor cores".to_owned());
     let place = said.hardware.as_ref().map(|hardware| match hardware {
         Hardware::ThisCpu => "on this cpu".to_owned(),
@@ -104,57 +91,79 @@ pub fn words(said: &Said) -> String {
         Hardware::Named(name) => format!("on {name}"),
     });
     let operator = said.operator.map(|operator| operator.name().to_owned());
-    let parts = operator.into_iter().chain(sizes).chain(said.foreign.clone().or(precision)).chain(cores).chain(place);
+    let parts =
+        operator.into_iter().chain(sizes).chain(precision(said).map(ToOwned::to_owned)).chain(cores).chain(place);
     parts.collect::<Vec<_>>().join(" ")
 }
 
-/// Facts as a sentence, and in words what was left out of it because the grammar has no such value.
-fn in_words(of: Option<Operator>, facts: &[Fact]) -> (String, Vec<String>) {
-    let (mut by_name, mut dropped) = (BTreeMap::new(), vec![]);
+/// The precision that is named; one that no template is in hides what stands in its name, as `f16` does in `bf16`.
+fn precision(said: &Said) -> Option<&str> {
+    said.foreign.as_deref().or_else(|| {
+        said.precision.map(|precision| match precision {
+            Precision::Fp32 => "fp32",
+            Precision::Fp16 => "fp16",
+        })
+    })
+}
+
+/// Facts as the grammar has them, and in words what was left out because the grammar has no such value.
+fn read(facts: &[Fact]) -> (Said, Vec<String>) {
+    let (mut said, mut dropped) = (Said::default(), vec![]);
     for (name, value) in facts {
-        let value = value.to_lowercase();
-        let (known, expected) = match name.as_str() {
-            "operator" => (operator(&value).is_some(), "gemm or conv2d".to_owned()),
-            "precision" => (is_precision(&value), "fp32, fp16 or another's short name".to_owned()),
-            "tensor_cores" => (["yes", "no"].contains(&value.as_str()), "yes or no".to_owned()),
-            "hardware" => {
-                let known = ["this cpu", "this gpu"].contains(&value.as_str()) || hardware().contains(&value.as_str());
-                (known, format!("`this cpu`, `this gpu`, or {}", one_of(&hardware())))
+        let text = value.to_lowercase();
+        let expected = match name.as_str() {
+            "operator" => {
+                said.operator = operator(&text).or(said.operator);
+                operator(&text).is_none().then(|| "gemm or conv2d".to_owned())
             }
-            _ => (value.bytes().all(|c| c.is_ascii_digit()) && value.parse::<i64>().is_ok(), "a number".to_owned()),
+            "precision" => {
+                match text.as_str() {
+                    "fp32" => said.precision = Some(Precision::Fp32),
+                    "fp16" => said.precision = Some(Precision::Fp16),
+                    other => said.foreign = sentence::FOREIGN.contains(&other).then(|| other.to_owned()),
+                }
+                let is_known = said.precision.is_some() || said.foreign.is_some();
+                (!is_known).then(|| "fp32, fp16 or another's short name".to_owned())
+            }
+            "tensor_cores" => {
+                said.tensor_cores = text == "yes";
+                (!["yes", "no"].contains(&text.as_str())).then(|| "yes or no".to_owned())
+            }
+            "hardware" => {
+                said.hardware = place(&text);
+                let expected = || format!("`this cpu`, `this gpu`, or {}", one_of(&hardware()));
+                said.hardware.is_none().then(expected)
+            }
+            size => {
+                let number = text.parse::<i64>().ok().filter(|_| text.bytes().all(|c| c.is_ascii_digit()));
+                said.sizes.extend(number.map(|number| (size.to_owned(), number)));
+                number.is_none().then(|| "a number".to_owned())
+            }
         };
-        if known {
-            by_name.insert(name.as_str(), value);
-        } else {
-            dropped.push(format!("{name} = {value}: expected {expected}"));
-        }
+        dropped.extend(expected.map(|expected| format!("{name} = {value}: expected {expected}")));
     }
-    if let Some(of) = of {
-        by_name.entry("operator").or_insert_with(|| of.name().to_owned());
+    (said, dropped)
+}
+
+fn place(name: &str) -> Option<Hardware> {
+    match name {
+        "this cpu" => Some(Hardware::ThisCpu),
+        "this gpu" => Some(Hardware::ThisGpu),
+        name => hardware().contains(&name).then(|| Hardware::Named(name.to_owned())),
     }
-    let needs = by_name.get("operator").and_then(|name| operator(name)).map_or(&[][..], Operator::needs);
-    let sizes = needs.iter().filter_map(|name| Some(format!("{name}={}", by_name.get(name)?)));
-    let word = |name: &str| by_name.get(name).cloned();
-    let cores = word("tensor_cores").filter(|said| said == "yes").map(|_| "with tensor cores".to_owned());
-    let place = word("hardware").map(|name| format!("on {name}"));
-    let parts = word("operator").into_iter().chain(sizes).chain(word("precision")).chain(cores).chain(place);
-    (parts.collect::<Vec<_>>().join(" "), dropped)
 }
 
 fn operator(name: &str) -> Option<Operator> {
     [Operator::Gemm, Operator::Conv2d].into_iter().find(|operator| operator.name() == name)
 }
 
-fn is_precision(name: &str) -> bool {
-    ["fp32", "fp16"].contains(&name) || sentence::FOREIGN.contains(&name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(facts: &[(&str, &str)]) -> (String, Vec<String>) {
-        in_words(None, &owned(facts))
+    fn in_words(facts: &[(&str, &str)]) -> (String, Vec<String>) {
+        let (said, dropped) = read(&owned(facts));
+        (words(&said), dropped)
     }
 
     fn owned(facts: &[(&str, &str)]) -> Vec<Fact> {
@@ -164,7 +173,7 @@ mod tests {
     #[test]
     fn what_a_model_read_is_read_by_the_grammar_as_the_same() {
         let (sentence, dropped) =
-            read(&[("hardware", "This CPU"), ("operator", "gemm"), ("m", "7"), ("k", "9"), ("n", "8")]);
+            in_words(&[("hardware", "This CPU"), ("operator", "gemm"), ("m", "7"), ("k", "9"), ("n", "8")]);
         assert_eq!((sentence.as_str(), dropped.len()), ("gemm m=7 n=8 k=9 on this cpu", 0));
         let said = Said::read(&sentence);
         assert!(said.questions().is_empty() && said.sizes["k"] == 9, "{said:?}");
@@ -174,20 +183,20 @@ mod tests {
         let mut facts =
             vec![("operator", "conv2d"), ("hardware", "h200"), ("precision", "fp16"), ("tensor_cores", "yes")];
         facts.extend(sizes.iter().copied().zip(values.iter().map(String::as_str)));
-        let said = Said::read(&read(&facts).0);
+        let said = Said::read(&in_words(&facts).0);
         for (name, value) in sizes.iter().zip(&values) {
             assert_eq!(said.sizes[*name].to_string(), *value, "{name}");
         }
         assert!(said.tensor_cores && said.questions().is_empty(), "{said:?}");
         for (name, _) in sentence::NAMED {
-            let (sentence, _) = read(&[("operator", "gemm"), ("hardware", name)]);
+            let (sentence, _) = in_words(&[("operator", "gemm"), ("hardware", name)]);
             assert!(!Said::read(&sentence).questions().iter().any(|asked| asked.contains("hardware")), "{sentence}");
         }
     }
 
     #[test]
     fn what_the_grammar_does_not_know_is_dropped_and_a_foreign_precision_is_not() {
-        let (sentence, dropped) = read(&[
+        let (sentence, dropped) = in_words(&[
             ("operator", "softmax"),
             ("m", "many"),
             ("hardware", "on my abacus"),
@@ -196,7 +205,7 @@ mod tests {
         ]);
         assert_eq!((sentence.as_str(), dropped.len()), ("", 5));
         assert!(dropped[2].contains("expected `this cpu`, `this gpu`, or"), "{dropped:?}");
-        let (sentence, _) = read(&[("operator", "gemm"), ("precision", "bf16")]);
+        let (sentence, _) = in_words(&[("operator", "gemm"), ("precision", "bf16")]);
         assert_eq!(Said::read(&sentence).foreign.as_deref(), Some("bf16"));
     }
 
@@ -217,6 +226,8 @@ mod tests {
         let (said, dropped) = filled("bf16 product of 1k by 1k matrices on an H100", &other);
         assert_eq!(said, "gemm m=1024 n=1024 k=1024 bf16 on h100");
         assert_eq!(dropped, "precision: the sentence says another itself; hardware: the sentence says another itself");
+        let same = [&sizes[..], &[("precision", "bf16")]].concat();
+        assert_eq!(filled("bf16 product of 1k by 1k matrices on an H100", &same).1, "");
         let (said, dropped) = filled("gemm m=7 and n=8 on this cpu", &[("m", "9"), ("k", "5")]);
         assert_eq!(
             (said.as_str(), dropped.as_str()),

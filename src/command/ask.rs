@@ -2,7 +2,7 @@
 
 use super::{on_threads, once::Once, say};
 use crate::{
-    ask::{Hardware, Here, OpenBlas, Said, filled, has_cublas, made, sayable, words},
+    ask::{Hardware, Here, OpenBlas, Said, filled, has_cublas, has_cudnn, made, sayable, words},
     cli::AskArgs,
     config::Layers,
     exit::{Exit, Trouble},
@@ -10,7 +10,7 @@ use crate::{
     wiring::{self, Kind},
 };
 use agents::llm::Purpose;
-use kernelbench::{Case, LARGEST_EMULATED_CASE, Provenance, Suite, Task, TimingPlan, cuda, load, plain};
+use kernelbench::{Case, LARGEST_EMULATED_CASE, Provenance, Suite, Task, TimingPlan, load, plain};
 use std::{
     fs,
     io::{BufRead, IsTerminal},
@@ -27,12 +27,8 @@ pub(super) fn ask(arguments: &AskArgs, layers: &Layers, environment: &Environmen
     let hint = if read.is_some() { "" } else { " Or --model openai:NAME has a model read it." };
     let (words, said) = complete(read.clone().unwrap_or_else(|| arguments.sentence.clone()), hint)?;
     let sentence = if read.is_some() { format!("{} (read as: {words})", arguments.sentence) } else { words };
-    let here = Here {
-        memory: memory(&said),
-        openblas: OpenBlas::here(),
-        cublas: has_cublas(),
-        cudnn: cuda::has_library("cudnn"),
-    };
+    let (openblas, cublas, cudnn) = (OpenBlas::here(), has_cublas(), has_cudnn());
+    let here = Here { memory: memory(&said), openblas, cublas, cudnn };
     let made = made(&sentence, &said, &here).map_err(Trouble::usage)?;
     let name =
         || made.task.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"').map(PathBuf::from));

@@ -7,9 +7,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where a linker looks by itself.
-const SYSTEM: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"];
-
 /// What an object is linked with beside CUDA's runtime, and what it may not use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Libraries<'a> {
@@ -65,13 +62,13 @@ fn folders_of(home: Option<&Path>, cudnn: Option<PathBuf>) -> Vec<PathBuf> {
     all
 }
 
-/// Whether the linker of this machine's toolkit finds a library, by its name for one: `cudnn`.
+/// Whether a library lies where objects in CUDA are linked from on this machine, by its name for a linker: `cudnn`. Where a linker
+/// looks by itself is not looked at.
 #[must_use]
 pub fn is_here(name: &str) -> bool {
     let program = super::find().and_then(|nvcc| nvcc.canonicalize().ok());
     let home = program.as_deref().and_then(Path::parent).and_then(Path::parent);
-    let system = SYSTEM.into_iter().map(|folder| Path::new(folder).join(format!("lib{name}.so")));
-    folders(home).iter().any(|folder| file_of(folder, name).is_some()) || system.into_iter().any(|file| file.is_file())
+    folders(home).iter().any(|folder| file_of(folder, name).is_some())
 }
 
 /// The file of a library in a folder: `libcublas.so`, or where what is for linking was left out, `libcublas.so.13`.
