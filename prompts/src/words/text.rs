@@ -4,6 +4,8 @@
 const LOG_LINES: usize = 150;
 /// Characters of a log's line that are shown.
 const LINE_CHARS: usize = 400;
+/// Characters of a log that are shown: about 2,500 tokens, so that no log makes a Coder's page too long by itself.
+const LOG_CHARS: usize = 9_000;
 
 /// A code block that this text cannot break out of: its fence is longer than any run of backticks inside.
 pub(crate) fn fenced(text: &str, info: &str) -> String {
@@ -22,11 +24,19 @@ pub(crate) fn one_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The last lines of a log, long ones cut.
+/// The last lines of a log, long ones cut, as many as there is room for.
 pub(crate) fn cut_log(log: &str) -> String {
-    let log = log.trim_end();
-    let kept: Vec<&str> = log.lines().rev().take(LOG_LINES).collect();
-    kept.iter().rev().map(|line| cut_line(line)).collect::<Vec<_>>().join("\n")
+    let mut room = LOG_CHARS;
+    let lines = log.trim_end().lines().rev().take(LOG_LINES).map(cut_line);
+    let mut kept: Vec<String> = lines
+        .take_while(|line| {
+            let fits = line.chars().count() < room;
+            room = room.saturating_sub(line.chars().count() + 1);
+            fits
+        })
+        .collect();
+    kept.reverse();
+    kept.join("\n")
 }
 
 fn cut_line(line: &str) -> String {
@@ -70,5 +80,9 @@ mod tests {
         let cut = cut_log(&log);
         assert_eq!((cut.lines().count(), cut.lines().next()), (LOG_LINES, Some("line 850")));
         assert_eq!(cut_log(&"é".repeat(9999)).chars().count(), LINE_CHARS + " [cut]".len());
+        let wide = (0..1000).map(|i| format!("{i} {}", "é".repeat(300))).collect::<Vec<_>>().join("\n");
+        let cut = cut_log(&wide);
+        assert!(cut.chars().count() <= LOG_CHARS && cut.chars().count() > LOG_CHARS - 400, "{}", cut.chars().count());
+        assert!(cut.lines().last().unwrap().starts_with("999 ") && cut.lines().all(|line| line.ends_with('é')));
     }
 }
