@@ -100,6 +100,7 @@ const NUMBERS: Numbers = Numbers {
     processes: (1, 4),
     spread: false,
     endurance: Duration::from_secs(15),
+    unsteady: (0.02, 3),
     fewest: 20,
     budget: Some(Duration::from_secs(1)),
     disagreement: (50_000.0, 0.03),

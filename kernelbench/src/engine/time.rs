@@ -8,7 +8,7 @@ use crate::{
     engine::{check, notes::Remarks},
     measure::{
         floor::Floors,
-        numbers::{Effort, TRIES},
+        numbers::{Effort, Numbers, TRIES},
         overhead::{self, DispatchOverhead},
         pairs::{self, Block, Taking},
         reading::Reading,
@@ -69,7 +69,7 @@ pub(crate) struct Sittings<'a, B: Backend> {
 impl<'a, B: Backend> Sittings<'a, B> {
     /// So many, if there are as many pairs of processes.
     pub(crate) fn of(backend: &'a B, what: &'a What<'a>, all: u32) -> Result<Self, Fault> {
-        let processes = what.processes(backend.numbers().processes);
+        let processes = what.processes(backend.numbers());
         let blocks = timed_cases(what.suite)?.into_iter().map(|case| (case, Floors::default(), vec![])).collect();
         let disturbed = Disturbances::default();
         Ok(Self { backend, what, blocks, disturbed, all: all.clamp(1, processes), processes, held: vec![] })
@@ -196,9 +196,15 @@ impl What<'_> {
         if self.trusted { 0.0 } else { speedup.of_itself(self.self_difference).max(others) }
     }
 
-    /// Pairs of processes: as many as the plan says, or as is usual for this effort, but no more than it takes samples.
-    fn processes(&self, (in_loop, certificate): (u32, u32)) -> u32 {
-        let usual = if self.effort == Effort::Loop { in_loop } else { certificate };
+    /// Pairs of processes: as many as the plan says, or as is usual for this effort and this reference, but no more than it takes
+    /// samples.
+    fn processes(&self, numbers: &Numbers) -> u32 {
+        let ((in_loop, certificate), (part, fewest)) = (numbers.processes, numbers.unsteady);
+        let usual = match self.effort {
+            Effort::Loop if self.self_difference > part => in_loop.max(fewest),
+            Effort::Loop => in_loop,
+            Effort::Certificate => certificate,
+        };
         self.plan.processes.unwrap_or(usual).clamp(1, self.plan.repetitions.max(1))
     }
 }
@@ -271,6 +277,19 @@ mod tests {
     use crate::load;
     use metrics::Interval;
     use std::path::Path;
+
+    #[test]
+    fn a_reference_that_differs_from_itself_is_timed_over_several_pairs_of_processes() {
+        let task = load::task(Path::new("../examples/matmul")).unwrap();
+        let (suite, numbers) =
+            (&Suite::of_task(&task), Numbers { processes: (1, 4), ..crate::backend::native::NUMBERS });
+        let of = |effort, self_difference, processes| {
+            let plan = &TimingPlan { processes, ..TimingPlan::median_of(20, 100) };
+            What { task: &task, suite, plan, effort, trusted: false, self_difference }.processes(&numbers)
+        };
+        assert_eq!([of(Effort::Loop, 0.001, None), of(Effort::Loop, 0.2, None)], [1, 3]);
+        assert_eq!([of(Effort::Certificate, 0.2, None), of(Effort::Loop, 0.2, Some(1))], [4, 1]);
+    }
 
     #[test]
     fn how_far_a_reference_reaches_from_itself_counts_for_a_candidate_and_not_for_itself() {

@@ -45,6 +45,9 @@ pub(crate) struct Numbers {
     /// Pairs of processes that a timing is spread over, in the loop and for a certificate: what is settled when a process
     /// starts, such as where its memory lies, is one draw for each.
     pub(crate) processes: (u32, u32),
+    /// Where the reference was seen to differ from itself by more than this part, the fewest pairs of processes that a timing in the
+    /// loop is spread over: one pair would be one draw of what it differs by.
+    pub(crate) unsteady: (f64, u32),
     /// Whether a certificate's pairs of processes are spread over its other work, a sitting after each part: where others use
     /// the machine, what holds for one stretch of time does not for the next.
     pub(crate) spread: bool,

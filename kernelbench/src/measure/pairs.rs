@@ -81,7 +81,7 @@ impl Taking<'_> {
         let asked = self.share_of(self.plan.repetitions) as usize;
         match (self.effort, self.budget) {
             _ if self.plan.glance => (asked.min(FEWEST_OF_GLANCE), asked),
-            (Effort::Loop, Some(_)) => (asked.min(self.numbers.fewest as usize), asked),
+            (Effort::Loop, Some(_)) => (asked.min(self.share_of(self.numbers.fewest) as usize), asked),
             _ => (asked, asked),
         }
     }
@@ -221,6 +221,8 @@ mod tests {
     fn pairs_of_processes_share_the_samples() {
         let each: Vec<usize> = (0..3).map(|at| taking(Effort::Certificate, (3, at)).0).collect();
         assert_eq!(each, [34, 33, 33]);
+        let fewest: Vec<(usize, usize)> = (0..3).map(|at| taking(Effort::Loop, (3, at))).collect();
+        assert_eq!(fewest, [(4, 34), (4, 33), (4, 33)]);
     }
 
     /// A candidate whose launches can be recorded once it was called.
