@@ -249,6 +249,8 @@ pub struct Workshop {
     pub precision: Precision,
     /// What a problem's reference is timed as: `eager`, and after commas `compile` and `max-autotune`.
     pub baselines: Baselines,
+    /// A checkout of KernelBench, whose own evaluation stands in problems' certificates; empty for none.
+    pub kernelbench: String,
     /// What C++ and CUDA in candidates for problems is built with: `slim` or `stock` headers.
     #[serde(with = "words::one")]
     pub headers: Headers,
@@ -360,6 +362,7 @@ impl Default for Workshop {
             beyond: Beyond::Label,
             precision: Precision::Fp32,
             baselines: Baselines::default(),
+            kernelbench: String::new(),
             headers: Headers::Slim,
             profiler: None,
             metrics: String::new(),

@@ -35,13 +35,15 @@ pub enum Stage {
     Replay,
     /// The best, under a sanitizer.
     Sanitize,
+    /// An evaluation of the best that is not ours.
+    Elsewhere,
     /// What none of these is.
     Other,
 }
 
 impl Stage {
     /// All of them, in the order in which tables list them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Build,
         Self::Lease,
         Self::Process,
@@ -54,6 +56,7 @@ impl Stage {
         Self::ProfileStart,
         Self::Replay,
         Self::Sanitize,
+        Self::Elsewhere,
         Self::Other,
     ];
 
@@ -73,6 +76,7 @@ impl Stage {
             Self::ProfileStart => "profile's start",
             Self::Replay => "replay passes",
             Self::Sanitize => "sanitizer",
+            Self::Elsewhere => "KernelBench's own evaluation",
             Self::Other => "the rest",
         }
     }

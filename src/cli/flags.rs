@@ -65,6 +65,9 @@ pub struct ProblemArgs {
     /// time) [default: eager].
     #[arg(long, value_name = "LIST")]
     pub baselines: Option<Baselines>,
+    /// For a problem: a checkout of KernelBench, whose own evaluation of what is certified stands in the certificate beside ours.
+    #[arg(long, value_name = "DIR")]
+    pub kernelbench: Option<String>,
     /// For a problem: the Python that has torch [default: python3].
     #[arg(long, value_name = "PATH")]
     pub python: Option<String>,
@@ -88,6 +91,8 @@ impl ProblemArgs {
         layers.flag("workshop.precision", self.precision, |config, precision| config.workshop.precision = precision);
         let baselines = self.baselines.clone();
         layers.flag("workshop.baselines", baselines, |config, baselines| config.workshop.baselines = baselines);
+        let kernelbench = self.kernelbench.clone();
+        layers.flag("workshop.kernelbench", kernelbench, |config, folder| config.workshop.kernelbench = folder);
         layers.flag("workshop.profiler", self.profiler, |config, kind| config.workshop.profiler = Some(kind));
         layers.flag("workshop.metrics", self.metrics_set.clone(), |config, set| config.workshop.metrics = set);
     }

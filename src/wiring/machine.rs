@@ -8,7 +8,7 @@ use kernelbench::{
     feature::Column,
     gpu,
     native::{Native, NativeOptions},
-    torch::{Options, Torch},
+    torch::{KernelBench, Options, Torch},
 };
 use metrics::{Arch, MetricSet};
 use std::{
@@ -299,6 +299,7 @@ fn torch_reading(config: &Config, profiles: bool, metrics: Option<MetricSet>) ->
         metrics,
         profile_ahead: profiles,
         baselines: config.workshop.baselines.0.clone(),
+        kernelbench: kernelbench(&config.workshop.kernelbench)?,
         cache: Some(cache_folder(config)?),
         ..Options::new(python.into(), &device, program, vec![CHILD.into()])
     };
@@ -308,6 +309,12 @@ fn torch_reading(config: &Config, profiles: bool, metrics: Option<MetricSet>) ->
              and a device with --device cpu or --device cuda:0"
         ))
     })
+}
+
+/// The checkout in this folder, where one is named.
+fn kernelbench(folder: &str) -> Result<Option<KernelBench>, Trouble> {
+    let checkout = (!folder.is_empty()).then(|| KernelBench::at(Path::new(folder))).transpose();
+    checkout.map_err(|why| Trouble::usage(format!("workshop.kernelbench (--kernelbench): {why}")))
 }
 
 /// The metrics that Nsight Compute is asked for: those of a set with this name or in this file; `None` for none.

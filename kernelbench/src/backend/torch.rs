@@ -10,6 +10,7 @@ pub(crate) mod headers;
 mod machine;
 mod not_excluded;
 pub(crate) mod options;
+mod own_evaluation;
 mod pair;
 mod places;
 pub(crate) mod problem;
@@ -28,6 +29,7 @@ pub use harness::TOLERANCE;
 pub use headers::Headers;
 pub use not_excluded::{OPEN, Open};
 pub use options::Options;
+pub use own_evaluation::KernelBench;
 pub use python::Facts;
 pub use variant::Mode;
 
@@ -48,7 +50,7 @@ use crate::{
         numbers::{Clock, Numbers},
     },
     profile::{
-        cuobjdump,
+        cuobjdump, own,
         torch::{ProfilerChain, Ready, Scene},
     },
     result::{
@@ -98,9 +100,9 @@ const NUMBERS: Numbers = Numbers {
     calibration: (1, 3),
     empty_requests: 5,
     processes: (1, 4),
+    unsteady: (0.02, 3),
     spread: false,
     endurance: Duration::from_secs(15),
-    unsteady: (0.02, 3),
     fewest: 20,
     budget: Some(Duration::from_secs(1)),
     disagreement: (50_000.0, 0.03),
@@ -522,6 +524,36 @@ impl Backend for TorchBackend {
             Err("compute-sanitizer looks at GPUs alone".to_owned())
         };
         Ok(vec![Check::Sanitizer { tool: "compute-sanitizer's memcheck".to_owned(), outcome }])
+    }
+
+    fn kind_of_win(
+        &self,
+        Both { session, loaded, lease }: Both<'_, '_, Self>,
+        candidate: &Candidate,
+        ratio: f64,
+        rng: &mut StdRng,
+    ) -> Attempt<(Vec<Check>, Vec<Label>)> {
+        let source = candidate.source();
+        if !self.is_on_gpu() {
+            return Ok((vec![], own::labels(None, &source, ratio)));
+        }
+        session.draw(1, false, rng)?;
+        let scene = Scene { session, candidate: loaded, timing: None, lease, make_room: &|_| () };
+        let launches = self.profilers.launches(scene)?;
+        let share =
+            launches.and_then(|all| own::own_share(&all, &source).ok_or_else(|| "no launch took time".to_owned()));
+        let labels = own::labels(share.as_ref().ok().copied(), &source, ratio);
+        Ok((vec![Check::OwnKernels { share }], labels))
+    }
+
+    fn evaluated_elsewhere(
+        &self,
+        task: &Task,
+        candidate: &Candidate,
+        ratio: f64,
+        lease: &mut Lease<'_>,
+    ) -> Option<Check> {
+        self.own_evaluation(task, candidate, ratio, lease)
     }
 
     fn not_excluded(&self) -> Vec<(&'static str, &'static str)> {

@@ -420,6 +420,31 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         rng: &mut StdRng,
     ) -> Attempt<Vec<Check>>;
 
+    /// What kind of win a certified candidate's is, which is so many times as fast as the reference: rows, and labels among them.
+    fn kind_of_win(
+        &self,
+        both: Both<'_, '_, Self>,
+        candidate: &Candidate,
+        ratio: f64,
+        rng: &mut StdRng,
+    ) -> Attempt<(Vec<Check>, Vec<Label>)> {
+        let _ = (both, candidate, ratio, rng);
+        Ok((vec![], vec![]))
+    }
+
+    /// What an evaluation that is not ours says of a certified candidate, which is so many times as fast as the reference, where
+    /// one was asked for: a row that decides nothing. Nothing of the task is open.
+    fn evaluated_elsewhere(
+        &self,
+        task: &Task,
+        candidate: &Candidate,
+        ratio: f64,
+        lease: &mut Lease<'_>,
+    ) -> Option<Check> {
+        let _ = (task, candidate, ratio, lease);
+        None
+    }
+
     /// What this backend cannot exclude on any machine, for certificates: what, and why.
     fn not_excluded(&self) -> Vec<(&'static str, &'static str)>;
 }

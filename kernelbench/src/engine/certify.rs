@@ -88,7 +88,10 @@ impl<B: Backend> Inner<B> {
                     Some(loaded) => loaded?,
                     None => self.backend.load(task, candidate, Toolchain::Stock)?,
                 };
-                self.examine_anew(task, candidate, (loaded, lease), plan, &mut checks)
+                let timed = self.examine_anew(task, candidate, (loaded, lease), plan, &mut checks)?;
+                let _stage = stage::begin(Stage::Elsewhere);
+                checks.extend(self.backend.evaluated_elsewhere(task, candidate, timed.speedup.ratio, lease));
+                Ok(timed)
             });
         let verdict = match outcome(examined)? {
             Ok(timed) => Verdict::Certified(timed),
@@ -203,7 +206,9 @@ impl<B: Backend> Inner<B> {
         }
         checks.extend(layers.into_iter().map(|layer| Check::Confined { layer }));
         checks.extend(sanitized.map_or_else(|| sanitize(Both { session, loaded, lease }, rng), Ok)?);
-        let labels: Vec<Label> = backend.labels(session).into_iter().chain(labels).collect();
+        let (rows, kind) = backend.kind_of_win(Both { session, loaded, lease }, candidate, timed.speedup.ratio, rng)?;
+        checks.extend(rows);
+        let labels: Vec<Label> = backend.labels(session).into_iter().chain(labels).chain(kind).collect();
         checks.extend(labels.iter().cloned().map(|label| Check::Labelled { label }));
         let open = backend.not_excluded().into_iter();
         checks.extend(open.map(|(what, why)| Check::NotExcluded { what: what.to_owned(), why: why.to_owned() }));

@@ -1,7 +1,8 @@
 //! What kind of win is it: does a call's time go to kernels that the candidate brought, or to those of torch and of libraries?
 //! (CudaForge §3.4 and KernelBench's trackers ask it of every speedup: CF-73, CF-74.)
 
-use super::ncu::base;
+use super::ncu::{Launches, base};
+use crate::result::label::{Kind, Label};
 use metrics::{Kernel, Profile, Reading};
 
 /// The reading's name.
@@ -20,6 +21,39 @@ pub(crate) fn own_kernels(profile: &Profile, source: &str) -> Option<Reading> {
                    library's";
     (shown > 0.0).then(|| Reading::new(OWN_KERNELS, Some(100.0 * own / shown), "%", meaning))
 }
+
+/// The same of all launches of a call. `None` where none took time.
+#[must_use]
+pub(crate) fn own_share(launches: &[Launches], source: &str) -> Option<f64> {
+    let time =
+        |of: &dyn Fn(&Launches) -> bool| -> f64 { launches.iter().filter(|one| of(one)).map(|one| one.ns).sum() };
+    let all = time(&|_| true);
+    (all > 0.0).then(|| 100.0 * time(&|one| has_word(source, &base(&one.name))) / all)
+}
+
+/// The labels that say what kind of win it is: whose source names so many percent of its time's kernels, and which is so many
+/// times as fast as the reference.
+pub(crate) fn labels(share: Option<f64>, source: &str, ratio: f64) -> Vec<Label> {
+    let alone = share.filter(|share| *share < NOTHING).map(|_| {
+        let brings = BRINGS.iter().any(|word| source.contains(word));
+        let text = if brings {
+            "no kernel of its own runs: for these inputs it falls back to torch's and libraries'"
+        } else {
+            "no kernel of its own: it calls torch's and libraries' alone"
+        };
+        Label::new(Kind::NoOwnKernel, text.to_owned())
+    });
+    let near = ((1.0 / NEAR)..=NEAR).contains(&ratio);
+    let near = near.then(|| Label::new(Kind::NearReference, format!("within 5 % of the reference: {ratio:.3} times")));
+    alone.into_iter().chain(near).collect()
+}
+
+/// Up to so many percent of the time is no part that counts.
+const NOTHING: f64 = 0.5;
+/// What makes no difference to speak of (CF-73).
+const NEAR: f64 = 1.05;
+/// What stands in a source that brings kernels.
+const BRINGS: [&str; 4] = ["__global__", "triton.jit", "_compile_kernel", "RawKernel"];
 
 fn has_word(text: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
@@ -53,6 +87,22 @@ mod tests {
         assert!((own.value.unwrap() - 75.0).abs() < 1e-9, "{own:?}");
         let alone = own_kernels(&seen, "def forward(self, x): return torch.mm(x, self.gates)").unwrap();
         assert_eq!(alone.value, Some(0.0), "a part of a word is no name");
+    }
+
+    #[test]
+    fn a_label_says_who_has_no_kernel_of_its_own_and_who_gains_nothing() {
+        let launch = |name: &str, ns| Launches { name: name.into(), shape: [[1; 3]; 2], count: 1, ns, facts: vec![] };
+        let calls = [launch("void gate<float>(float*)", 1.0), launch("sm90_xmma_gemm_f32f32", 299.0)];
+        let share = |source: &str| own_share(&calls, source);
+        let said =
+            |source: &str, ratio| labels(share(source), source, ratio).iter().map(|one| one.kind).collect::<Vec<_>>();
+        assert_eq!(own_share(&[], "gate"), None);
+        assert!((share("__global__ void gate").unwrap() - 100.0 / 300.0).abs() < 1e-9);
+        assert_eq!(said("__global__ void gate", 2.0), [Kind::NoOwnKernel], "a third of a percent is nothing");
+        assert_eq!(said("__global__ void xmma", 0.96), [Kind::NoOwnKernel, Kind::NearReference]);
+        assert!(labels(share("torch.mm"), "torch.mm", 2.0)[0].text.contains("alone"));
+        assert!(labels(share("__global__"), "__global__", 2.0)[0].text.contains("falls back"));
+        assert!(labels(Some(60.0), "gate", 1.06).is_empty() && labels(None, "gate", 0.9).is_empty());
     }
 
     #[test]

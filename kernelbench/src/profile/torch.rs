@@ -172,6 +172,11 @@ impl ProfilerChain {
         }
     }
 
+    /// What tools around candidates are started with.
+    pub(crate) fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
     /// What reads counters here: the candidate's process, or Nsight Compute around another; in words why nothing does, as far as that is
     /// known before they are asked for.
     fn counters_by(&self) -> Result<ProfilerKind, String> {
@@ -406,6 +411,14 @@ impl ProfilerChain {
             environment: python::caches(candidate.folder()),
             once: None,
         })
+    }
+
+    /// The launches of one call on the inputs that were drawn last, as torch's own profiler sees them; in words why there are none.
+    pub(crate) fn launches(&self, mut scene: Scene<'_, '_>) -> Attempt<Result<Vec<Launches>, String>> {
+        let launches = scene.trace(self)?;
+        scene.session.trim_memory()?;
+        scene.lease.let_others_in();
+        Ok(launches)
     }
 
     /// Profiles one call on fresh inputs, with the process that waits for it if there is one.

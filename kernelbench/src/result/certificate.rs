@@ -106,6 +106,20 @@ pub enum Check {
         /// What it looked at, or why it could not.
         outcome: Result<String, String>,
     },
+    /// What part of a call's time on the GPU goes to kernels that its source names, or why that is not known.
+    OwnKernels {
+        /// In percent.
+        share: Result<f64, String>,
+    },
+    /// KernelBench's own evaluation of it, out of a checkout.
+    KernelBench {
+        /// What names the text of its evaluation and its clock.
+        version: String,
+        /// The speedup here.
+        ours: f64,
+        /// What it said, or why there is nothing.
+        outcome: Result<OwnEvaluation, String>,
+    },
     /// It carries a label.
     Labelled {
         /// Which.
@@ -118,6 +132,41 @@ pub enum Check {
         /// Why not.
         why: String,
     },
+}
+
+/// What KernelBench's own evaluation says of a candidate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OwnEvaluation {
+    /// Whether it calls it right.
+    pub correct: bool,
+    /// The mean time of a call by its clock, in milliseconds.
+    pub ms: Option<f64>,
+    /// That of the reference.
+    pub reference_ms: Option<f64>,
+    /// What else it said.
+    pub said: String,
+}
+
+impl OwnEvaluation {
+    /// How many times as fast as the reference it is by that clock.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        Some(self.reference_ms? / self.ms?)
+    }
+
+    fn words(&self, version: &str, ours: f64) -> String {
+        let by = format!("by eval.py and timing.py {version}");
+        match (self.correct, self.ratio(), self.ms, self.reference_ms) {
+            (false, ..) => format!("wrong {by}: {}", self.said),
+            (true, Some(ratio), Some(ms), Some(reference_ms)) => {
+                let apart = (ratio / ours - 1.0) * 100.0;
+                format!(
+                    "right {by}, {ratio:.2} times as fast ({ms:.3} ms beside {reference_ms:.3}), {apart:+.1} % from ours"
+                )
+            }
+            _ => format!("right {by}, and not timed: {}", self.said),
+        }
+    }
 }
 
 /// Of so many calls, none wrong, a fault is expected in at most one, with 95 % confidence: the rule of three.
@@ -240,6 +289,22 @@ impl Check {
                 Ok(how) => row(tool, true, how),
                 Err(why) => row(tool, false, why),
             },
+            Self::OwnKernels { share } => {
+                let what = "whose kernels its time goes to";
+                let how = |share: &f64| {
+                    format!(
+                        "{share:.0} % to kernels that its source names, the rest to torch's and libraries', as torch's profiler saw one call in its process"
+                    )
+                };
+                share.as_ref().map_or_else(|why| row(what, false, why), |share| row(what, true, &how(share)))
+            }
+            Self::KernelBench { version, ours, outcome } => {
+                let what = "KernelBench's own evaluation";
+                match outcome {
+                    Ok(theirs) => row(what, theirs.correct, &theirs.words(version, *ours)),
+                    Err(why) => row(what, false, why),
+                }
+            }
             Self::Labelled { label } => row("no label", false, &label.text),
             Self::NotExcluded { what, why } => row(what, false, why),
         }
@@ -285,6 +350,18 @@ mod tests {
         assert!(many.done && many.what == "right in each of 900 calls of each timed shape", "{many:?}");
         assert!(many.how.contains("fewer than one call of 300, by chance"), "{many:?}");
         assert!(!none.done && none.how.contains("now and then"), "{none:?}");
+    }
+
+    #[test]
+    fn what_kernelbench_says_stands_beside_our_speedup() {
+        let said =
+            |correct, ms| OwnEvaluation { correct, ms, reference_ms: Some(3.0), said: "max_difference: 2".into() };
+        let row = |outcome| Checked::from(Check::KernelBench { version: "abcd".into(), ours: 1.6, outcome });
+        let right = row(Ok(said(true, Some(2.0))));
+        assert!(right.done && right.how.contains("1.50 times") && right.how.ends_with("-6.2 % from ours"), "{right:?}");
+        let wrong = row(Ok(said(false, None)));
+        assert!(!wrong.done && wrong.how == "wrong by eval.py and timing.py abcd: max_difference: 2", "{wrong:?}");
+        assert!(!row(Err("no GPU".into())).done);
     }
 
     #[test]

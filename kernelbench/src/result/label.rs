@@ -32,6 +32,10 @@ pub enum Kind {
     GrowingMemory,
     /// Its machine code lets a place in shared memory be filled anew while it is read.
     PossibleRace,
+    /// No kernel that its source brings runs: its time is torch's and libraries'.
+    NoOwnKernel,
+    /// It takes what the reference takes, within 5 %.
+    NearReference,
     /// A label of a record made before labels had kinds.
     Other,
 }

@@ -12,7 +12,7 @@ use std::{
 /// two tensors are.
 pub const TOLERANCE: &str = include_str!("../../../harness/tolerance.py");
 
-const FILES: [(&str, &str); 19] = [
+const FILES: [(&str, &str); 20] = [
     ("candidate.py", include_str!("../../../harness/candidate.py")),
     ("compare.py", include_str!("../../../harness/compare.py")),
     ("confine.py", include_str!("../../../harness/confine.py")),
@@ -20,6 +20,7 @@ const FILES: [(&str, &str); 19] = [
     ("draw.py", include_str!("../../../harness/draw.py")),
     ("extension.py", include_str!("../../../harness/extension.py")),
     ("facts.py", include_str!("../../../harness/facts.py")),
+    ("kernelbench_eval.py", include_str!("../../../harness/kernelbench_eval.py")),
     ("memory.py", include_str!("../../../harness/memory.py")),
     ("nvcc.py", include_str!("../../../harness/nvcc.py")),
     ("nvcc_halves.sh", HALVES),
@@ -84,6 +85,11 @@ impl Harness {
     /// The script that calls a candidate once under a profiler.
     pub(crate) fn profiled(&self) -> PathBuf {
         self.folder.join("profiled.py")
+    }
+
+    /// The script that runs KernelBench's own evaluation.
+    pub(crate) fn kernelbench_eval(&self) -> PathBuf {
+        self.folder.join("kernelbench_eval.py")
     }
 
     /// The script of the untrusted side.

@@ -1,6 +1,6 @@
 //! How a workshop for problems is set up.
 
-use super::{headers::Headers, variant::Mode};
+use super::{headers::Headers, own_evaluation::KernelBench, variant::Mode};
 use crate::profile::kind::ProfilerKind;
 use metrics::{Machine, MetricSet};
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -32,6 +32,8 @@ pub struct Options {
     pub own_user: bool,
     /// How the reference is compiled and timed beside eager torch.
     pub baselines: Vec<Mode>,
+    /// A checkout of KernelBench, whose own evaluation of what is certified stands in certificates.
+    pub kernelbench: Option<KernelBench>,
     /// Where such times are kept; nowhere where it is `None`.
     pub cache: Option<PathBuf>,
     /// Processes that are kept ready for candidates to come.
@@ -78,6 +80,7 @@ impl Options {
             beside: if on_cpu { 1 } else { 8 },
             own_user: true,
             baselines: vec![],
+            kernelbench: None,
             cache: None,
             spares: if on_cpu { 1 } else { 3 },
             headers: Headers::Slim,
