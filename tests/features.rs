@@ -63,6 +63,43 @@ fn without_a_gpu_it_is_said_what_compiles_and_that_nothing_was_measured() {
     assert!(out.path().join("hopper/04_vector/task.toml").is_file());
 }
 
+#[cfg_attr(any(has_gpu, not(has_nvcc)), ignore = "needs nvcc, and no GPU")]
+#[test]
+fn a_kernel_may_include_cute_where_cutlass_is_named_and_a_folder_without_it_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let cell = folder.path().join("features/hopper/04_vector");
+    fs::create_dir_all(&cell).unwrap();
+    fs::copy("kernelbench/features/hopper/column.toml", folder.path().join("features/hopper/column.toml")).unwrap();
+    for entry in fs::read_dir("kernelbench/features/hopper/04_vector").unwrap() {
+        let from = entry.unwrap().path();
+        fs::copy(&from, cell.join(from.file_name().unwrap())).unwrap();
+    }
+    let kernel = cell.join("optimized.cu");
+    let text = fs::read_to_string(&kernel).unwrap();
+    fs::write(&kernel, format!("#include <cute/tensor.hpp>\nstatic_assert(cute::stands_in == 7);\n{text}")).unwrap();
+    // Whoever compiles has no privileges, though this test may have some.
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let headers = folder.path().join("cutlass/include");
+    for (path, text) in [
+        ("cute/tensor.hpp", "#pragma once\nnamespace cute { constexpr int stands_in = 7; }\n"),
+        ("cutlass/version.h", "#define CUTLASS_MAJOR 4\n#define CUTLASS_MINOR 3\n#define CUTLASS_PATCH 0\n"),
+    ] {
+        fs::create_dir_all(headers.join(path).parent().unwrap()).unwrap();
+        fs::write(headers.join(path), text).unwrap();
+    }
+    let verify = |cutlass: &str| {
+        let arguments = ["features", "verify", "--arch", "hopper", "--cell", "vector", "-o", "out"];
+        let mut command = warpsmith(&arguments);
+        command.current_dir(folder.path()).env("CUTLASS_PATH", cutlass).output().map(Told::of).unwrap()
+    };
+    let told = verify(headers.parent().unwrap().to_str().unwrap());
+    assert!(told.out.contains("vector      compiles; "), "{told:?}");
+    let told = verify("");
+    assert!(told.out.contains("cute/tensor.hpp: No such file"), "{told:?}");
+    let told = verify(folder.path().to_str().unwrap());
+    assert!(told.err.contains("expected the absolute path of a folder that has include/cute/tensor.hpp"), "{told:?}");
+}
+
 #[cfg_attr(not(has_gfx950), ignore = "needs clang 20 or newer and lld, for gfx950")]
 #[test]
 fn all_cells_of_an_amd_gpu_compile_and_their_instructions_are_in_one_kernel_alone_and_nothing_is_scored() {

@@ -23,7 +23,7 @@ pub mod unit;
 
 pub use arch::Arch;
 pub use gpu::Gpu;
-pub use machine::{Bandwidth, Fact, Machine, MachineKind};
+pub use machine::{Bandwidth, CUTE, Fact, Machine, MachineKind};
 pub use profile::{Kernel, Profile, Reading, Rung};
 pub use set::{Metric, MetricSet};
 pub use speedup::{Claim, Interval, Speedup, geometric_mean};

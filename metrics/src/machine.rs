@@ -15,6 +15,9 @@ pub enum MachineKind {
     Simulated,
 }
 
+/// The fact that says that CuTe may be included in candidates in CUDA, and whose.
+pub const CUTE: &str = "CuTe";
+
 /// One line of a machine's specification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {

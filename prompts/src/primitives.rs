@@ -43,6 +43,7 @@ pub(crate) fn values(
         isa => isa.name(),
         intel => isa == Isa::X86,
         example,
+        cute => machine.facts.iter().find(|fact| fact.name == metrics::CUTE).map(|fact| fact.value.as_str()),
         what => if gpu { "source in CUDA C++" } else { "script" },
         fence => if gpu { "cuda" } else { "python" },
         names => if names.is_empty() { "there are none".to_owned() } else { names.join(", ") },

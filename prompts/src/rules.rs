@@ -182,6 +182,23 @@ fn a_worked_example_is_shown_where_it_is_asked_for_in_the_language_of_the_task()
     assert!(!prompts.seed(&example::problem(), &example::machine()).turns[0].text.contains("# Worked example"));
 }
 
+#[test]
+fn primitives_for_a_gpu_are_ptx_or_cute_where_its_headers_are_there() {
+    let (task, operator) = (example::task(), example::operator());
+    let page = |machine: &metrics::Machine| {
+        Prompts::embedded().primitives(&task, machine, &operator, None).turns.remove(0).text
+    };
+    let mut machine = example::h200();
+    assert!(page(&machine).contains("CUTLASS and CuTe are not installed here: write PTX."));
+    let value = "of CUTLASS 4.3.0, on the include path".to_owned();
+    machine.facts.push(metrics::Fact { name: metrics::CUTE.to_owned(), value });
+    let text = page(&machine);
+    assert!(
+        text.contains("CuTe is here, of CUTLASS 4.3.0, on the include path") && !text.contains("write PTX"),
+        "{text}"
+    );
+}
+
 /// Characters of a token, roughly.
 const OF_TOKEN: f64 = 3.3;
 /// Tokens of a page for the Coder, at most.

@@ -145,12 +145,18 @@ fn compile_for(arch: &Arch, cell: &Cell, task: &Task, builder: &Builder) -> Resu
         match builder.instructions(arch, &against(task, kernel))? {
             Ok(code) => codes.push(code),
             Err(failure) => {
-                let why = format!("the {what} kernel does not build for {}: {failure}", arch.target());
-                return Ok(Compiled::Wrong(why));
+                let said = first_error(&failure).map_or_else(|| failure.to_string(), ToOwned::to_owned);
+                return Ok(Compiled::Wrong(format!("the {what} kernel does not build for {}: {said}", arch.target())));
             }
         }
     }
     Ok(told_apart(cell, codes.into_iter().collect()))
+}
+
+/// The first error that a compiler told, where it was one that failed.
+fn first_error(failure: &Failure) -> Option<&str> {
+    let (Failure::Build { log } | Failure::Interface { log }) = failure else { return None };
+    log.lines().find(|line| line.contains("error")).map(str::trim)
 }
 
 /// Which instructions tell the naive kernel's code from the optimized one's.

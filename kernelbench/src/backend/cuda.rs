@@ -254,7 +254,7 @@ impl CudaDriver {
         let clock = GpuClock::new(Arc::clone(&device)).map_err(broken)?;
         let verifier = Verifier::new(device, &image, arena as usize).map_err(broken)?;
         let gpu = Gpu::at(options.ordinal).ok();
-        let machine = machine::machine(&verifier, arch, gpu.as_ref(), nvcc.version()).map_err(broken)?;
+        let machine = machine::machine(&verifier, arch, gpu.as_ref(), &nvcc).map_err(broken)?;
         let (ordinal, memory_mib) = (options.ordinal, options.memory_mib);
         let libraries = nvcc.library_folders();
         let starter = Arc::new(Starter { sandbox: Arc::clone(&sandbox), ordinal, memory_mib, libraries });

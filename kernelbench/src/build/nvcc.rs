@@ -1,5 +1,6 @@
 //! nvcc, and the shared objects that it makes of kernels in CUDA.
 
+mod cutlass;
 mod libraries;
 
 use super::{
@@ -24,6 +25,7 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use cutlass::Cutlass;
 pub(crate) use libraries::Libraries;
 pub use libraries::is_here;
 
@@ -43,6 +45,8 @@ pub(crate) struct Nvcc {
     program: PathBuf,
     version: String,
     arch: Arch,
+    /// What candidates may include beside the toolkit's headers.
+    cutlass: Option<Cutlass>,
     sandbox: Arc<Sandbox>,
     cache: Cache,
     allowed: Allowed,
@@ -89,13 +93,18 @@ impl Nvcc {
         })?;
         let program = program.canonicalize().unwrap_or(program);
         let version = version(&program).map_err(Fault::Absent)?;
-        let (cache, allowed) = (Cache::new(cache), ALLOWED.within(deadline));
-        Ok(Self { program, version, arch, sandbox, cache, allowed })
+        let (cache, allowed, cutlass) = (Cache::new(cache), ALLOWED.within(deadline), Cutlass::named()?);
+        Ok(Self { program, version, arch, cutlass, sandbox, cache, allowed })
     }
 
     /// What it says of its version.
     pub(crate) fn version(&self) -> &str {
         &self.version
+    }
+
+    /// CUTLASS's headers, where candidates may include them.
+    pub(crate) fn cutlass(&self) -> Option<&Cutlass> {
+        self.cutlass.as_ref()
     }
 
     /// Builds a source, or finds it built, and returns its shared object. What may not use a library is looked at before it is
@@ -105,7 +114,8 @@ impl Nvcc {
         let texts = [unit::candidate(context, source), unit::caller(context), flags.join("\n")];
         let headers = context.include.iter().flat_map(|(path, text)| [path, text]);
         let about = libraries.told();
-        let parts: Vec<&str> = texts.iter().chain(headers).chain(&about).map(String::as_str).collect();
+        let cutlass = self.cutlass.as_ref().map(|cutlass| &cutlass.version);
+        let parts: Vec<&str> = texts.iter().chain(headers).chain(&about).chain(cutlass).map(String::as_str).collect();
         self.cached(&parts, "so", |folder| self.build_in_halves(context, source, libraries, folder))
     }
 
@@ -149,6 +159,9 @@ impl Nvcc {
     /// The arguments that make an object of the candidate's text, for this architecture and no other.
     fn compiling(&self, command: &mut Command, flags: &[String]) {
         command.arg("--threads=2").arg(self.gencode()).args(flags);
+        if let Some(cutlass) = &self.cutlass {
+            command.arg("-I").arg(&cutlass.include);
+        }
         command.args(["-c", "-Xcompiler=-fPIC", "-o", "candidate.o", FILE]);
     }
 
@@ -262,7 +275,9 @@ impl Nvcc {
 
     /// A tool that reads the system's files, the toolkit's, its libraries' and those of a folder, and writes there alone.
     fn confined(&self, folder: &Path, tool: &str) -> Result<Command, Fault> {
-        let homes: Vec<PathBuf> = self.home().map(Path::to_owned).into_iter().chain(self.library_folders()).collect();
+        let headers = self.cutlass.as_ref().map(|cutlass| cutlass.include.clone());
+        let homes: Vec<PathBuf> =
+            self.home().map(Path::to_owned).into_iter().chain(self.library_folders()).chain(headers).collect();
         compiler::command(&self.sandbox, tool, folder, &homes, self.allowed)
     }
 

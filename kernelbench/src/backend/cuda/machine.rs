@@ -2,6 +2,7 @@
 
 use super::verifier::Verifier;
 use crate::{
+    build::nvcc::Nvcc,
     machine::{
         driver::CudaDevice,
         gpu::{Gpu, complete},
@@ -19,7 +20,7 @@ pub(super) fn arch(device: &CudaDevice) -> Result<Arch, Fault> {
 }
 
 /// The GPU as a machine. Bandwidths are measured: within the cache and beyond it.
-pub(super) fn machine(verifier: &Verifier, arch: Arch, gpu: Option<&Gpu>, nvcc: &str) -> Result<Machine, DeviceError> {
+pub(super) fn machine(verifier: &Verifier, arch: Arch, gpu: Option<&Gpu>, nvcc: &Nvcc) -> Result<Machine, DeviceError> {
     let device = &verifier.device;
     let called = device.name();
     let fact = |name: &str, value: String| Fact { name: name.to_owned(), value };
@@ -28,9 +29,13 @@ pub(super) fn machine(verifier: &Verifier, arch: Arch, gpu: Option<&Gpu>, nvcc: 
         fact("multiprocessors", device.multiprocessors()?.to_string()),
         fact("memory", format!("{} GiB", device.memory()?[1] >> 30)),
         fact("L2 cache", format!("{} MiB", device.l2_bytes()? >> 20)),
-        fact("compiler", nvcc.to_owned()),
+        fact("compiler", nvcc.version().to_owned()),
         fact("kernels are built for", arch.target()),
     ];
+    facts.extend(
+        nvcc.cutlass()
+            .map(|cutlass| fact(metrics::CUTE, format!("of CUTLASS {}, on the include path", cutlass.version))),
+    );
     complete(&mut facts, gpu, &called, arch.capability().as_deref());
     let paper = Paper::named(&called);
     Ok(Machine {
