@@ -138,7 +138,7 @@ impl Factors {
     #[must_use]
     pub fn told(kind: MachineKind, facts: &[Fact]) -> Vec<Factor> {
         let mut found = vec![];
-        let source = if kind == MachineKind::Gpu { "the driver (NVML)" } else { "/proc/cpuinfo and sysfs" };
+        let source = if kind == MachineKind::Gpu { "the driver (NVML, CUDA)" } else { "/proc/cpuinfo and sysfs" };
         let mut say = |name: &str, value: Option<String>| {
             // What only the vendor's papers say has its source in the line itself.
             let paper = |value: &str| {

@@ -11,7 +11,7 @@ use crate::{
 use agents::llm::Purpose;
 use kernelbench::{cpu, gpu::Gpu, plain};
 use metrics::{
-    Machine, MachineKind,
+    Fact, Machine, MachineKind,
     factors::{Factor, Factors, NAMES, records},
 };
 use prompts::{Manual, hints::Hints};
@@ -69,12 +69,13 @@ pub(super) fn hardware(
     Ok(Exit::Done)
 }
 
-/// The kinds of GPU that this machine has, by name, and what NVML says of the first of each.
+/// The kinds of GPU that this machine has, by name, and what the driver says of the first of each.
 fn gpus() -> Vec<(String, Vec<Factor>)> {
     let mut found: Vec<(String, Vec<Factor>)> = vec![];
-    for gpu in (0..Gpu::visible()).filter_map(|ordinal| Gpu::at(ordinal).ok()) {
+    for (ordinal, gpu) in (0..Gpu::visible()).filter_map(|ordinal| Some((ordinal, Gpu::at(ordinal).ok()?))) {
         let Some(name) = gpu.name().filter(|name| found.iter().all(|(known, _)| known != name)) else { continue };
-        found.push((name, Factors::told(MachineKind::Gpu, &gpu.told())));
+        let told: Vec<Fact> = gpu.told().into_iter().chain(Gpu::cache(ordinal)).collect();
+        found.push((name, Factors::told(MachineKind::Gpu, &told)));
     }
     found
 }

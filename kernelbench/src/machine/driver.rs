@@ -102,6 +102,18 @@ pub(crate) struct Stopwatch {
     end: Event,
 }
 
+/// Bytes of the second-level cache of the GPU of this number, without a context on it; `None` where CUDA's driver does not say.
+pub(crate) fn l2_bytes(ordinal: u32) -> Option<u64> {
+    if !is_there() {
+        return None;
+    }
+    result::init().ok()?;
+    let number = device::get(ordinal.cast_signed()).ok()?;
+    // SAFETY: a device that was just found.
+    let bytes = unsafe { device::get_attribute(number, Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE) };
+    bytes.ok().and_then(|bytes| u64::try_from(bytes).ok())
+}
+
 impl CudaDevice {
     /// The GPU of this number, with its primary context made current.
     pub(crate) fn open(ordinal: u32) -> Result<Self, String> {

@@ -96,6 +96,14 @@ impl Gpu {
         if named.trim().is_empty() { Self::count() } else { named.split(',').count() as u32 }
     }
 
+    /// Of the GPU that CUDA counts as this one, the size of the second-level cache as CUDA's driver tells it, of which NVML is
+    /// silent.
+    #[must_use]
+    pub fn cache(ordinal: u32) -> Option<Fact> {
+        let value = |bytes: u64| format!("{} MiB", bytes >> 20);
+        super::driver::l2_bytes(ordinal).map(|bytes| Fact { name: "L2 cache".to_owned(), value: value(bytes) })
+    }
+
     fn device(&self) -> Option<Device<'static>> {
         self.nvml.device_by_index(self.index).ok()
     }
