@@ -33,13 +33,32 @@ fn every_problem_has_a_right_candidate_and_a_wrong_one() {
     assert!(candidates().iter().all(expected));
 }
 
+/// The kinds of honest work that a harness is tempted to refuse, five files of each.
+const HONEST: [&str; 4] = ["triton_many", "autotune", "graph", "long_compile"];
+
+/// Their files: what compiles for long, at its first call or before, tries kernels against one another, or replays a graph.
+fn honest() -> Vec<File> {
+    File::all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/candidates/honest"))
+}
+
+#[test]
+fn there_are_five_honest_candidates_of_each_kind_that_is_easily_refused() {
+    let all = honest();
+    let of = |kind: &str| {
+        let is = |file: &&File| file.path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(kind));
+        all.iter().filter(is).count()
+    };
+    assert_eq!(HONEST.map(of), [5; 4]);
+    assert!(all.iter().all(|file| file.line("right").is_some() && file.line("ours") == Some("passed")));
+}
+
 /// `WARPSMITH_KERNELBENCH` names a checkout of the public KernelBench, `WARPSMITH_DEVICE` a GPU such as `cuda:0`,
 /// `WARPSMITH_PYTHON` a Python with torch and Triton. With `--nocapture` it says what came of each.
 #[test]
 #[ignore = "needs a checkout of KernelBench and a GPU"]
 fn right_ones_pass_and_wrong_ones_fail_for_their_true_cause() {
     let workshop = workshop();
-    for file in candidates() {
+    for file in candidates().into_iter().chain(honest()) {
         let task = problem(file.problem());
         let outcome = again::evaluate(&workshop, &task, &file).unwrap();
         let said = outcome.as_ref().map_or_else(ToString::to_string, |timed| timed.speedup.to_string());

@@ -1,8 +1,8 @@
 # kind: 51, it holds the device's memory, so that the reference beside it finds none for cuDNN's workspace
 # problem: level1/56
 # where: GPU
-# ours: interface or not faster
-# says: it holds so much of the GPU's memory
+# ours: interface or memory or not faster
+# says: it holds so much of the GPU's memory or "kind":"memory"
 import torch
 import torch.nn as nn
 
