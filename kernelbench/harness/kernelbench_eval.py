@@ -1,6 +1,6 @@
 """KernelBench's own evaluation of a candidate, unchanged, out of a checkout of it: what a user of KernelBench is told.
 
-It is given a folder with the file `asked`. It has the candidate's extensions built, says by the file `built` that it is ready for the device, waits for the file `go`, and prints what KernelBench said behind the words that it was given. KernelBench times a candidate in the process that it compares it in, and so does this: it runs as untrusted as the candidate itself, and what it says decides nothing.
+It is given a folder with the file `asked`, which it reads and removes before any of the candidate's text runs. It has the candidate's extensions built, says by the file `built` that it is ready for the device, waits for the file `go`, and prints what KernelBench said behind the words that it was given. KernelBench times a candidate in the process that it compares it in, and so does this: it runs as untrusted as the candidate itself, and what it says decides nothing.
 """
 
 import contextlib
@@ -34,6 +34,7 @@ def read(folder, name):
 
 
 def evaluate(folder, asked):
+    problem, candidate = read(folder, "problem.py"), read(folder, "candidate.py")
     builder = subprocess.Popen(
         [sys.executable, "-I", "-B", __file__, folder, "build"], stdout=sys.stderr, stderr=sys.stderr
     )
@@ -44,13 +45,13 @@ def evaluate(folder, asked):
             from kernelbench import eval as kernelbench
         except ImportError as error:
             builder.kill()
-            return {"why": f"its modules cannot be imported: {error}"}
+            return {"why": f"its modules cannot be imported from {asked['sources']} (whoever runs candidates must be able to read it): {error}"}
         builder.wait()
         wait_for_the_device(folder)
         try:
             said = kernelbench.eval_kernel_against_ref(
-                read(folder, "problem.py"),
-                read(folder, "candidate.py"),
+                problem,
+                candidate,
                 num_correct_trials=TRIALS,
                 num_perf_trials=TIMED_CALLS,
                 measure_performance=True,
@@ -68,7 +69,7 @@ def evaluate(folder, asked):
         "correct": bool(said.compiled and said.correctness),
         "ms": said.runtime,
         "reference_ms": getattr(said, "ref_runtime", None),
-        "said": "; ".join(f"{name}: {value}" for name, value in metadata.items() if "hardware" not in name)[:500],
+        "said": "; ".join(f"{name}: {value}" for name, value in metadata.items() if "hardware" not in name),
     }
 
 
@@ -78,6 +79,7 @@ def main():
         build(folder)
         return
     asked = json.loads(read(folder, "asked"))
+    os.unlink(os.path.join(folder, "asked"))
     said = evaluate(folder, asked)
     print(f"\n{asked['mark']}{json.dumps(said)}", flush=True)
 

@@ -87,6 +87,34 @@ fn an_evaluation_that_fails_is_told_and_costs_no_certificate() {
     assert!(!row.done && row.how.contains("No module named 'a_module_that_nobody_has'"), "{row:?}");
 }
 
+/// What a candidate may do in the folder of the evaluation, which is its user's: to begin before it is let, through a link that
+/// our hand would follow.
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn a_candidate_that_lays_a_link_where_the_evaluation_is_let_go_is_told_and_nothing_is_written_through_it() {
+    let (folder, elsewhere) = (checkout(EVALUATES), tempfile::tempdir().unwrap());
+    let target = elsewhere.path().join("target");
+    std::fs::write(&target, "as it was").unwrap();
+    let lays = format!(
+        "\nimport os, sys\nif sys.argv[2:] == ['build']:\n    os.symlink({:?}, os.path.join(sys.argv[1], 'go'))\n",
+        target.display().to_string()
+    );
+    let (certificate, row) = certified(folder.path(), &format!("{RIGHT}{lays}"));
+    assert!(matches!(certificate.verdict, CertificateVerdict::Certified(_)), "{certificate:#?}");
+    let row = row.unwrap();
+    assert!(!row.done && row.how.starts_with("the candidate made a file \"go\""), "{row:?}");
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "as it was");
+}
+
+/// Its verdict is read although something that it started lives on.
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn an_evaluation_that_leaves_a_process_behind_ends_with_its_verdict() {
+    let folder = checkout(&format!("import subprocess\nsubprocess.Popen(['sleep', '600'])\n{EVALUATES}"));
+    let (start, (_, row)) = (std::time::Instant::now(), certified(folder.path(), RIGHT));
+    assert!(row.unwrap().how.contains("1.50 times as fast") && start.elapsed().as_secs() < 120);
+}
+
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn what_is_refused_is_not_shown_to_kernelbench() {

@@ -72,9 +72,9 @@ pub(super) fn hardware(
 /// The kinds of GPU that this machine has, by name, and what the driver says of the first of each.
 fn gpus() -> Vec<(String, Vec<Factor>)> {
     let mut found: Vec<(String, Vec<Factor>)> = vec![];
-    for (ordinal, gpu) in (0..Gpu::visible()).filter_map(|ordinal| Some((ordinal, Gpu::at(ordinal).ok()?))) {
+    for gpu in (0..Gpu::visible()).filter_map(|ordinal| Gpu::at(ordinal).ok()) {
         let Some(name) = gpu.name().filter(|name| found.iter().all(|(known, _)| known != name)) else { continue };
-        let told: Vec<Fact> = gpu.told().into_iter().chain(Gpu::cache(ordinal)).collect();
+        let told: Vec<Fact> = gpu.told().into_iter().chain(gpu.cache()).collect();
         found.push((name, Factors::told(MachineKind::Gpu, &told)));
     }
     found

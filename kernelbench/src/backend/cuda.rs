@@ -76,7 +76,6 @@ const NUMBERS: Numbers = Numbers {
     calibration: (32, 3),
     empty_requests: 0,
     processes: (1, 3),
-    unsteady: (0.02, 3),
     spread: false,
     endurance: Duration::from_secs(5),
     fewest: 12,

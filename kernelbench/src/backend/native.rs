@@ -66,7 +66,6 @@ pub(crate) const NUMBERS: Numbers = Numbers {
     calibration: (1, 15),
     empty_requests: 3,
     processes: (10, 10),
-    unsteady: (0.02, 3),
     spread: true,
     endurance: Duration::from_millis(500),
     fewest: 1,

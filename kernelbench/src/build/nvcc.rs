@@ -114,8 +114,8 @@ impl Nvcc {
         let texts = [unit::candidate(context, source), unit::caller(context), flags.join("\n")];
         let headers = context.include.iter().flat_map(|(path, text)| [path, text]);
         let about = libraries.told();
-        let cutlass = self.cutlass.as_ref().map(|cutlass| &cutlass.version);
-        let parts: Vec<&str> = texts.iter().chain(headers).chain(&about).chain(cutlass).map(String::as_str).collect();
+        let cutlass = self.cutlass.as_ref().map(Cutlass::told);
+        let parts: Vec<&str> = texts.iter().chain(headers).chain(&about).chain(&cutlass).map(String::as_str).collect();
         self.cached(&parts, "so", |folder| self.build_in_halves(context, source, libraries, folder))
     }
 
@@ -160,7 +160,7 @@ impl Nvcc {
     fn compiling(&self, command: &mut Command, flags: &[String]) {
         command.arg("--threads=2").arg(self.gencode()).args(flags);
         if let Some(cutlass) = &self.cutlass {
-            command.arg("-I").arg(&cutlass.include);
+            command.arg("--expt-relaxed-constexpr").arg("-I").arg(&cutlass.include);
         }
         command.args(["-c", "-Xcompiler=-fPIC", "-o", "candidate.o", FILE]);
     }

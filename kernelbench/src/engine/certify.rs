@@ -89,8 +89,11 @@ impl<B: Backend> Inner<B> {
                     None => self.backend.load(task, candidate, Toolchain::Stock)?,
                 };
                 let timed = self.examine_anew(task, candidate, (loaded, lease), plan, &mut checks)?;
-                let _stage = stage::begin(Stage::Elsewhere);
-                checks.extend(self.backend.evaluated_elsewhere(task, candidate, timed.speedup.ratio, lease));
+                if self.backend.evaluates_elsewhere() {
+                    let _stage = stage::begin(Stage::Elsewhere);
+                    self.kept.be_alone(&self.backend, lease, None);
+                    checks.push(self.backend.evaluated_elsewhere(task, candidate, timed.speedup.ratio, lease));
+                }
                 Ok(timed)
             });
         let verdict = match outcome(examined)? {

@@ -179,7 +179,7 @@ impl<B: Backend> Kept<B> {
     }
 
     /// Has nobody else beside a step, and evicts all but its task; whether anybody was there.
-    fn be_alone(&self, backend: &B, lease: &mut Lease<'_>, key: Option<&Hash>) -> bool {
+    pub(crate) fn be_alone(&self, backend: &B, lease: &mut Lease<'_>, key: Option<&Hash>) -> bool {
         let were_others = !lease.is_alone() || !lease.has_all();
         lease.have_all();
         self.evict_all(backend, key) > 0 || were_others

@@ -8,7 +8,7 @@ use crate::{
     engine::{check, notes::Remarks},
     measure::{
         floor::Floors,
-        numbers::{Effort, Numbers, TRIES},
+        numbers::{Effort, Numbers, PAIRS_OF_UNSTEADY, TRIES, UNSTEADY},
         overhead::{self, DispatchOverhead},
         pairs::{self, Block, Taking},
         reading::Reading,
@@ -199,9 +199,9 @@ impl What<'_> {
     /// Pairs of processes: as many as the plan says, or as is usual for this effort and this reference, but no more than it takes
     /// samples.
     fn processes(&self, numbers: &Numbers) -> u32 {
-        let ((in_loop, certificate), (part, fewest)) = (numbers.processes, numbers.unsteady);
+        let (in_loop, certificate) = numbers.processes;
         let usual = match self.effort {
-            Effort::Loop if self.self_difference > part => in_loop.max(fewest),
+            Effort::Loop if self.self_difference > UNSTEADY => in_loop.max(PAIRS_OF_UNSTEADY),
             Effort::Loop => in_loop,
             Effort::Certificate => certificate,
         };

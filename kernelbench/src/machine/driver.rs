@@ -102,13 +102,15 @@ pub(crate) struct Stopwatch {
     end: Event,
 }
 
-/// Bytes of the second-level cache of the GPU of this number, without a context on it; `None` where CUDA's driver does not say.
-pub(crate) fn l2_bytes(ordinal: u32) -> Option<u64> {
+/// Bytes of the second-level cache of the GPU on this PCI bus, without a context on it; `None` where CUDA's driver does not say.
+pub(crate) fn l2_bytes(bus: &str) -> Option<u64> {
+    let (bus, mut number) = (std::ffi::CString::new(bus).ok()?, 0);
     if !is_there() {
         return None;
     }
     result::init().ok()?;
-    let number = device::get(ordinal.cast_signed()).ok()?;
+    // SAFETY: a name with its end, and a place for a number.
+    unsafe { sys::cuDeviceGetByPCIBusId(&raw mut number, bus.as_ptr()) }.result().ok()?;
     // SAFETY: a device that was just found.
     let bytes = unsafe { device::get_attribute(number, Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE) };
     bytes.ok().and_then(|bytes| u64::try_from(bytes).ok())

@@ -96,12 +96,11 @@ impl Gpu {
         if named.trim().is_empty() { Self::count() } else { named.split(',').count() as u32 }
     }
 
-    /// Of the GPU that CUDA counts as this one, the size of the second-level cache as CUDA's driver tells it, of which NVML is
-    /// silent.
+    /// The size of its second-level cache as CUDA's driver tells it, of which NVML is silent.
     #[must_use]
-    pub fn cache(ordinal: u32) -> Option<Fact> {
-        let value = |bytes: u64| format!("{} MiB", bytes >> 20);
-        super::driver::l2_bytes(ordinal).map(|bytes| Fact { name: "L2 cache".to_owned(), value: value(bytes) })
+    pub fn cache(&self) -> Option<Fact> {
+        let bytes = super::driver::l2_bytes(&self.device()?.pci_info().ok()?.bus_id)?;
+        Some(Fact { name: "L2 cache".to_owned(), value: format!("{} MiB", bytes >> 20) })
     }
 
     fn device(&self) -> Option<Device<'static>> {

@@ -11,6 +11,11 @@ pub(crate) enum Effort {
     Certificate,
 }
 
+/// Where a reference was seen to differ from itself by more than this part, a timing in the loop is spread over so many pairs of
+/// processes at least: one pair would be one draw of what it differs by.
+pub(crate) const UNSTEADY: f64 = 0.02;
+pub(crate) const PAIRS_OF_UNSTEADY: u32 = 3;
+
 /// Which clock counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Clock {
@@ -45,9 +50,6 @@ pub(crate) struct Numbers {
     /// Pairs of processes that a timing is spread over, in the loop and for a certificate: what is settled when a process
     /// starts, such as where its memory lies, is one draw for each.
     pub(crate) processes: (u32, u32),
-    /// Where the reference was seen to differ from itself by more than this part, the fewest pairs of processes that a timing in the
-    /// loop is spread over: one pair would be one draw of what it differs by.
-    pub(crate) unsteady: (f64, u32),
     /// Whether a certificate's pairs of processes are spread over its other work, a sitting after each part: where others use
     /// the machine, what holds for one stretch of time does not for the next.
     pub(crate) spread: bool,

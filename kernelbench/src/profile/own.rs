@@ -16,7 +16,7 @@ pub(crate) fn own_kernels(profile: &Profile, source: &str) -> Option<Reading> {
         profile.kernels.iter().filter(|kernel| of(kernel)).filter_map(|kernel| kernel.share).sum()
     };
     let shown = shares(&|_| true);
-    let own = shares(&|kernel| has_word(source, &base(&kernel.name)));
+    let own = shares(&|kernel| is_named(source, &kernel.name));
     let meaning = "of the time of the kernels shown: in kernels that the candidate's source names; the rest are torch's or a \
                    library's";
     (shown > 0.0).then(|| Reading::new(OWN_KERNELS, Some(100.0 * own / shown), "%", meaning))
@@ -28,7 +28,7 @@ pub(crate) fn own_share(launches: &[Launches], source: &str) -> Option<f64> {
     let time =
         |of: &dyn Fn(&Launches) -> bool| -> f64 { launches.iter().filter(|one| of(one)).map(|one| one.ns).sum() };
     let all = time(&|_| true);
-    (all > 0.0).then(|| 100.0 * time(&|one| has_word(source, &base(&one.name))) / all)
+    (all > 0.0).then(|| 100.0 * time(&|one| is_named(source, &one.name)) / all)
 }
 
 /// The labels that say what kind of win it is: whose source names so many percent of its time's kernels, and which is so many
@@ -37,9 +37,10 @@ pub(crate) fn labels(share: Option<f64>, source: &str, ratio: f64) -> Vec<Label>
     let alone = share.filter(|share| *share < NOTHING).map(|_| {
         let brings = BRINGS.iter().any(|word| source.contains(word));
         let text = if brings {
-            "no kernel of its own runs: for these inputs it falls back to torch's and libraries'"
+            "no kernel that its source names was seen to run: on these inputs it falls back to torch's and libraries', or names its own \
+             in another way"
         } else {
-            "no kernel of its own: it calls torch's and libraries' alone"
+            "no kernel of its own was seen: it calls torch's and libraries' alone"
         };
         Label::new(Kind::NoOwnKernel, text.to_owned())
     });
@@ -53,7 +54,15 @@ const NOTHING: f64 = 0.5;
 /// What makes no difference to speak of (CF-73).
 const NEAR: f64 = 1.05;
 /// What stands in a source that brings kernels.
-const BRINGS: [&str; 4] = ["__global__", "triton.jit", "_compile_kernel", "RawKernel"];
+const BRINGS: [&str; 6] = ["__global__", "triton.jit", "import jit", "_compile_kernel", "RawKernel", "RawModule"];
+
+/// Whether a kernel's name is a word of a source, and it is none of torch's or CUTLASS's own.
+fn is_named(source: &str, kernel: &str) -> bool {
+    !THEIRS.iter().any(|theirs| kernel.contains(theirs)) && has_word(source, &base(kernel))
+}
+
+/// Namespaces of kernels that no candidate brings.
+const THEIRS: [&str; 2] = ["at::native::", "cutlass::Kernel"];
 
 fn has_word(text: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
@@ -102,6 +111,8 @@ mod tests {
         assert_eq!(said("__global__ void xmma", 0.96), [Kind::NoOwnKernel, Kind::NearReference]);
         assert!(labels(share("torch.mm"), "torch.mm", 2.0)[0].text.contains("alone"));
         assert!(labels(share("__global__"), "__global__", 2.0)[0].text.contains("falls back"));
+        let torchs = [launch("void at::native::reduce_kernel<512, 1>(float*)", 1.0)];
+        assert_eq!(own_share(&torchs, "__global__ void reduce_kernel"), Some(0.0), "a word that is torch's, too");
         assert!(labels(Some(60.0), "gate", 1.06).is_empty() && labels(None, "gate", 0.9).is_empty());
     }
 

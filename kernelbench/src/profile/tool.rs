@@ -20,11 +20,14 @@ use std::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, channel},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// What a tool may print, in bytes.
 const MOST_PRINTED: u64 = 32 << 20;
+
+/// How often it is looked whether one has ended.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What a process that a GPU's driver works in may use up.
 pub(crate) const DRIVER_LIMITS: Limits =
@@ -115,6 +118,16 @@ impl Tool {
     /// Whether it still runs.
     pub(crate) fn runs(&mut self) -> bool {
         matches!(self.process.ended(), Ok(None))
+    }
+
+    /// Waits until it has ended, so long at most, and ends what it started.
+    pub(crate) fn end_within(&mut self, deadline: Duration) {
+        let start = Instant::now();
+        while self.runs() && start.elapsed() < deadline {
+            std::thread::sleep(LOOK);
+        }
+        let _ = self.process.end();
+        self.tree.end();
     }
 
     /// What it and all that it started printed until they ended; in words why there is no such thing.

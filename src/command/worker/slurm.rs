@@ -87,7 +87,7 @@ fn flags(worker: &WorkerArgs, settings: Option<&Path>, config: &Config) -> Strin
         ("--beyond", problem.beyond.map(|beyond| beyond.name().to_owned())),
         ("--precision", problem.precision.map(|precision| precision.word().to_owned())),
         ("--baselines", problem.baselines.as_ref().map(ToString::to_string)),
-        ("--kernelbench", problem.kernelbench.clone()),
+        ("--kernelbench", problem.kernelbench.as_deref().map(|folder| path(Path::new(folder)))),
         ("--python", problem.python.clone()),
         ("--profiler", problem.profiler.map(|kind| kind.name().to_owned())),
         ("--metrics-set", problem.metrics_set.clone()),

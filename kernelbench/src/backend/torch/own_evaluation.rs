@@ -1,12 +1,14 @@
 //! KernelBench's own evaluation of a certified candidate, unchanged, out of a checkout of it.
 //!
-//! It compares and times in one process, which is the candidate's too, so it is confined as a candidate is and decides
-//! nothing: what it said stands in the certificate beside what was found here.
+//! It compares and times in one process, which is the candidate's too and could say what it likes, so it is confined as a
+//! candidate is and decides nothing: what it said stands in the certificate beside what was found here.
 
 use super::{TorchBackend, problem::problem};
 use crate::{
+    engine::backend::Backend,
     hash::Hash,
     lease::Lease,
+    plain::plain,
     profile::tool::{Tool, Tools},
     result::{
         candidate::Candidate,
@@ -19,15 +21,22 @@ use crate::{
 use serde::Deserialize;
 use serde_json::json;
 use std::{
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// What it may take once it has the device: it draws inputs of a billion elements on the processor, six times.
 const EVALUATING: Duration = Duration::from_mins(15);
+/// What it may take to be read once its process has ended.
+const AFTERWARDS: Duration = Duration::from_secs(10);
 /// How often it is looked whether the candidate's extensions are built.
 const LOOK: Duration = Duration::from_millis(20);
+/// The file that says that they are, and the one that lets it begin (`harness/kernelbench_eval.py`).
+const BUILT: &str = "built";
+const GO: &str = "go";
+/// Characters of what it says that are kept.
+const KEPT: usize = 500;
 
 /// A checkout of KernelBench that evaluates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,11 +81,17 @@ impl TorchBackend {
         candidate: &Candidate,
         ratio: f64,
         lease: &mut Lease<'_>,
-    ) -> Option<Check> {
-        let theirs = self.options.kernelbench.as_ref()?;
-        let outcome = self.evaluated(theirs, (task, candidate), lease).unwrap_or_else(|fault| Err(fault.to_string()));
+    ) -> Check {
+        let none = || Err("no checkout of KernelBench was named".to_owned());
+        let (version, outcome) = self.options.kernelbench.as_ref().map_or_else(
+            || (String::new(), none()),
+            |theirs| {
+                let found = self.evaluated(theirs, (task, candidate), lease);
+                (theirs.hash.short().to_owned(), found.unwrap_or_else(|fault| Err(fault.to_string())))
+            },
+        );
         lease.let_others_in();
-        Some(Check::KernelBench { version: theirs.hash.short().to_owned(), ours: ratio, outcome })
+        Check::KernelBench { version, ours: ratio, outcome }
     }
 
     fn evaluated(
@@ -90,26 +105,45 @@ impl TorchBackend {
         let readable = tools.readable.iter().cloned().chain([theirs.sources.clone()]).collect();
         let tools = Tools { readable, ..tools.clone() };
         let (folder, user) = tools.folder()?;
+        let line = self.asked((theirs, &mark), problem(task)?, candidate, folder.path())?;
         let started = lease.aside(|| {
-            let (line, landlock) = (
-                self.asked((theirs, &mark), problem(task)?, candidate, folder.path())?,
-                self.python.sandbox.has_landlock(),
-            );
-            let mut tool = tools.start(line, folder.path(), user, None, landlock)?;
-            let built = self
-                .starting
-                .while_starting(tool.id(), true, || has_built(&mut tool, folder.path(), self.options.build_deadline));
+            let _turn = self.starting.turn().ok();
+            let _ = self.starting.wait_for_noise();
+            let mut tool = tools.start(line, folder.path(), user, None, self.python.sandbox.has_landlock())?;
+            let built = self.starting.while_starting(tool.id(), true, || self.has_built(&mut tool, folder.path()));
+            self.starting.release(tool.id());
             Ok::<_, Fault>(built.then_some(tool))
         })?;
-        let Some(tool) = started else {
-            return Ok(Err(
-                "it did not come to its beginning: importing torch and building the candidate's extensions".to_owned(),
-            ));
+        let Some(mut tool) = started else {
+            let limit = self.options.build_deadline.as_secs();
+            return Ok(Err(format!(
+                "importing torch and building the candidate's extensions took more than {limit} s, what a build may take"
+            )));
         };
-        lease.be_alone();
-        let _quiet = self.starting.quiet();
-        fs::write(folder.path().join("go"), "").map_err(fault("cannot give KernelBench's evaluation its go"))?;
-        Ok(tool.output(EVALUATING).and_then(|printed| read(&printed, &mark)))
+        lease.have_all();
+        let _quiet = self.quiet();
+        // Its folder is the candidate's to write in.
+        if let Err(error) = File::create_new(folder.path().join(GO)) {
+            return Ok(Err(format!("the candidate made a file {GO:?} in the folder of the evaluation: {error}")));
+        }
+        tool.end_within(EVALUATING);
+        Ok(tool.output(AFTERWARDS).and_then(|printed| read(&printed, &mark)))
+    }
+
+    /// Waits until it has built the candidate's extensions, as long as a build may take while nobody is timed; whether it has. One
+    /// that ended before has said why.
+    fn has_built(&self, tool: &mut Tool, folder: &Path) -> bool {
+        let mut left = self.options.build_deadline;
+        while !left.is_zero() {
+            if folder.join(BUILT).exists() || !tool.runs() {
+                return true;
+            }
+            std::thread::sleep(LOOK);
+            if !self.starting.is_quiet() {
+                left = left.saturating_sub(LOOK);
+            }
+        }
+        false
     }
 
     /// Its command line, with what it is asked written into its folder.
@@ -135,27 +169,19 @@ impl TorchBackend {
     }
 }
 
-/// Waits until it has built the candidate's extensions; whether it has. One that ended before has said why.
-fn has_built(tool: &mut Tool, folder: &Path, patience: Duration) -> bool {
-    let start = Instant::now();
-    while start.elapsed() < patience {
-        if folder.join("built").exists() || !tool.runs() {
-            return true;
-        }
-        std::thread::sleep(LOOK);
-    }
-    false
-}
-
 /// What it said, behind its mark; in words why there is nothing.
 fn read(printed: &str, mark: &str) -> Result<OwnEvaluation, String> {
-    let last = || printed.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing").to_owned();
+    let kept = |text: &str| plain(text).chars().take(KEPT).collect::<String>();
+    let last = || kept(printed.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing"));
     let line = printed.lines().rev().find_map(|line| line.strip_prefix(mark)).ok_or_else(last)?;
     let time = |ms: Option<f64>| ms.filter(|ms| ms.is_finite() && *ms > 0.0);
     match serde_json::from_str(line).map_err(|e| format!("what it printed cannot be read: {e}"))? {
-        Said::Why { why } => Err(why),
+        Said::Why { why } => Err(kept(&why)),
+        Said::Verdict { correct: false, said, .. } if Fault::told(said.clone()).is_of_memory() => {
+            Err(format!("it found no memory for both: {}", kept(&said)))
+        }
         Said::Verdict { correct, ms, reference_ms, said } => {
-            Ok(OwnEvaluation { correct, ms: time(ms), reference_ms: time(reference_ms), said })
+            Ok(OwnEvaluation { correct, ms: time(ms), reference_ms: time(reference_ms), said: kept(&said) })
         }
     }
 }
@@ -175,6 +201,12 @@ mod tests {
         assert_eq!(read(none, "kernelbench 1 ").unwrap().ratio(), None, "KernelBench's time of what is wrong is -1");
         assert_eq!(read("kernelbench 1 {\"why\": \"no GPU\"}", "kernelbench 1 ").unwrap_err(), "no GPU");
         assert_eq!(read("", "kernelbench 1 ").unwrap_err(), "it printed nothing");
+        let memory =
+            "kernelbench 1 {\"correct\": false, \"ms\": -1.0, \"said\": \"runtime_error: CUDA out of memory. Tried\"}";
+        assert!(read(memory, "kernelbench 1 ").unwrap_err().starts_with("it found no memory"), "that is no verdict");
+        let long = format!("kernelbench 1 {{\"why\": \"\u{1b}{}\"}}", "a".repeat(9000)).replace('\u{1b}', "\\u001b");
+        let why = read(&long, "kernelbench 1 ").unwrap_err();
+        assert!(why.chars().count() == KEPT && !why.contains('\u{1b}'), "{why}");
     }
 
     #[test]

@@ -29,6 +29,11 @@ impl Cutlass {
         named.map(|folder| Self::at(&folder)).transpose().map_err(Fault::Absent)
     }
 
+    /// What tells builds with them from builds with others.
+    pub(super) fn told(&self) -> String {
+        format!("{} of {}", self.version, self.include.display())
+    }
+
     /// Those of a checkout of CUTLASS, or of a package that has its `include`; in words why there are none.
     fn at(folder: &Path) -> Result<Self, String> {
         let include = folder.join("include");
@@ -38,7 +43,10 @@ impl Cutlass {
                 folder.display()
             )
         };
-        if !folder.is_absolute() || !include.join(CUTE).is_file() {
+        if !folder.is_absolute() {
+            return Err(expected("that depends on where one stands"));
+        }
+        if !include.join(CUTE).is_file() {
             return Err(expected("no headers are there"));
         }
         let text =
@@ -70,7 +78,8 @@ mod tests {
             fs::write(file, text).expect("a file");
         }
         let found = Cutlass::at(folder.path()).expect("headers");
-        assert_eq!((found.version.as_str(), found.include), ("4.3.0", folder.path().join("include")));
-        assert!(Cutlass::at(Path::new("cutlass")).is_err(), "where it is depends on where one stands");
+        assert_eq!((found.version.as_str(), &found.include), ("4.3.0", &folder.path().join("include")));
+        assert!(Cutlass::at(Path::new("cutlass")).expect_err("a relative path").contains("where one stands"));
+        assert!(found.told().starts_with("4.3.0 of /"), "{}", found.told());
     }
 }
