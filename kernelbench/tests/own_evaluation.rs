@@ -6,7 +6,7 @@
 mod python;
 
 use python::{PLAN, problem, workshop_with};
-use std::path::Path;
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 use warpsmith_kernelbench::{Candidate, Certificate, CertificateVerdict, Checked, Workshop, torch::KernelBench};
 
 const RIGHT: &str = r"
@@ -44,13 +44,12 @@ def eval_kernel_against_ref(original, custom, *, device, precision, num_correct_
 fn checkout(evaluation: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let package = folder.path().join("src/kernelbench");
-    std::fs::create_dir_all(&package).unwrap();
+    fs::create_dir_all(&package).unwrap();
     for (name, text) in [("__init__.py", ""), ("eval.py", evaluation), ("timing.py", "")] {
-        std::fs::write(package.join(name), text).unwrap();
+        fs::write(package.join(name), text).unwrap();
     }
     // Who evaluates is somebody else, where a candidate has a user of its own.
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     folder
 }
 
@@ -94,7 +93,7 @@ fn an_evaluation_that_fails_is_told_and_costs_no_certificate() {
 fn a_candidate_that_lays_a_link_where_the_evaluation_is_let_go_is_told_and_nothing_is_written_through_it() {
     let (folder, elsewhere) = (checkout(EVALUATES), tempfile::tempdir().unwrap());
     let target = elsewhere.path().join("target");
-    std::fs::write(&target, "as it was").unwrap();
+    fs::write(&target, "as it was").unwrap();
     let lays = format!(
         "\nimport os, sys\nif sys.argv[2:] == ['build']:\n    os.symlink({:?}, os.path.join(sys.argv[1], 'go'))\n",
         target.display().to_string()
@@ -103,7 +102,7 @@ fn a_candidate_that_lays_a_link_where_the_evaluation_is_let_go_is_told_and_nothi
     assert!(matches!(certificate.verdict, CertificateVerdict::Certified(_)), "{certificate:#?}");
     let row = row.unwrap();
     assert!(!row.done && row.how.starts_with("the candidate made a file \"go\""), "{row:?}");
-    assert_eq!(std::fs::read_to_string(&target).unwrap(), "as it was");
+    assert_eq!(fs::read_to_string(&target).unwrap(), "as it was");
 }
 
 /// Its verdict is read although something that it started lives on.

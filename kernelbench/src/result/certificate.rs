@@ -285,30 +285,32 @@ impl Check {
                 }
             }
             Self::Confined { layer } => (format!("confined: {}", layer.name), layer.in_force, layer.why.clone()),
-            Self::Sanitizer { tool, outcome } => match outcome {
-                Ok(how) => row(tool, true, how),
-                Err(why) => row(tool, false, why),
-            },
+            Self::Sanitizer { tool, outcome } => {
+                let (done, how) = told(outcome, Clone::clone);
+                row(tool, done, &how)
+            }
             Self::OwnKernels { share } => {
-                let what = "whose kernels its time goes to";
-                let how = |share: &f64| {
+                let (done, how) = told(share, |share| {
                     format!(
-                        "{share:.0} % to kernels whose names stand in its source, the rest to torch's and libraries', as torch's profiler saw one call in its process"
+                        "{share:.0} % to kernels whose names stand in its source, the rest to torch's and libraries', as torch's \
+                         profiler saw one call in its process"
                     )
-                };
-                share.as_ref().map_or_else(|why| row(what, false, why), |share| row(what, true, &how(share)))
+                });
+                row("whose kernels its time goes to", done, &how)
             }
             Self::KernelBench { version, ours, outcome } => {
-                let what = "KernelBench's own evaluation";
-                match outcome {
-                    Ok(theirs) => row(what, true, &theirs.words(version, *ours)),
-                    Err(why) => row(what, false, why),
-                }
+                let (done, how) = told(outcome, |theirs| theirs.words(version, *ours));
+                row("KernelBench's own evaluation", done, &how)
             }
             Self::Labelled { label } => row("no label", false, &label.text),
             Self::NotExcluded { what, why } => row(what, false, why),
         }
     }
+}
+
+/// Whether something could be looked at, and what came of it, or why not.
+fn told<T>(outcome: &Result<T, String>, words: impl FnOnce(&T) -> String) -> (bool, String) {
+    outcome.as_ref().map_or_else(|why| (false, why.clone()), |found| (true, words(found)))
 }
 
 /// The claim about the best candidate: rebuilt from its source alone, in a fresh process, with fresh seeds and further shapes.
