@@ -548,12 +548,14 @@ impl Backend for TorchBackend {
         Ok((vec![Check::OwnKernels { share }], labels))
     }
 
-    fn evaluates_elsewhere(&self) -> bool {
-        self.options.kernelbench.is_some()
-    }
-
-    fn evaluated_elsewhere(&self, task: &Task, candidate: &Candidate, ratio: f64, lease: &mut Lease<'_>) -> Check {
-        self.own_evaluation(task, candidate, ratio, lease)
+    fn evaluated_elsewhere(
+        &self,
+        task: &Task,
+        certified: (&Candidate, f64),
+        lease: &mut Lease<'_>,
+        be_alone: &dyn Fn(&mut Lease<'_>),
+    ) -> Option<Check> {
+        self.own_evaluation(task, certified, lease, be_alone)
     }
 
     fn not_excluded(&self) -> Vec<(&'static str, &'static str)> {

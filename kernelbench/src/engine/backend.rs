@@ -432,16 +432,18 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         Ok((vec![], vec![]))
     }
 
-    /// Whether an evaluation that is not ours is asked for what it says of what is certified.
-    fn evaluates_elsewhere(&self) -> bool {
-        false
-    }
-
-    /// What it says of a candidate that is so many times as fast as the reference: a row that decides nothing. Nothing is open, and
-    /// all of the device is there for it.
-    fn evaluated_elsewhere(&self, task: &Task, candidate: &Candidate, ratio: f64, lease: &mut Lease<'_>) -> Check {
-        let _ = (task, candidate, ratio, lease);
-        unreachable!("it is asked for where `evaluates_elsewhere` says so")
+    /// What an evaluation that is not ours says of a certified candidate, which is so many times as fast as the reference, where
+    /// one was asked for: a row that decides nothing. Nothing of the task is open; the lease has all of the device, and nobody
+    /// else anything of it, once `be_alone` was called.
+    fn evaluated_elsewhere(
+        &self,
+        task: &Task,
+        (candidate, ratio): (&Candidate, f64),
+        lease: &mut Lease<'_>,
+        be_alone: &dyn Fn(&mut Lease<'_>),
+    ) -> Option<Check> {
+        let _ = (task, candidate, ratio, lease, be_alone);
+        None
     }
 
     /// What this backend cannot exclude on any machine, for certificates: what, and why.

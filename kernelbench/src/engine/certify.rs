@@ -89,11 +89,11 @@ impl<B: Backend> Inner<B> {
                     None => self.backend.load(task, candidate, Toolchain::Stock)?,
                 };
                 let timed = self.examine_anew(task, candidate, (loaded, lease), plan, &mut checks)?;
-                if self.backend.evaluates_elsewhere() {
-                    let _stage = stage::begin(Stage::Elsewhere);
+                let be_alone = |lease: &mut Lease<'_>| {
                     self.kept.be_alone(&self.backend, lease, None);
-                    checks.push(self.backend.evaluated_elsewhere(task, candidate, timed.speedup.ratio, lease));
-                }
+                };
+                let certified = (candidate, timed.speedup.ratio);
+                checks.extend(self.backend.evaluated_elsewhere(task, certified, lease, &be_alone));
                 Ok(timed)
             });
         let verdict = match outcome(examined)? {

@@ -16,6 +16,7 @@ use crate::{
         error::fault,
         failure::Fault,
     },
+    stage::{self, Stage},
     task::{Problem, Task},
 };
 use serde::Deserialize;
@@ -78,20 +79,16 @@ impl TorchBackend {
     pub(super) fn own_evaluation(
         &self,
         task: &Task,
-        candidate: &Candidate,
-        ratio: f64,
+        (candidate, ratio): (&Candidate, f64),
         lease: &mut Lease<'_>,
-    ) -> Check {
-        let none = || Err("no checkout of KernelBench was named".to_owned());
-        let (version, outcome) = self.options.kernelbench.as_ref().map_or_else(
-            || (String::new(), none()),
-            |theirs| {
-                let found = self.evaluated(theirs, (task, candidate), lease);
-                (theirs.hash.short().to_owned(), found.unwrap_or_else(|fault| Err(fault.to_string())))
-            },
-        );
+        be_alone: &dyn Fn(&mut Lease<'_>),
+    ) -> Option<Check> {
+        let theirs = self.options.kernelbench.as_ref()?;
+        let _stage = stage::begin(Stage::Elsewhere);
+        let found = self.evaluated(theirs, (task, candidate), lease, be_alone);
         lease.let_others_in();
-        Check::KernelBench { version, ours: ratio, outcome }
+        let outcome = found.unwrap_or_else(|fault| Err(fault.to_string()));
+        Some(Check::KernelBench { version: theirs.hash.short().to_owned(), ours: ratio, outcome })
     }
 
     fn evaluated(
@@ -99,6 +96,7 @@ impl TorchBackend {
         theirs: &KernelBench,
         (task, candidate): (&Task, &Candidate),
         lease: &mut Lease<'_>,
+        be_alone: &dyn Fn(&mut Lease<'_>),
     ) -> Result<Result<OwnEvaluation, String>, Fault> {
         let mark = format!("kernelbench {:016x} ", rand::random::<u64>());
         let tools = self.profilers.tools();
@@ -120,7 +118,7 @@ impl TorchBackend {
                 "importing torch and building the candidate's extensions took more than {limit} s, what a build may take"
             )));
         };
-        lease.have_all();
+        be_alone(lease);
         let _quiet = self.quiet();
         // Its folder is the candidate's to write in.
         if let Err(error) = File::create_new(folder.path().join(GO)) {
