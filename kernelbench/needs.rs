@@ -1,4 +1,4 @@
-// What tests need and this machine may lack, as `cfg` flags: `has_torch`, `has_nvcc`, `has_cublas`, `has_gpu`, `has_avx512`, `has_emulators`, `has_hip`, `has_gfx950`, `has_vulkan`. A test that needs one says
+// What tests need and this machine may lack, as `cfg` flags: `has_torch`, `has_nvcc`, `has_cublas`, `has_gpu`, `has_avx512`, `has_emulators`, `has_hip`, `has_gfx950`, `has_vulkan`, `has_kernels`. A test that needs one says
 // `ignored` where it is missing. Nothing else depends on them.
 
 use std::{
@@ -8,13 +8,16 @@ use std::{
 };
 
 fn say_what_is_there() {
-    for name in ["WARPSMITH_PYTHON", "WARPSMITH_HIPCC", "NVCC", "CUDA_HOME", "CUDA_PATH", "PATH"] {
+    for name in ["WARPSMITH_KERNELS", "WARPSMITH_PYTHON", "WARPSMITH_HIPCC", "NVCC", "CUDA_HOME", "CUDA_PATH", "PATH"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
     let nvcc = nvcc();
     let has_cublas = nvcc.as_deref().is_some_and(has_cublas);
     let hip = hip();
     let torch = python_with_torch();
+    // The folder that Hugging Face's `kernels` and what it needs were installed into.
+    let kernels = env::var("WARPSMITH_KERNELS").unwrap_or_default();
+    println!("cargo::rustc-env=WARPSMITH_KERNELS={kernels}");
     println!("cargo::rustc-env=PYTHON_WITH_TORCH={}", torch.as_deref().unwrap_or("python3"));
     let all = [
         ("has_torch", torch.is_some()),
@@ -24,6 +27,7 @@ fn say_what_is_there() {
         ("has_avx512", has_avx512()),
         ("has_emulators", has_emulators()),
         ("has_vulkan", has_vulkan()),
+        ("has_kernels", Path::new(&kernels).join("kernels").is_dir()),
         ("has_hip", hip.is_some()),
         ("has_gfx950", hip.is_some_and(|version| version >= 20)),
     ];

@@ -10,6 +10,8 @@ mod chosen;
 #[path = "putback/lacking.rs"]
 mod lacking;
 mod program;
+#[path = "putback/repository.rs"]
+mod repository;
 
 use program::{Told, place, run};
 use serde_json::Value;
@@ -462,7 +464,7 @@ fn spoken_of(told: &Told, out: &Path) -> Vec<&'static str> {
 #[test]
 fn of_a_run_with_two_operators_the_one_that_is_named_goes_back_alone() {
     let story = Story::of_two();
-    for form in ["plugin", "patch", "flashinfer-bench"] {
+    for form in ["plugin", "patch", "flashinfer-bench", "kernels"] {
         for operators in [&["silu_and_mul"][..], &["merge_attn_states"], &["silu_and_mul", "merge_attn_states"]] {
             let named: Vec<&str> = operators.iter().flat_map(|operator| ["--op", operator]).collect();
             // To name both, or none, is to name all.

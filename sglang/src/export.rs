@@ -4,9 +4,11 @@
 pub mod bench;
 pub mod found;
 pub mod interface;
+pub mod kernels;
 pub mod library;
 pub mod patch;
 pub mod plugin;
+mod script;
 pub mod swap;
 
 use crate::Error;

@@ -5,6 +5,7 @@ mod rules;
 use super::{
     Layout,
     interface::{Argument, Certified, is_name},
+    script,
     swap::Kernel,
 };
 use crate::Error;
@@ -50,7 +51,7 @@ fn description(kernel: &Kernel) -> String {
 /// What the format loses.
 fn warnings(kernel: &Kernel) -> Vec<String> {
     let mut said = vec![];
-    if kernel.interface.arrays().any(|array| array.transfer.as_deref() == Some("in-out")) {
+    if kernel.interface.arrays().any(script::is_in_place) {
         said.push(format!(
             "{}: the operator changes its arguments in place, which the format cannot say: the solution copies them first and writes the copies, which costs time that the operator does not take",
             kernel.operator()
@@ -152,15 +153,7 @@ fn tensor(
     sizes: &BTreeMap<String, i64>,
     axes: &mut Map<String, Value>,
 ) -> Option<Value> {
-    let dtype = match argument.dtype(dtype).as_str() {
-        "bf16" => "bfloat16",
-        "fp16" => "float16",
-        "f32" => "float32",
-        "i32" => "int32",
-        "i64" => "int64",
-        "e4m3" => "float8_e4m3fn",
-        _ => return None,
-    };
+    let dtype = script::torch_name(&argument.dtype(dtype))?;
     if !argument.is_array() {
         return Some(json!({ "shape": null, "dtype": dtype }));
     }
@@ -183,17 +176,15 @@ fn tensor(
 fn solution(kernel: &Kernel, names: &Names) -> Value {
     let source = kernel.source();
     let file = source.rsplit('/').next().unwrap_or("kernel.cu");
+    // They ask for outputs that are no inputs.
+    let copied: Vec<String> =
+        kernel.interface.arrays().filter(|array| script::is_in_place(array)).map(|array| array.name.clone()).collect();
     let mut sources = vec![
-        json!({ "path": "main.py", "content": main(kernel, file) }),
+        json!({ "path": "main.py", "content": script::script(kernel, file, &copied) }),
         json!({ "path": file, "content": kernel.found.source }),
     ];
-    let own = |path: &&String| {
-        !super::library::is_stand_in(path) && !path.starts_with("tvm/") && !path.starts_with("dlpack/")
-    };
-    let include = &kernel.found.context().include;
-    sources.extend(
-        include.keys().filter(own).map(|path| json!({ "path": format!("include/{path}"), "content": include[path] })),
-    );
+    let include = script::headers(kernel);
+    sources.extend(include.map(|(path, text)| json!({ "path": format!("include/{path}"), "content": text })));
     json!({
         "name": names.solution,
         "definition": names.definition,
@@ -208,73 +199,6 @@ fn solution(kernel: &Kernel, names: &Names) -> Value {
         },
         "sources": sources,
     })
-}
-
-/// The entry point. It is in Python, since theirs in CUDA says no compiler flags, and SGLang's headers need theirs.
-fn main(kernel: &Kernel, file: &str) -> String {
-    let interface = &kernel.interface;
-    let axes = interface.axes();
-    let named = |argument: &&Argument| !axes.contains(&argument.name.as_str());
-    let inputs = interface
-        .argument
-        .iter()
-        .filter(named)
-        .filter(|a| a.transfer.as_deref() != Some("out"))
-        .map(|a| a.name.clone());
-    let outputs = interface
-        .arrays()
-        .filter(|a| a.is_written())
-        .map(|a| if a.transfer.as_deref() == Some("out") { a.name.clone() } else { format!("{}_out", a.name) });
-    let parameters: Vec<_> = inputs.chain(outputs).collect();
-    let in_place: Vec<_> =
-        interface.arrays().filter(|a| a.transfer.as_deref() == Some("in-out")).map(|a| a.name.as_str()).collect();
-    let copies = in_place.iter().map(|name| format!("    {name}_out.copy_({name})\n")).collect::<Vec<_>>().concat();
-    let pass = |name: &str| if in_place.contains(&name) { format!("{name}_out") } else { name.replace('\'', "\"") };
-    let (load, passed) = if kernel.is_run_time() { run_time(kernel, file) } else { ahead(kernel, file) };
-    let passed: Vec<_> = passed.iter().map(|name| pass(name)).collect();
-    format!(
-        "\"\"\"{}, as warpsmith made it: {}\"\"\"\n\nimport functools\nimport pathlib\n\nHERE = pathlib.Path(__file__).parent\n\n\n\
-         @functools.cache\ndef kernel():\n{load}\n\ndef run({}):\n{copies}    kernel()({})\n",
-        kernel.operator(),
-        kernel.found.summary(),
-        parameters.join(", "),
-        passed.join(", ")
-    )
-}
-
-fn run_time(kernel: &Kernel, file: &str) -> (String, Vec<String>) {
-    let exported = kernel.json()["exported"].as_str().unwrap_or_default().to_owned();
-    let load = format!(
-        "    from tvm_ffi.cpp import load_inline\n\n    sources = [\n        f'#include \"{{HERE / \"{file}\"}}\"',\n        'TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, ({exported}));',\n    ]\n    module = load_inline(\n        \"{}\",\n        cuda_sources=sources,\n        extra_cuda_cflags={},\n        extra_include_paths=[str(HERE / \"include\")],\n    )\n    return module.run\n",
-        name(kernel),
-        json!(kernel.interface.flags)
-    );
-    (load, kernel.interface.entry.passed.clone())
-}
-
-fn ahead(kernel: &Kernel, file: &str) -> (String, Vec<String>) {
-    let schema = &kernel.interface.schema;
-    let (symbol, rest) = schema.split_once('(').unwrap_or((schema, ""));
-    let names: Vec<_> = rest
-        .split(')')
-        .next()
-        .unwrap_or_default()
-        .split(',')
-        .filter_map(|part| part.trim().rsplit(' ').next())
-        .map(str::to_owned)
-        .collect();
-    let declared: Vec<_> = names.iter().map(|name| format!("at::Tensor {name}")).collect();
-    let load = format!(
-        "    from torch.utils.cpp_extension import load_inline\n\n    module = load_inline(\n        \"{}\",\n        cpp_sources=[\"void {symbol}({});\"],\n        cuda_sources=[f'#include \"{{HERE / \"{file}\"}}\"'],\n        functions=[\"{symbol}\"],\n        extra_cuda_cflags={},\n        extra_include_paths=[str(HERE / \"include\")],\n    )\n    return module.{symbol}\n",
-        name(kernel),
-        declared.join(", "),
-        json!(kernel.interface.flags)
-    );
-    (load, names)
-}
-
-fn name(kernel: &Kernel) -> String {
-    format!("warpsmith_{}_{}", kernel.operator(), &kernel.found.candidate.as_str()[..12])
 }
 
 /// A line for each certified shape with these constants.

@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::{Args, ValueEnum};
 use sglang::export::{
-    library, patch, plugin,
+    kernels as repository, library, patch, plugin,
     swap::{self, Kernel},
 };
 use std::path::PathBuf;
@@ -44,6 +44,9 @@ pub enum Form {
     Patch,
     /// A library in front of an operator that SGLang compiles ahead of time.
     Library,
+    /// A repository for Hugging Face's `kernels`, whose kernels are compiled at their first call. Loaded by it in a test, and not
+    /// run with it on a GPU yet.
+    Kernels,
     /// Definitions, solutions and workloads in FlashInfer-Bench's format. Not tried with it yet: of programs that were built
     /// with --features flashinfer-bench.
     FlashinferBench,
@@ -76,6 +79,7 @@ pub(super) fn export(arguments: &ExportArgs) -> Result<Exit, Trouble> {
         Form::Plugin => plugin::plugin(&kernels)?,
         Form::Patch => patch::patch(&kernels, arguments.tree.as_deref())?,
         Form::Library => library::library(&kernels)?,
+        Form::Kernels => repository::kernels(&kernels)?,
         #[cfg(feature = "flashinfer-bench")]
         Form::FlashinferBench => sglang::export::bench::bench(&kernels)?,
         #[cfg(not(feature = "flashinfer-bench"))]
