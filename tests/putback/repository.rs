@@ -48,6 +48,22 @@ front.silu_and_mul(array('input', 'torch.float16'), array('out', 'torch.float16'
     assert!(readme.contains("`silu_and_mul(input, out)` in bf16") && readme.contains("tried on hidden"), "{readme}");
 }
 
+#[test]
+fn what_a_record_says_of_its_machine_does_not_run_where_its_kernel_is_loaded() {
+    let story = Story::of(FASTER);
+    let log = program::files(Path::new(&story.run())).into_iter().find(|path| path.ends_with("events.jsonl")).unwrap();
+    let text = fs::read_to_string(&log).unwrap();
+    let hostile = r#"\"\"\"\nraise SystemExit(7)\nr\"\"\""#;
+    let changed = text.replace("\"simulated machine\"", &format!("\"{hostile}\""));
+    assert_ne!(changed, text, "the record names its machine");
+    fs::write(&log, changed).unwrap();
+    let (_, out) = repository(&story);
+    let module = out.join("build/torch-cuda/silu_and_mul_bf16/__init__.py");
+    let load = "import runpy, sys\nprint('loaded', 'SystemExit' in runpy.run_path(sys.argv[1])['__doc__'])";
+    let told = python(&out, &["-c", load, &module.display().to_string()], &[]).ended(0);
+    assert!(told.out.contains("loaded True"), "{told:?}");
+}
+
 /// By its own library, with a torch that says it has CUDA.
 #[test]
 #[cfg_attr(

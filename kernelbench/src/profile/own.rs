@@ -3,7 +3,7 @@
 
 use super::ncu::{Launches, base};
 use crate::result::label::{Kind, Label};
-use metrics::{Kernel, Profile, Reading};
+use metrics::{Profile, Reading};
 
 /// The reading's name.
 pub const OWN_KERNELS: &str = "own kernels";
@@ -12,23 +12,24 @@ pub const OWN_KERNELS: &str = "own kernels";
 /// candidate's source. `None` where no kernel is shown with its share.
 #[must_use]
 pub(crate) fn own_kernels(profile: &Profile, source: &str) -> Option<Reading> {
-    let shares = |of: &dyn Fn(&Kernel) -> bool| -> f64 {
-        profile.kernels.iter().filter(|kernel| of(kernel)).filter_map(|kernel| kernel.share).sum()
-    };
-    let shown = shares(&|_| true);
-    let own = shares(&|kernel| is_named(source, &kernel.name));
+    let shown = profile.kernels.iter().filter_map(|kernel| Some((kernel.name.as_str(), kernel.share?)));
     let meaning = "of the time of the kernels shown: in kernels that the candidate's source names; the rest are torch's or a \
                    library's";
-    (shown > 0.0).then(|| Reading::new(OWN_KERNELS, Some(100.0 * own / shown), "%", meaning))
+    named(shown, source).map(|share| Reading::new(OWN_KERNELS, Some(share), "%", meaning))
 }
 
 /// The same of all launches of a call. `None` where none took time.
 #[must_use]
 pub(crate) fn own_share(launches: &[Launches], source: &str) -> Option<f64> {
-    let time =
-        |of: &dyn Fn(&Launches) -> bool| -> f64 { launches.iter().filter(|one| of(one)).map(|one| one.ns).sum() };
-    let all = time(&|_| true);
-    (all > 0.0).then(|| 100.0 * time(&|one| is_named(source, &one.name)) / all)
+    named(launches.iter().map(|one| (one.name.as_str(), one.ns)), source)
+}
+
+/// Of what these kernels took, the share in percent of those that a source names.
+fn named<'a>(took: impl Iterator<Item = (&'a str, f64)>, source: &str) -> Option<f64> {
+    let (all, own) = took.fold((0.0, 0.0), |(all, own), (kernel, took)| {
+        (all + took, if is_named(source, kernel) { own + took } else { own })
+    });
+    (all > 0.0).then(|| 100.0 * own / all)
 }
 
 /// The labels that say what kind of win it is: whose source names so many percent of its time's kernels, and which is so many
@@ -72,7 +73,7 @@ fn has_word(text: &str, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use metrics::Rung;
+    use metrics::{Kernel, Rung};
 
     fn profile(kernels: &[(&str, f64)]) -> Profile {
         let kernel = |(name, share): &(&str, f64)| Kernel {
