@@ -45,6 +45,9 @@ pub fn round(story: &Trajectory, fetch: Fetch, number: u32) -> Result<String, St
     for (name, advice) in round.verdict.as_ref().map(report::fields).unwrap_or_default() {
         let _ = writeln!(text, "{name}: {advice}");
     }
+    for (item, letter) in round.approaches.iter().flat_map(|ranked| &ranked.items).zip('A'..) {
+        let _ = writeln!(text, "approach {letter}: {item}");
+    }
     for (n, item) in round.suggestions.iter().flat_map(|list| &list.items).enumerate() {
         let _ = writeln!(text, "suggestion {}: {item}", n + 1);
     }

@@ -184,6 +184,7 @@ fn script() -> String {
         let lines = ["[[entry]]".to_owned(), format!("role = \"{role}\""), format!("round = {round}")];
         script += &[&lines.join("\n"), "\nreply = '''\n", reply, "\n'''\n"].concat();
     };
+    entry("planner", 1, r#"{"approaches": ["Whole vectors.", "Two rows at once.", "A table."]}"#);
     entry("coder", 1, &code(&format!("us=90 {}", reads(2, 80))));
     entry("judge", 2, &advice("vector"));
     entry("coder", 2, &code(&format!("us=60 {}", reads(16, 10))));
@@ -203,6 +204,7 @@ fn a_turn_says_bottleneck_feature_counter_ratio_and_what_goes_on_and_a_record_th
     let said = run(&[&hawkeye[..], &["--model", &model, "--out", &run_folder]].concat()).ended(0).out;
     for line in [
         "features   guides of NVIDIA Hopper (H100, H200)",
+        "plan A: Whole vectors.",
         "judge, bottleneck: narrow loads",
         "feature vector: fired (l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio 2 -> 16, 8.00x)",
         "over the head; accepted: faster, and the feature fired; turns left: 1",
@@ -211,6 +213,9 @@ fn a_turn_says_bottleneck_feature_counter_ratio_and_what_goes_on_and_a_record_th
     ] {
         assert!(said.contains(line), "{line} is not in {said}");
     }
+    assert!(run(&["show", &run_folder, "1"]).ended(0).out.contains("approach C: A table."));
+    let seed = ["prompts", "render", "--run", &run_folder, "--round", "1"];
+    assert!(run(&seed).ended(0).out.contains("- B: Two rows at once."), "as it was sent");
     assert!(run(&["show", &run_folder, "2"]).ended(0).out.contains("feature vector: fired"));
     assert!(run(&["prompts", "render", "--run", &run_folder, "--round", "2"]).ended(0).out.contains("## vector"));
     let judge = ["prompts", "render", "--run", &run_folder, "--round", "3", "--role", "judge"];

@@ -152,6 +152,7 @@ fn what_is_written_beforehand_and_what_is_replied_is_read_as_it_is_documented() 
         let read = match purpose {
             "diagnose" => prompts::read_fix(reply).map(drop),
             "advise" => prompts::read_optimization(reply).map(drop),
+            "approaches" => prompts::read_approaches(reply).map(drop),
             "suggest" => prompts::read_suggestions(reply).map(drop),
             "plan" => prompts::read_plan(reply, &["best".into()]).map(drop),
             "action" => prompts::read_action(reply, &["BN+32".into()]).map(drop),

@@ -48,6 +48,7 @@ impl Player {
                 r#"{"bottleneck": "too much work", "optimization method": "less", "modification plan": "do less"}"#
                     .into()
             }
+            Purpose::Approaches => r#"{"approaches": ["One pass.", "Two passes.", "A table."]}"#.into(),
             Purpose::Suggest => r#"{"suggestions": ["Do less work.", "Keep sums in registers."]}"#.into(),
             Purpose::Plan => r#"{"step": "current", "why": "it is newest"}"#.into(),
             Purpose::Shapes => r#"{"shapes": [{"tokens": 2, "hidden": 64}, {"tokens": 3, "hidden": 65}]}"#.into(),
@@ -347,7 +348,7 @@ async fn a_role_that_a_policy_has_dropped_is_asked_nothing() {
         assert_eq!(asked(Role::Judge), judged, "{}", ran.policy.name);
         assert_eq!(
             asked(Role::Planner),
-            ran.policy.name == "astra" || ran.policy.planner == Decider::Model,
+            ran.policy.name == "astra" || ran.policy.planner == Decider::Model || ran.policy.approaches,
             "{}",
             ran.policy.name
         );

@@ -40,6 +40,7 @@ fn a_task_alone_is_rendered_for_every_role_and_says_what_is_simulated() {
             ("judge", "fix", "critical_issue"),
             ("judge", "optimize", "modification plan"),
             ("planner", "suggest", "suggestions"),
+            ("planner", "seed", "Rank three approaches"),
         ] {
             let told = run(&["prompts", "render", task, "--role", role, "--step", step]).ended(0);
             assert!(

@@ -5,7 +5,7 @@ use crate::llm::{AskError, CallId, Llm, Purpose};
 use kameo::prelude::*;
 use kernelbench::{Candidate, Evaluation, Failure, Operator, Primitives, Space, Task};
 use metrics::{Machine, Profile};
-use prompts::{Fix, Optimization, Prompt, Prompts, Rewriting, Suggestions, Turn};
+use prompts::{Approaches, Fix, Optimization, Prompt, Prompts, Rewriting, Suggestions, Turn};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -15,6 +15,11 @@ use std::sync::Arc;
 pub enum Assignment {
     /// Write the first candidate.
     Seed,
+    /// Write the first candidate by the first of some approaches.
+    SeedPlanned {
+        /// What the Planner ranked.
+        approaches: Approaches,
+    },
     /// Write another first candidate, in another way than the fastest so far.
     SeedAnew {
         /// The fastest.
@@ -70,7 +75,7 @@ impl Assignment {
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         match self {
-            Self::Seed | Self::SeedAnew { .. } => Purpose::Seed,
+            Self::Seed | Self::SeedPlanned { .. } | Self::SeedAnew { .. } => Purpose::Seed,
             Self::Fix { .. } => Purpose::Fix,
             Self::Optimize { .. } => Purpose::Optimize,
             Self::Refine { .. } => Purpose::Refine,
@@ -182,6 +187,7 @@ impl Coder {
         match &write.assignment {
             Assignment::Seed if write.worked_example => words.seed_with_example(task, machine),
             Assignment::Seed => words.seed(task, machine),
+            Assignment::SeedPlanned { approaches } => words.seed_planned(task, machine, approaches),
             Assignment::SeedAnew { fastest, speedup } => words.seed_anew(task, machine, fastest, *speedup),
             Assignment::Fix { candidate, failure, fix } => words.fix(task, machine, candidate, failure, fix.as_ref()),
             Assignment::Optimize { candidate, optimization } => {

@@ -13,7 +13,7 @@ use kernelbench::{
     stage::Stretch,
 };
 use metrics::{Machine, Profile};
-use prompts::{Suggestions, Verdict};
+use prompts::{Approaches, Suggestions, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// What a round sets out to do. `base` is the candidate that it starts from.
@@ -285,6 +285,11 @@ pub enum Event {
         candidate: CandidateId,
         /// What to do.
         verdict: Verdict,
+    },
+    /// The Planner ranked approaches, before the first candidate.
+    Ranked {
+        /// A, B and C.
+        approaches: Approaches,
     },
     /// The Planner gave its suggestions on the base.
     Suggested {

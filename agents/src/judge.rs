@@ -5,7 +5,7 @@ use crate::llm::{AskError, CallId, Llm};
 use kameo::prelude::*;
 use kernelbench::{Candidate, Failure, Task, Timed};
 use metrics::{Machine, Profile};
-use prompts::{Attempted, Hints, Offered, Prompts, Unreadable, Verdict};
+use prompts::{Approaches, Attempted, Hints, Offered, Prompts, Unreadable, Verdict};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -43,6 +43,9 @@ pub struct Consider {
     /// Changes of this candidate that were tried before, where the policy lets the Judge remember.
     #[serde(default)]
     pub tried: Vec<Attempted>,
+    /// The approaches that were ranked before the first candidate, where they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approaches: Option<Approaches>,
     /// The first try, when this is the second.
     pub earlier: Option<Earlier>,
 }
@@ -58,12 +61,12 @@ pub struct Judge {
 
 impl Judge {
     async fn consider(self, consider: Consider) -> Result<Answer<Verdict>, AskError> {
-        let Consider { call, task, machine, candidate, evidence, tried, earlier } = consider;
+        let Consider { call, task, machine, candidate, evidence, tried, approaches, earlier } = consider;
         let prompt = match (&earlier, &evidence) {
             (Some(first), _) => self.prompts.again(&first.prompt, &first.reply, &first.why),
             (None, Evidence::Failed(failure)) => self.prompts.diagnose(&task, &machine, &candidate, failure),
             (None, Evidence::Passed { timed, profile, offered }) => {
-                let hints = Hints { tried: &tried, offered };
+                let hints = Hints { tried: &tried, offered, approaches: approaches.as_ref() };
                 self.prompts.advise(&task, &machine, &candidate, timed, profile.as_ref(), hints)
             }
         };

@@ -64,6 +64,8 @@ pub enum Purpose {
     Diagnose,
     /// The Judge looks for the one bottleneck.
     Advise,
+    /// The Planner ranks approaches before the first candidate.
+    Approaches,
     /// The Planner suggests.
     Suggest,
     /// The Planner proposes the next step.
@@ -99,6 +101,7 @@ impl Purpose {
             Self::Apply => "apply",
             Self::Diagnose => "diagnose",
             Self::Advise => "advise",
+            Self::Approaches => "approaches",
             Self::Suggest => "suggest",
             Self::Plan => "plan",
             Self::Shapes => "shapes",

@@ -23,6 +23,10 @@ pub struct Policy {
     pub start: Start,
     /// How many candidates models write; the seed counts (CudaForge §3.2: 10; Astra §4: 5).
     pub rounds: u32,
+    /// Whether the Planner ranks three approaches before the first candidate is written, which then carries out the first of
+    /// them, and which the Judge goes on to see (Hawkeye, Figs. 47-48).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approaches: bool,
     /// How many first candidates are written, each after the first in another way than the fastest so far; 1 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seeds: Option<u32>,

@@ -11,7 +11,7 @@ use kernelbench::{
     Suite, Tried,
 };
 use metrics::{Machine, Profile, Speedup};
-use prompts::{Suggestions, Verdict};
+use prompts::{Approaches, Suggestions, Verdict};
 use std::collections::BTreeMap;
 
 /// One turn of the loop, as far as it got.
@@ -25,6 +25,8 @@ pub struct Round {
     pub profile: Option<Result<Profile, String>>,
     /// What the Judge said of the base.
     pub verdict: Option<Verdict>,
+    /// The approaches that the Planner ranked before the first candidate.
+    pub approaches: Option<Approaches>,
     /// What the Planner suggested.
     pub suggestions: Option<Suggestions>,
     /// Model calls, in order.
@@ -174,6 +176,12 @@ impl Trajectory {
         self.finished().filter(|round| round.step != Step::Baseline).count() as u32
     }
 
+    /// The approaches that the Planner ranked before the first candidate, where it did.
+    #[must_use]
+    pub fn approaches(&self) -> Option<&Approaches> {
+        self.rounds.iter().find_map(|round| round.approaches.as_ref())
+    }
+
     /// The number of the round that comes next.
     #[must_use]
     pub fn next_round(&self) -> u32 {
@@ -286,6 +294,7 @@ impl Trajectory {
             Event::Profiled { candidate, profile } => self.in_round(|round| round.profiled(&candidate, profile)),
             Event::Weighed(weighed) => self.in_round(|round| round.weighed = Some(weighed)),
             Event::Judged { verdict, .. } => self.in_round(|round| round.verdict = Some(verdict)),
+            Event::Ranked { approaches } => self.in_round(|round| round.approaches = Some(approaches)),
             Event::Suggested { suggestions, .. } => self.in_round(|round| round.suggestions = Some(suggestions)),
             Event::Wrote { candidate } => self.in_round(|round| round.candidate = Some(candidate)),
             Event::Tuned { bound, tried, .. } => {
@@ -361,6 +370,7 @@ impl Trajectory {
             step,
             profile: None,
             verdict: None,
+            approaches: None,
             suggestions: None,
             answers: vec![],
             passed_over: vec![],

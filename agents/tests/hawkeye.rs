@@ -23,6 +23,9 @@ const WGMMA: &str = "sm__inst_executed_pipe_tensor_op_gmma.sum=2048 smsp__inst_e
 const ROLES: &str = "sm__inst_executed_pipe_tensor_op_gmma.sum=2048 smsp__inst_executed_op_tma_ld.sum=64 \
                      sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active=60";
 
+/// What the Planner ranks before the first candidate.
+const APPROACHES: &str = r#"{"approaches": ["Tiles by wgmma.", "Split the sum.", "Recompute."]}"#;
+
 fn product() -> Task {
     Task { summary: "A matrix product.".into(), ..task() }
 }
@@ -57,7 +60,7 @@ fn turns() -> Vec<Turn> {
 }
 
 fn script(turns: &[Turn]) -> Vec<Entry> {
-    let mut script = vec![];
+    let mut script = vec![Entry::new(Role::Planner, APPROACHES)];
     for (at, (named, does)) in turns.iter().enumerate() {
         let round = at as u32 + 1;
         if round > 1 {
@@ -139,6 +142,32 @@ async fn the_coder_is_given_the_example_of_what_was_named_and_again_when_that_fa
     let profiles = story.rounds.iter().filter(|round| round.counters.is_some()).count();
     assert_eq!(profiles, 7, "each candidate that passed was profiled once, in its own round");
     assert!(story.rounds.iter().all(|round| round.profile.is_none()));
+}
+
+#[tokio::test]
+async fn the_first_candidate_carries_out_the_first_of_three_approaches_and_the_judge_knows_them_all() {
+    let few = &turns()[..4];
+    let (story, llm, _) = run(few, hawkeye(few.len())).await;
+    assert_eq!(story.approaches().unwrap().items, ["Tiles by wgmma.", "Split the sum.", "Recompute."]);
+    let ranked = ["- A: Tiles by wgmma.", "- B: Split the sum.", "- C: Recompute."];
+    let (seed, judge) = (told(&llm, Role::Coder, 1), told(&llm, Role::Judge, 3));
+    assert!(ranked.iter().all(|line| seed.contains(line) && judge.contains(line)), "{seed}\n{judge}");
+    assert!(seed.contains("Carry out A, whole."), "{seed}");
+    assert!(!told(&llm, Role::Planner, 1).contains("# Plan"), "nothing was ranked before");
+    let asked = llm.asked().iter().filter(|call| call.id.role == Role::Planner).count();
+    assert_eq!(asked, 1, "once, before the first candidate");
+}
+
+#[tokio::test]
+async fn without_approaches_that_can_be_read_the_coder_begins_as_it_likes() {
+    let few = &turns()[..2];
+    let mut replies = vec![Entry::new(Role::Planner, "A, then B."), Entry::new(Role::Planner, "{\"approaches\": []}")];
+    replies.extend(script(few).into_iter().skip(1));
+    let (log, llm) = (MemoryLog::default(), Arc::new(Scripted::new(replies)));
+    let story = go_on_with(product(), hopper(), llm.clone(), hawkeye(few.len()), &log).await.unwrap();
+    assert_eq!((story.approaches(), story.written()), (None, 2));
+    assert_eq!(story.rounds[0].misread.len(), 2, "each with its reason");
+    assert!(!told(&llm, Role::Coder, 1).contains("# Plan") && !told(&llm, Role::Judge, 2).contains("# Plan"));
 }
 
 #[tokio::test]

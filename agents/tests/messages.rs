@@ -160,6 +160,7 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
             candidate: candidate.clone(),
             evidence,
             tried: vec![],
+            approaches: None,
             earlier: None,
         }),
         there_and_back(&Rewrite {

@@ -2,6 +2,7 @@
 
 use crate::{
     Attempted, Hints, Offered, Optimization, Prompt, Prompts, Unreadable,
+    approaches::with_approaches,
     reply::{Field, read_fields, read_names},
     words::{self, one_line},
 };
@@ -38,7 +39,7 @@ impl Prompts {
         hints: Hints<'_>,
     ) -> Prompt {
         let values = after(hints.tried, &values(task, machine, candidate, timed, profile));
-        self.page("advise", &offering(hints.offered, &values))
+        self.page("advise", &with_approaches(hints.approaches, &offering(hints.offered, &values)))
     }
 }
 
@@ -56,6 +57,7 @@ pub(crate) fn values(
         timed => words::timed(timed),
         tried => Vec::<Value>::new(),
         offered => Vec::<Value>::new(),
+        approaches => Vec::<Value>::new(),
         profile => profile.map(|profile| words::profile(profile, machine)),
         products => words::products(task, machine),
     }

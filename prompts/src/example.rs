@@ -7,9 +7,10 @@ mod faces;
 pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
 
 use crate::{
-    Choosing, Fix, Offered, Offering, OpenTransformation, Optimization, Passage, PlanLine, Proposing, Rewriting,
-    Suggestions, Taken, Unreadable, action, advise, again, apply, diagnose, extract, features, fix, hints::Hints,
-    optimize, plan, pooled, primitives, propose, refine, retry, seed, sentence, shapes, sketch, space, transform,
+    Approaches, Choosing, Fix, Offered, Offering, OpenTransformation, Optimization, Passage, PlanLine, Proposing,
+    Rewriting, Suggestions, Taken, Unreadable, action, advise, again, apply, approaches::with_approaches, diagnose,
+    extract, features, fix, hints::Hints, optimize, plan, pooled, primitives, propose, refine, retry, seed, sentence,
+    shapes, sketch, space, transform,
 };
 use kernelbench::{
     Argument, ArgumentKind, Baselines, Beyond, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, Hash,
@@ -116,6 +117,10 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("propose", propose::values(&bound(), machine, &Proposing { history: vec![], may_stop: false, ..proposing() })),
         ("optimize", features::guided(guides(), &optimize::values(task, machine, candidate, None))),
         ("fix", features::guided(guides(), &fix::values(task, machine, candidate, &self::build(), None))),
+        ("approaches", seed::values(task, machine, false)),
+        ("approaches", seed::values(&problem(), machine, false)),
+        ("seed", with_approaches(Some(&approaches()), &seed::values(task, machine, false))),
+        ("advise", with_approaches(Some(&approaches()), &advise::values(task, machine, candidate, &timed, profile))),
         ("advise", advise::offering(&offered(), &advise::values(task, machine, candidate, &timed, profile))),
         ("seed", pooled::pooled(&[&in_the_pool(), &in_the_pool()], &seed::values(task, machine, false))),
     ]
@@ -511,6 +516,12 @@ pub(crate) fn offered() -> Vec<Offered> {
         coupled: coupled.iter().map(|name| (*name).into()).collect(),
     };
     vec![offered("swizzle", &["wgmma", "tma"]), offered("vector", &[])]
+}
+
+pub(crate) fn approaches() -> Approaches {
+    let items =
+        ["One pass over whole vectors.", "Two passes, with blocks that stay in the cache.", "A table of results."];
+    Approaches { items: items.map(String::from).into() }
 }
 
 pub(crate) fn suggestions() -> Suggestions {

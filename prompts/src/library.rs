@@ -4,10 +4,11 @@
 
 /// The pages: each has a system part, which takes no values and so is the same in every round, a user part, and the form
 /// of the reply, which takes no values either.
-pub(crate) const PAGES: [(&str, &str); 22] = [
+pub(crate) const PAGES: [(&str, &str); 23] = [
     ("action", include_str!("../templates/action.md")),
     ("advise", include_str!("../templates/advise.md")),
     ("apply", include_str!("../templates/apply.md")),
+    ("approaches", include_str!("../templates/approaches.md")),
     ("chain-of-thought", include_str!("../templates/chain-of-thought.md")),
     ("diagnose", include_str!("../templates/diagnose.md")),
     ("extract", include_str!("../templates/extract.md")),
@@ -30,7 +31,7 @@ pub(crate) const PAGES: [(&str, &str); 22] = [
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 43] = [
+pub(crate) const BLOCKS: [(&str, &str); 44] = [
     ("again", include_str!("../templates/again.md")),
     ("bound/kernel", include_str!("../templates/bound/kernel.md")),
     ("bound/reference", include_str!("../templates/context/reference.md")),
@@ -73,6 +74,7 @@ pub(crate) const BLOCKS: [(&str, &str); 43] = [
     ("problem/reference", include_str!("../templates/problem/reference.md")),
     ("problem/rules", include_str!("../templates/problem/rules.md")),
     ("profile", include_str!("../templates/profile.md")),
+    ("ranked", include_str!("../templates/ranked.md")),
     ("timing", include_str!("../templates/timing.md")),
 ];
 

@@ -1,6 +1,6 @@
 //! How is the first candidate asked for? (CudaForge, Appendix D.1.)
 
-use crate::{Prompt, Prompts, words};
+use crate::{Approaches, Prompt, Prompts, approaches::with_approaches, words};
 use kernelbench::{Candidate, Task};
 use metrics::Machine;
 use minijinja::{Value, context};
@@ -52,6 +52,12 @@ impl Prompts {
         self.first(task, machine, &values(task, machine, false))
     }
 
+    /// The same, where the Planner ranked approaches before: the first of them is to be carried out (Hawkeye, Figs. 47-48).
+    #[must_use]
+    pub fn seed_planned(&self, task: &Task, machine: &Machine, approaches: &Approaches) -> Prompt {
+        self.first(task, machine, &with_approaches(Some(approaches), &values(task, machine, false)))
+    }
+
     /// The same, after other beginnings: the fastest candidate so far and its speedup are shown, to go another way.
     #[must_use]
     pub fn seed_anew(&self, task: &Task, machine: &Machine, fastest: &Candidate, speedup: f64) -> Prompt {
@@ -72,8 +78,9 @@ impl Prompts {
 }
 
 pub(crate) fn values(task: &Task, machine: &Machine, example: bool) -> Value {
-    let pool = Vec::<Value>::new();
-    context! { task => words::task(task), machine => words::machine(machine), example, fastest => (), speedup => (), pool }
+    let (pool, approaches) = (Vec::<Value>::new(), Vec::<Value>::new());
+    let (task, machine) = (words::task(task), words::machine(machine));
+    context! { task, machine, example, fastest => (), speedup => (), pool, approaches }
 }
 
 pub(crate) fn anew(task: &Task, machine: &Machine, fastest: &Candidate, speedup: f64) -> Value {

@@ -63,6 +63,8 @@ pub struct Hints<'a> {
     pub tried: &'a [Attempted],
     /// Features that the measurements call for.
     pub offered: &'a [Offered],
+    /// The approaches that the Planner ranked before the first candidate, where it did.
+    pub approaches: Option<&'a Approaches>,
 }
 
 /// A change that a candidate had, and what came of it.
@@ -80,6 +82,13 @@ pub struct Attempted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suggestions {
     /// In order of expected gain; at least one.
+    pub items: Vec<String>,
+}
+
+/// What the Planner ranked before the first candidate was written (Hawkeye, Figs. 47-48).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approaches {
+    /// A, B and C, in this order.
     pub items: Vec<String>,
 }
 

@@ -27,6 +27,12 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::Proposed { proposal, taken, .. } => vec![proposed(proposal, *taken)],
         Event::Profiled { profile, .. } => vec![profiled(profile)],
         Event::Judged { verdict, .. } => judged(verdict),
+        Event::Ranked { approaches } => approaches
+            .items
+            .iter()
+            .zip('A'..)
+            .map(|(item, letter)| format!("  plan {letter}: {}", plain(item)))
+            .collect(),
         Event::Suggested { suggestions, .. } => {
             suggestions.items.iter().map(|item| format!("  planner: {}", plain(item))).collect()
         }

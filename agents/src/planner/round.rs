@@ -38,6 +38,7 @@ impl Loop {
             Step::Search { .. } => return self.hunt(round).await,
             Step::Baseline => Some(self.baseline()?),
             Step::Seed => {
+                self.rank(round).await?;
                 let assignment = self.beginning()?;
                 self.write(round, assignment).await?
             }
@@ -180,11 +181,11 @@ impl Loop {
             Evidence::Passed { .. } => Purpose::Advise,
         };
         let (task, machine, judge) = (self.task.clone(), self.crew.machine.clone(), self.crew.judge.clone());
-        let tried = self.tried(&candidate.id());
+        let (tried, approaches) = (self.tried(&candidate.id()), self.book.so_far().approaches().cloned());
         let told = self.ask_twice(round, Role::Judge, purpose, |call, earlier| {
             let (task, machine, candidate) = (task.clone(), machine.clone(), candidate.clone());
-            let (evidence, tried) = (evidence.clone(), tried.clone());
-            asked(&judge, Consider { call, task, machine, candidate, evidence, tried, earlier })
+            let (evidence, tried, approaches) = (evidence.clone(), tried.clone(), approaches.clone());
+            asked(&judge, Consider { call, task, machine, candidate, evidence, tried, approaches, earlier })
         });
         let told = told.await?;
         if let Told::Read(verdict) = &told {

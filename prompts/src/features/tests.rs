@@ -93,7 +93,7 @@ fn the_judge_is_told_what_calls_for_a_feature_and_how_to_name_it() {
     let offered = words.offer(&product(), &example::h200(), Some(&profile), &[]);
     let ask = |offered: &[Offered]| {
         let (task, machine, candidate) = (product(), example::h200(), example::candidate());
-        let hints = Hints { tried: &[], offered };
+        let hints = Hints { offered, ..Hints::default() };
         words.advise(&task, &machine, &candidate, &timed, Some(&profile), hints).turns[0].text.clone()
     };
     let text = ask(&offered);

@@ -17,7 +17,7 @@ use agents::{
 };
 use kernelbench::{Candidate, Evaluation, Failure, Simulated, Suite, Task, TimingPlan, Workshop};
 use metrics::{Machine, Profile};
-use prompts::{Fix, Hints, Optimization, Prompt, Prompts, Suggestions, Verdict};
+use prompts::{Approaches, Fix, Hints, Optimization, Prompt, Prompts, Suggestions, Verdict};
 
 /// Shapes that are asked for, and the bytes that each may take, where a policy wants a model's shapes.
 const SHAPES: (usize, u64) = (10, 1 << 30);
@@ -33,6 +33,7 @@ struct Situation {
     evaluation: Evaluation,
     profile: Option<Profile>,
     verdict: Option<Verdict>,
+    approaches: Option<Approaches>,
     suggestions: Option<Suggestions>,
     /// What the policy has told of features, and those that a failed candidate was to bring in.
     guidance: Guidance,
@@ -56,7 +57,7 @@ pub(super) fn render(
         let step = &situation.step;
         Trouble::usage(format!(
             "the {} is not asked in the step {step:?}; expected the coder in seed, fix, optimize, refine, retry or \
-             suggest, the judge in fix or optimize, the planner in suggest, the tester in shapes",
+             suggest, the judge in fix or optimize, the planner in seed or suggest, the tester in shapes",
             role.name()
         ))
     })?;
@@ -69,7 +70,10 @@ impl Situation {
         let profile = self.profile.as_ref();
         let passed = self.evaluation.passed();
         Some(match (role, self.step.as_str()) {
-            (RenderRole::Coder, "seed") => words.seed(task, machine),
+            (RenderRole::Coder, "seed") => match &self.approaches {
+                Some(approaches) => words.seed_planned(task, machine, approaches),
+                None => words.seed(task, machine),
+            },
             (RenderRole::Coder, "fix") => words.fix(task, machine, candidate, &self.failure(), self.fix().as_ref()),
             (RenderRole::Coder, "optimize") => words.optimize(task, machine, candidate, self.optimization().as_ref()),
             (RenderRole::Coder, "refine") => words.refine(task, machine, candidate, &self.evaluation, profile),
@@ -81,8 +85,16 @@ impl Situation {
             (RenderRole::Judge, "optimize") => {
                 let told = self.guidance != Guidance::Off;
                 let offered = if told { words.offer(task, machine, profile, &[]) } else { vec![] };
-                words.advise(task, machine, candidate, passed?, profile, Hints { tried: &[], offered: &offered })
+                words.advise(
+                    task,
+                    machine,
+                    candidate,
+                    passed?,
+                    profile,
+                    Hints { offered: &offered, approaches: self.approaches.as_ref(), ..Hints::default() },
+                )
             }
+            (RenderRole::Planner, "seed") => words.approaches(task, machine),
             (RenderRole::Planner, "suggest") => words.suggest(task, machine, candidate, &self.evaluation, profile),
             (RenderRole::Tester, "shapes") => words.shapes(task, SHAPES.0, SHAPES.1),
             _ => return None,
@@ -140,6 +152,7 @@ fn of_run(arguments: &RenderArgs, folder: &RunFolder) -> Result<Situation, Troub
         evaluation,
         profile: round.profile.clone().and_then(Result::ok).or_else(|| weighed_by(&story, round)),
         verdict: round.verdict.clone(),
+        approaches: story.approaches().cloned(),
         suggestions: round.suggestions.clone(),
         guidance: policy.features.unwrap_or_default(),
         wanted: round.step.base().map(|base| story.features_of(base)).unwrap_or_default(),
@@ -201,7 +214,7 @@ async fn of_task(arguments: &RenderArgs, config: &Config) -> Result<Situation, T
     if task.problem().is_some() {
         missing.push("the inputs' shapes, types and strides stand where a reference has been opened".to_owned());
     }
-    let (verdict, suggestions) = (None, None);
+    let (verdict, approaches, suggestions) = (None, None, None);
     let (guidance, wanted) = (Guidance::Off, vec![]);
     Ok(Situation {
         task,
@@ -211,6 +224,7 @@ async fn of_task(arguments: &RenderArgs, config: &Config) -> Result<Situation, T
         evaluation,
         profile,
         verdict,
+        approaches,
         suggestions,
         guidance,
         wanted,
