@@ -193,6 +193,8 @@ pub struct Run {
     /// none for the guides of a GPU that has some.
     #[serde(with = "words::or_nothing")]
     pub features: Option<Guidance>,
+    /// Whether the Planner's approaches before the first candidate are left out, where the policy has them.
+    pub no_approaches: bool,
     /// Who decides on the next step: `rule`, `model`, or empty for the policy's choice.
     #[serde(with = "words::or_nothing")]
     pub planner: Option<Decider>,
@@ -338,6 +340,7 @@ impl Default for Run {
             shapes: None,
             timed: String::new(),
             features: None,
+            no_approaches: false,
             planner: None,
             evaluations: 0,
             open_nodes: 0,

@@ -111,6 +111,7 @@ pub fn policy(config: &Config, record: Option<&Record>) -> Result<Policy, Troubl
     policy.shapes = run.shapes.unwrap_or(policy.shapes);
     policy.planner = run.planner.unwrap_or(policy.planner);
     policy.features = run.features.or(policy.features);
+    policy.approaches &= !run.no_approaches;
     if !run.timed.is_empty() {
         policy.timed = overruled::read(&run.timed);
     }

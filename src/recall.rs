@@ -3,7 +3,11 @@
 use crate::store::{Blobs, Record, RunFolder, StoreError};
 use agents::{
     event::{End, Event},
-    llm::{CallId, Purpose, Reply, replay::RecordedAnswer, seeded::Seeds},
+    llm::{
+        CallId, Reply,
+        replay::RecordedAnswer,
+        seeded::{Seeds, is_of_a_seed},
+    },
     validator::{By, Validator},
 };
 use kernelbench::{Bindings, Failure, Findings, Hash, Tried};
@@ -59,9 +63,9 @@ pub fn seeds(run: &RunFolder) -> Result<Seeds, StoreError> {
         let record = run.record(task)?;
         for event in record.events() {
             if let Event::Answered { call, reply, model, .. } = event
-                && (call.purpose, call.round) == (Purpose::Seed, 1)
+                && is_of_a_seed(&call)
             {
-                seeds.insert((call.task, call.attempt), (record.blobs.fetch(&reply)?, model));
+                seeds.insert((call.task, call.purpose, call.attempt), (record.blobs.fetch(&reply)?, model));
             }
         }
     }

@@ -83,6 +83,7 @@ fn no_reply_is_shared_unless_it_is_asked_for_and_then_only_first_candidates() {
     // Two candidates of eight problems, and a verdict on the first of each where there is a Judge.
     assert_eq!((requests("judged"), requests("alone")), (24, 16));
     let shared = folder.path().join("shared").display().to_string();
+    fs::write(&spec, format!("{SPEC}\n[[variant]]\nname = 'planned'\npolicy = 'hawkeye'\n")).unwrap();
     ablate(&shared, &spec, &model, &["--share-seed-candidate"]).ended(0);
     let alone = events(&shared, "alone");
     for answered in of(&alone, "answered") {
@@ -90,6 +91,13 @@ fn no_reply_is_shared_unless_it_is_asked_for_and_then_only_first_candidates() {
         assert_eq!(free, answered["call"]["purpose"] == "seed", "{answered}");
     }
     assert!(of(&events(&shared, "judged"), "answered").iter().all(|answered| answered["requests"] == 1));
+    let planned = events(&shared, "planned");
+    assert_eq!(
+        (of(&planned, "ranked").len(), of(&planned, "passed-over").len()),
+        (0, 8),
+        "nothing was ranked for these"
+    );
+    assert!(of(&planned, "answered").iter().all(|answered| answered["call"]["role"] != "planner"), "nobody was asked");
     assert!(of(&alone, "asked").iter().all(|asked| asked["call"]["role"] == "coder"), "its Judge is off");
 }
 

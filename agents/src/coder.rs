@@ -15,10 +15,12 @@ use std::sync::Arc;
 pub enum Assignment {
     /// Write the first candidate.
     Seed,
-    /// Write the first candidate by the first of some approaches.
+    /// Write a first candidate by one of some approaches.
     SeedPlanned {
         /// What the Planner ranked.
         approaches: Approaches,
+        /// Which of them, counted from 0: those before it came to nothing.
+        at: usize,
     },
     /// Write another first candidate, in another way than the fastest so far.
     SeedAnew {
@@ -187,7 +189,9 @@ impl Coder {
         match &write.assignment {
             Assignment::Seed if write.worked_example => words.seed_with_example(task, machine),
             Assignment::Seed => words.seed(task, machine),
-            Assignment::SeedPlanned { approaches } => words.seed_planned(task, machine, approaches),
+            Assignment::SeedPlanned { approaches, at } => {
+                words.seed_planned(task, machine, write.worked_example, (approaches, *at))
+            }
             Assignment::SeedAnew { fastest, speedup } => words.seed_anew(task, machine, fastest, *speedup),
             Assignment::Fix { candidate, failure, fix } => words.fix(task, machine, candidate, failure, fix.as_ref()),
             Assignment::Optimize { candidate, optimization } => {

@@ -296,6 +296,10 @@ impl Policy {
                        own configurations";
             return Err(serde::de::Error::custom(why));
         }
+        if policy.approaches && policy.start != Start::Seed {
+            let why = "approaches: they are ranked before a first candidate is written; expected start = \"seed\"";
+            return Err(serde::de::Error::custom(why));
+        }
         Ok(policy)
     }
 }

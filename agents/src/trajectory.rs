@@ -182,6 +182,16 @@ impl Trajectory {
         self.rounds.iter().find_map(|round| round.approaches.as_ref())
     }
 
+    /// Which of them a round's first candidate carries out, counted from 0: the one behind those that earlier first candidates
+    /// carried out, which came to nothing. `None` where none is left, or none was ranked.
+    #[must_use]
+    pub fn next_approach(&self, number: u32) -> Option<(&Approaches, usize)> {
+        let carried_out =
+            |round: &&Round| round.number < number && round.step == Step::Seed && round.candidate.is_some();
+        let at = self.rounds.iter().filter(carried_out).count();
+        self.approaches().filter(|approaches| at < approaches.items.len()).map(|approaches| (approaches, at))
+    }
+
     /// The number of the round that comes next.
     #[must_use]
     pub fn next_round(&self) -> u32 {

@@ -152,10 +152,34 @@ async fn the_first_candidate_carries_out_the_first_of_three_approaches_and_the_j
     let ranked = ["- A: Tiles by wgmma.", "- B: Split the sum.", "- C: Recompute."];
     let (seed, judge) = (told(&llm, Role::Coder, 1), told(&llm, Role::Judge, 3));
     assert!(ranked.iter().all(|line| seed.contains(line) && judge.contains(line)), "{seed}\n{judge}");
-    assert!(seed.contains("Carry out A, whole."), "{seed}");
+    assert!(seed.contains("\nCarry out A, whole."), "{seed}");
     assert!(!told(&llm, Role::Planner, 1).contains("# Plan"), "nothing was ranked before");
     let asked = llm.asked().iter().filter(|call| call.id.role == Role::Planner).count();
     assert_eq!(asked, 1, "once, before the first candidate");
+}
+
+#[tokio::test]
+async fn what_was_ranked_is_carried_out_in_its_order_where_first_candidates_fail_for_good() {
+    // The first reply cannot be read, twice; then each first candidate and its three mends fail.
+    let mut replies = vec![Entry::new(Role::Planner, APPROACHES)];
+    replies.extend(["no code", "no code either"].map(|text| Entry::new(Role::Coder, text).round(1)));
+    for round in 2..=15 {
+        if ![2, 6, 10, 14].contains(&round) {
+            replies.push(Entry::new(Role::Judge, FIX).round(round));
+        }
+        replies.push(Entry::new(Role::Coder, code("wrong")).round(round));
+    }
+    let (log, llm) = (MemoryLog::default(), Arc::new(Scripted::new(replies)));
+    let story = go_on_with(product(), hopper(), llm.clone(), hawkeye(15), &log).await.unwrap();
+    let steps: Vec<&str> = story.rounds.iter().map(|round| round.step.name()).collect();
+    assert_eq!((steps[1], steps[5], steps[9], steps[13]), ("seed", "seed", "seed", "seed"), "{steps:?}");
+    let told = |round| told(&llm, Role::Coder, round);
+    assert!(told(2).contains("\nCarry out A, whole."), "nothing was written by it yet");
+    assert!(told(6).contains("\nCandidates by A failed and were given up. Carry out B, whole."));
+    assert!(told(10).contains("Candidates by A and B failed and were given up. Carry out C, whole."));
+    assert!(!told(14).contains("# Plan"), "none is left");
+    let ranked = log.events().iter().filter(|event| matches!(event, Event::Ranked { .. })).count();
+    assert_eq!(ranked, 1);
 }
 
 #[tokio::test]

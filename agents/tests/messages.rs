@@ -9,7 +9,7 @@ use kernelbench::{
     stage::{Hold, Stage, Stretch},
 };
 use metrics::Profile;
-use prompts::{Fix, Prompt, Verdict};
+use prompts::{Approaches, Fix, Prompt, Verdict};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{collections::BTreeSet, fmt::Debug, path::Path, sync::Arc};
 use warpsmith_agents::{
@@ -160,7 +160,7 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
             candidate: candidate.clone(),
             evidence,
             tried: vec![],
-            approaches: None,
+            approaches: Some(Approaches { items: vec!["one".into(), "two".into(), "three".into()] }),
             earlier: None,
         }),
         there_and_back(&Rewrite {

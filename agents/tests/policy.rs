@@ -295,6 +295,13 @@ fn ends_with_the_first(evaluation: &Evaluation, end: End) -> Vec<(&'static str, 
 }
 
 #[test]
+fn approaches_are_ranked_before_a_first_candidate_alone() {
+    let text = Policy::embedded("hawkeye").unwrap().replace("start = \"seed\"", "start = \"baseline\"");
+    let err = Policy::parse(&text).unwrap_err().to_string();
+    assert!(err.contains("approaches: ") && err.contains("expected start = \"seed\""), "{err}");
+}
+
+#[test]
 fn a_key_that_no_policy_has_is_an_error_that_names_it() {
     let text = Policy::embedded("astra").unwrap().replace("rounds", "round");
     let err = Policy::parse(&text).unwrap_err().to_string();

@@ -31,6 +31,12 @@ pub(crate) fn with_approaches(approaches: Option<&Approaches>, values: &Value) -
     context! { approaches, ..values.clone() }
 }
 
+/// The same with the one that is to be carried out, counted from 0, and those before it, which came to nothing.
+pub(crate) fn to_carry_out((approaches, at): (&Approaches, usize), values: &Value) -> Value {
+    let (given_up, approach) = (LETTERS[..at.min(LETTERS.len())].join(" and "), LETTERS.get(at).copied());
+    context! { approach, given_up, ..with_approaches(Some(approaches), values) }
+}
+
 /// Reads the Planner's three approaches.
 ///
 /// # Errors

@@ -8,9 +8,11 @@ pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
 
 use crate::{
     Approaches, Choosing, Fix, Offered, Offering, OpenTransformation, Optimization, Passage, PlanLine, Proposing,
-    Rewriting, Suggestions, Taken, Unreadable, action, advise, again, apply, approaches::with_approaches, diagnose,
-    extract, features, fix, hints::Hints, optimize, plan, pooled, primitives, propose, refine, retry, seed, sentence,
-    shapes, sketch, space, transform,
+    Rewriting, Suggestions, Taken, Unreadable, action, advise, again, apply,
+    approaches::{to_carry_out, with_approaches},
+    diagnose, extract, features, fix,
+    hints::Hints,
+    optimize, plan, pooled, primitives, propose, refine, retry, seed, sentence, shapes, sketch, space, transform,
 };
 use kernelbench::{
     Argument, ArgumentKind, Baselines, Beyond, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, Hash,
@@ -119,7 +121,8 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("fix", features::guided(guides(), &fix::values(task, machine, candidate, &self::build(), None))),
         ("approaches", seed::values(task, machine, false)),
         ("approaches", seed::values(&problem(), machine, false)),
-        ("seed", with_approaches(Some(&approaches()), &seed::values(task, machine, false))),
+        ("seed", to_carry_out((&approaches(), 0), &seed::values(task, machine, false))),
+        ("seed", to_carry_out((&approaches(), 2), &seed::values(&problem(), machine, true))),
         ("advise", with_approaches(Some(&approaches()), &advise::values(task, machine, candidate, &timed, profile))),
         ("advise", advise::offering(&offered(), &advise::values(task, machine, candidate, &timed, profile))),
         ("seed", pooled::pooled(&[&in_the_pool(), &in_the_pool()], &seed::values(task, machine, false))),

@@ -327,7 +327,7 @@ fn a_bad_template_is_refused_at_the_start_with_its_place() {
     assert_order(&error_of("seed", &page("a", "b\n{% if %}")), &["template seed, line 5"]);
     assert_order(
         &error_of("seed", &page("a", "{{ candidate.source }}")),
-        &["seed", "candidate.source", "example, fastest, machine, pool, speedup, task"],
+        &["seed", "candidate.source", "approach, approaches, example, fastest, given_up, machine, pool, speedup, task"],
     );
     assert_order(&error_of("seed", &page("{{ task.name }}", "b")), &["seed", "task.name", "same in every round"]);
     assert_order(&error_of("machine", "{{ machine.nmae }}"), &["machine", "machine.nmae"]);

@@ -1,6 +1,6 @@
 //! How is the first candidate asked for? (CudaForge, Appendix D.1.)
 
-use crate::{Approaches, Prompt, Prompts, approaches::with_approaches, words};
+use crate::{Approaches, Prompt, Prompts, approaches::to_carry_out, words};
 use kernelbench::{Candidate, Task};
 use metrics::Machine;
 use minijinja::{Value, context};
@@ -52,10 +52,24 @@ impl Prompts {
         self.first(task, machine, &values(task, machine, false))
     }
 
-    /// The same, where the Planner ranked approaches before: the first of them is to be carried out (Hawkeye, Figs. 47-48).
+    /// The same, where the Planner ranked approaches before: one of them is to be carried out, counted from 0, those before it
+    /// having come to nothing (Hawkeye, Figs. 47-48).
     #[must_use]
-    pub fn seed_planned(&self, task: &Task, machine: &Machine, approaches: &Approaches) -> Prompt {
-        self.first(task, machine, &with_approaches(Some(approaches), &values(task, machine, false)))
+    pub fn seed_planned(
+        &self,
+        task: &Task,
+        machine: &Machine,
+        example: bool,
+        (approaches, at): (&Approaches, usize),
+    ) -> Prompt {
+        let values = values(task, machine, example && !is_bound(task));
+        self.first(task, machine, &to_carry_out((approaches, at), &values))
+    }
+
+    /// Whether the page that asks for a first candidate shows approaches.
+    #[must_use]
+    pub fn shows_approaches(&self) -> bool {
+        self.first == FirstPage::Seed
     }
 
     /// The same, after other beginnings: the fastest candidate so far and its speedup are shown, to go another way.
@@ -68,8 +82,7 @@ impl Prompts {
     /// entry a binding defines has none.
     #[must_use]
     pub fn seed_with_example(&self, task: &Task, machine: &Machine) -> Prompt {
-        let is_bound = task.context().is_some_and(|context| context.binding.is_some());
-        self.first(task, machine, &values(task, machine, !is_bound))
+        self.first(task, machine, &values(task, machine, !is_bound(task)))
     }
 
     fn first(&self, task: &Task, machine: &Machine, values: &Value) -> Prompt {
@@ -77,10 +90,14 @@ impl Prompts {
     }
 }
 
+fn is_bound(task: &Task) -> bool {
+    task.context().is_some_and(|context| context.binding.is_some())
+}
+
 pub(crate) fn values(task: &Task, machine: &Machine, example: bool) -> Value {
     let (pool, approaches) = (Vec::<Value>::new(), Vec::<Value>::new());
     let (task, machine) = (words::task(task), words::machine(machine));
-    context! { task, machine, example, fastest => (), speedup => (), pool, approaches }
+    context! { task, machine, example, fastest => (), speedup => (), pool, approaches, approach => (), given_up => () }
 }
 
 pub(crate) fn anew(task: &Task, machine: &Machine, fastest: &Candidate, speedup: f64) -> Value {

@@ -33,6 +33,9 @@ impl Seen {
                 Verdict::Fix(fix) => &fix.minimal_fix_hint,
                 Verdict::Optimization(optimization) => &optimization.method,
             }),
+            Event::Ranked { approaches } => {
+                self.advised(approaches.items.first().map(String::as_str).unwrap_or_default());
+            }
             Event::Suggested { suggestions, .. } => {
                 self.advised(suggestions.items.first().map(String::as_str).unwrap_or_default());
             }

@@ -142,7 +142,7 @@ pub(crate) fn advice(round: &Round) -> Option<String> {
         (Some(Verdict::Fix(fix)), _) => Some(fix.minimal_fix_hint.clone()),
         (Some(Verdict::Optimization(optimization)), _) => Some(optimization.method.clone()),
         (None, Some(suggestions)) => suggestions.items.first().cloned(),
-        (None, None) => None,
+        (None, None) => round.approaches.as_ref().and_then(|ranked| ranked.items.first().cloned()),
     }
 }
 

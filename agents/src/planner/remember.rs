@@ -20,18 +20,19 @@ impl Loop {
             Some(best) => {
                 Assignment::SeedAnew { fastest: self.book.candidate(&best.candidate)?, speedup: best.speedup.ratio }
             }
-            None => match self.opened(|round| round.approaches.clone()) {
-                Some(approaches) => Assignment::SeedPlanned { approaches },
+            None => match self.book.so_far().next_approach(self.opened(|round| round.number)) {
+                Some((approaches, at)) => Assignment::SeedPlanned { approaches: approaches.clone(), at },
                 None => Assignment::Seed,
             },
         })
     }
 
-    /// Has the Planner rank approaches, where the policy says so and nothing was written yet. Without a reply that can be read the
-    /// Coder begins as it likes.
+    /// Has the Planner rank approaches, where the policy says so, before the first round that writes. Without a reply that can be
+    /// read the Coder begins as it likes.
     pub(super) async fn rank(&mut self, round: u32) -> Result<(), BrokeOff> {
         let known = self.opened(|open| open.approaches.is_some() || open.candidate.is_some());
-        if !self.policy.approaches || known || self.book.so_far().written() > 0 {
+        let shown = self.crew.prompts.shows_approaches();
+        if !self.policy.approaches || !shown || known || self.book.so_far().finished().next().is_some() {
             return Ok(());
         }
         let (llm, words) = (self.crew.llm.clone(), self.crew.prompts.clone());
@@ -42,7 +43,8 @@ impl Loop {
         });
         match told.await {
             Ok(Told::Read(approaches)) => self.note(Event::Ranked { approaches }),
-            Ok(Told::PassedOver | Told::Unreadable(_)) | Err(BrokeOff::RecordEnds(_)) => Ok(()),
+            Ok(Told::PassedOver | Told::Unreadable(_)) => Ok(()),
+            Err(BrokeOff::RecordEnds(why)) => self.note(Event::PassedOver { role: Role::Planner, why }),
             Err(err) => Err(err),
         }
     }

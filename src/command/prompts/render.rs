@@ -33,7 +33,9 @@ struct Situation {
     evaluation: Evaluation,
     profile: Option<Profile>,
     verdict: Option<Verdict>,
+    /// What was ranked, and which of it the round's first candidate is to carry out.
     approaches: Option<Approaches>,
+    carried_out: Option<usize>,
     suggestions: Option<Suggestions>,
     /// What the policy has told of features, and those that a failed candidate was to bring in.
     guidance: Guidance,
@@ -70,9 +72,9 @@ impl Situation {
         let profile = self.profile.as_ref();
         let passed = self.evaluation.passed();
         Some(match (role, self.step.as_str()) {
-            (RenderRole::Coder, "seed") => match &self.approaches {
-                Some(approaches) => words.seed_planned(task, machine, approaches),
-                None => words.seed(task, machine),
+            (RenderRole::Coder, "seed") => match (&self.approaches, self.carried_out) {
+                (Some(approaches), Some(at)) => words.seed_planned(task, machine, false, (approaches, at)),
+                _ => words.seed(task, machine),
             },
             (RenderRole::Coder, "fix") => words.fix(task, machine, candidate, &self.failure(), self.fix().as_ref()),
             (RenderRole::Coder, "optimize") => words.optimize(task, machine, candidate, self.optimization().as_ref()),
@@ -153,6 +155,7 @@ fn of_run(arguments: &RenderArgs, folder: &RunFolder) -> Result<Situation, Troub
         profile: round.profile.clone().and_then(Result::ok).or_else(|| weighed_by(&story, round)),
         verdict: round.verdict.clone(),
         approaches: story.approaches().cloned(),
+        carried_out: story.next_approach(round.number).map(|(_, at)| at),
         suggestions: round.suggestions.clone(),
         guidance: policy.features.unwrap_or_default(),
         wanted: round.step.base().map(|base| story.features_of(base)).unwrap_or_default(),
@@ -214,7 +217,7 @@ async fn of_task(arguments: &RenderArgs, config: &Config) -> Result<Situation, T
     if task.problem().is_some() {
         missing.push("the inputs' shapes, types and strides stand where a reference has been opened".to_owned());
     }
-    let (verdict, approaches, suggestions) = (None, None, None);
+    let (verdict, approaches, carried_out, suggestions) = (None, None, None, None);
     let (guidance, wanted) = (Guidance::Off, vec![]);
     Ok(Situation {
         task,
@@ -225,6 +228,7 @@ async fn of_task(arguments: &RenderArgs, config: &Config) -> Result<Situation, T
         profile,
         verdict,
         approaches,
+        carried_out,
         suggestions,
         guidance,
         wanted,
