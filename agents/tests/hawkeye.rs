@@ -48,7 +48,7 @@ fn turns() -> Vec<Turn> {
         ("", does("100", PLAIN)),
         ("\"wgmma\", \"tma\"", does("50", WGMMA)),
         ("\"roles\"", does("50.3", ROLES)),
-        ("\"wgmma\"", does("60", ROLES)),
+        ("\"roles\"", does("60", ROLES)),
         ("\"roles\", \"wgmma\"", "build-error".into()),
         ("fix", "wrong".into()),
         ("fix", "wrong".into()),

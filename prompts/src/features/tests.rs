@@ -23,6 +23,22 @@ fn names(offered: &[Offered]) -> Vec<&str> {
 }
 
 #[test]
+fn what_runs_already_is_not_offered_for_the_kind_of_task_alone() {
+    let (words, gmma) = (Prompts::embedded(), "sm__inst_executed_pipe_tensor_op_gmma.sum");
+    let offered = |profile: Profile| {
+        let offered = words.offer(&product(), &example::h200(), Some(&profile), &[]);
+        names(&offered).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let running = offered(profile(&[(gmma, 4096.0)]));
+    assert!(
+        running[0] == "roles" && !running.contains(&"wgmma".to_owned()),
+        "what feeds it is called for: {running:?}"
+    );
+    assert!(offered(profile(&[(gmma, 0.0)])).contains(&"wgmma".to_owned()));
+    assert!(offered(profile(&[])).contains(&"wgmma".to_owned()), "where nothing was read the task alone says it");
+}
+
+#[test]
 fn the_judge_is_offered_at_most_three_of_its_own_architecture() {
     let (words, profile) = (Prompts::embedded(), unused_tensor_cores());
     let offered = words.offer(&product(), &example::h200(), Some(&profile), &[]);
