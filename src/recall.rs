@@ -52,7 +52,7 @@ pub fn unanswered(record: &Record) -> Vec<CallId> {
     unanswered
 }
 
-/// The Coder's first replies of a run's tasks, by task and attempt, each with who gave it.
+/// The Coder's first replies of a run's tasks and the approaches that they were written by, each with who gave it.
 ///
 /// # Errors
 ///

@@ -179,7 +179,7 @@ fn passed(timed: &Timed) -> String {
 fn remarks(round: &Round) -> String {
     let mut text = String::new();
     for (role, why) in &round.passed_over {
-        let _ = writeln!(text, "passed over a recorded {} reply: {why}", role.name());
+        let _ = writeln!(text, "passed over the {}: {why}", role.name());
     }
     for (call, why) in &round.misread {
         let _ = writeln!(text, "misread {call}: {why}");

@@ -98,6 +98,7 @@ fn no_reply_is_shared_unless_it_is_asked_for_and_then_only_first_candidates() {
         "nothing was ranked for these"
     );
     assert!(of(&planned, "answered").iter().all(|answered| answered["call"]["role"] != "planner"), "nobody was asked");
+    run(&["replay", &format!("{shared}/runs/planned")]).ended(0);
     assert!(of(&alone, "asked").iter().all(|asked| asked["call"]["role"] == "coder"), "its Judge is off");
 }
 

@@ -182,13 +182,15 @@ impl Trajectory {
         self.rounds.iter().find_map(|round| round.approaches.as_ref())
     }
 
-    /// Which of them a round's first candidate carries out, counted from 0: the one behind those that earlier first candidates
-    /// carried out, which came to nothing. `None` where none is left, or none was ranked.
+    /// Which of them a round's first candidate carries out, counted from 0: the one behind those whose first candidates failed.
+    /// `None` where none is left, or none was ranked.
     #[must_use]
     pub fn next_approach(&self, number: u32) -> Option<(&Approaches, usize)> {
-        let carried_out =
-            |round: &&Round| round.number < number && round.step == Step::Seed && round.candidate.is_some();
-        let at = self.rounds.iter().filter(carried_out).count();
+        let failed = |round: &&Round| {
+            let evaluated = round.evaluation.as_ref();
+            round.number < number && round.step == Step::Seed && evaluated.is_some_and(|evaluation| !evaluation.holds())
+        };
+        let at = self.rounds.iter().filter(failed).count();
         self.approaches().filter(|approaches| at < approaches.items.len()).map(|approaches| (approaches, at))
     }
 

@@ -133,7 +133,7 @@ async fn all(bench: &Arc<Bench>, problems: &Path, recorded: Recorded, in_flight:
     let mut tasks = JoinSet::new();
     for (at, (name, candidates)) in recorded.into_iter().enumerate() {
         let (level, file) = name.split_once('-').ok_or_else(|| format!("{name} names no level"))?;
-        let task = load::task(&problems.join(level).join(format!("{file}.py")))?;
+        let task = load::task(&problem(&problems.join(level), file)?)?;
         let (bench, device) = (Arc::clone(bench), at % turns.len());
         let turn = Arc::clone(&turns[device]);
         tasks.spawn(async move {
@@ -145,6 +145,18 @@ async fn all(bench: &Arc<Bench>, problems: &Path, recorded: Recorded, in_flight:
     }
     tasks.join_all().await;
     Ok(())
+}
+
+/// The problem of a level's folder that is called so: a long name is cut where a task is named by it.
+fn problem(level: &Path, name: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let found = std::fs::read_dir(level)?.flatten().map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = found
+        .filter(|path| path.extension().is_some_and(|ending| ending == "py"))
+        .filter(|path| path.file_stem().is_some_and(|stem| stem.to_string_lossy().starts_with(name)))
+        .collect();
+    // The shortest is the name itself, where it is whole.
+    found.sort_by_key(|path| path.as_os_str().len());
+    found.into_iter().next().ok_or_else(|| format!("{}: there is no problem {name}", level.display()).into())
 }
 
 impl Bench {

@@ -170,7 +170,7 @@ fn as_recorded(whole: &Trajectory) -> Limit {
     Arc::new(move |so_far| end.filter(|_| counts(so_far) >= last))
 }
 
-/// The events without what is different every time: who says it answers, waiting times, what a
+/// The events without what is different every time: who says it answers, why a reply is passed over, waiting times, what a
 /// device was held for, and where the run was interrupted;
 /// and without the prompts, where these templates cannot make them again.
 fn comparable(events: impl IntoIterator<Item = Event>, same_words: bool) -> Vec<Event> {
@@ -181,13 +181,19 @@ fn comparable(events: impl IntoIterator<Item = Event>, same_words: bool) -> Vec<
             Event::Opened { format, task, name, policy, machine, .. } => {
                 kept.push(Event::Opened { format, task, name, policy, machine, model: String::new() });
             }
+            // Whoever answers says in its own words why it does not.
+            Event::PassedOver { role, .. } => {
+                let passed_over = Event::PassedOver { role, why: String::new() };
+                if !in_this_round(&kept, &passed_over) {
+                    kept.push(passed_over);
+                }
+            }
             Event::Answered { call, prompt, reply, model, usage, usd, .. } => {
                 let prompt = if same_words { prompt } else { Hash::of(b"") };
                 kept.push(Event::Answered { call, prompt, reply, model, usage, usd, latency_ms: 0, requests: 0 });
             }
             // What was under way when the run was interrupted stands twice in its record.
-            again @ (Event::Asked { .. } | Event::Misread { .. } | Event::PassedOver { .. })
-                if in_this_round(&kept, &again) => {}
+            again @ (Event::Asked { .. } | Event::Misread { .. }) if in_this_round(&kept, &again) => {}
             // What was given before the run had ended is no event of a run that is made in one go.
             Event::Extended { .. } if !matches!(kept.last(), Some(Event::Ended { .. })) => {}
             // It rests on times of day, too.

@@ -22,7 +22,7 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
             vec![format!("  the {}'s reply cannot be read: {}", call.role.name(), plain(why))]
         }
         Event::PassedOver { role, why } => {
-            vec![format!("  the recorded reply of the {} is passed over: {}", role.name(), plain(why))]
+            vec![format!("  the {} is passed over: {}", role.name(), plain(why))]
         }
         Event::Proposed { proposal, taken, .. } => vec![proposed(proposal, *taken)],
         Event::Profiled { profile, .. } => vec![profiled(profile)],

@@ -271,8 +271,7 @@ fn call(answered: &Answered) -> CallView {
 }
 
 fn remarks(round: &Round) -> Vec<String> {
-    let passed_over =
-        round.passed_over.iter().map(|(role, why)| format!("A recorded {} reply was passed over: {why}", role.name()));
+    let passed_over = round.passed_over.iter().map(|(role, why)| format!("The {} was passed over: {why}", role.name()));
     let misread = round.misread.iter().map(|(call, why)| format!("A reply could not be read ({call}): {why}"));
     let unreadable = round.unreadable.iter().map(|(role, why)| format!("No readable {} reply: {why}", role.name()));
     let not_timed = round.not_timed.iter().map(|why| format!("It passed its checks and could not be timed: {why}"));

@@ -2,10 +2,7 @@
 
 use super::{Cell, Column, Features, State};
 use crate::task::{Source, Task};
-use metrics::{
-    Profile,
-    feature::{Direction, Sign},
-};
+use metrics::Profile;
 use serde::Deserialize;
 
 /// Something that calls for a cell: a kind of task, a reading of its profile, or both at once.
@@ -47,8 +44,8 @@ pub struct Choice<'a> {
 }
 
 impl Features {
-    /// The cells of a column that a task and its profile call for, the heaviest first, at most so many. The kind of task alone
-    /// calls for nothing that runs already.
+    /// The cells of a column that a task and its profile call for, the heaviest first, at most so many. Where a metric
+    /// of one of its rules was read, the kind of task alone does not call for a cell: the reading says whether it is called for.
     #[must_use]
     pub fn choose<'a>(
         &self,
@@ -59,9 +56,9 @@ impl Features {
     ) -> Vec<Choice<'a>> {
         let operators = self.operators_of(task);
         let choice = |cell: &'a Cell| {
-            let runs = profile.is_some_and(|profile| runs(cell, profile));
+            let read = profile.is_some_and(|profile| cell.rules.iter().any(|rule| rule.reading(profile).is_some()));
             let holding =
-                cell.rules.iter().filter(|rule| rule.holds(&operators, profile) && !(runs && rule.metric.is_none()));
+                cell.rules.iter().filter(|rule| rule.holds(&operators, profile) && !(read && rule.metric.is_none()));
             let (mut why, mut weight) = (vec![], 0.0);
             for rule in holding {
                 why.push(rule.said(profile));
@@ -92,6 +89,11 @@ impl Features {
 }
 
 impl Rule {
+    /// What its metric reads.
+    fn reading(&self, profile: &Profile) -> Option<f64> {
+        value(profile, self.metric.as_deref()?)
+    }
+
     fn holds(&self, operators: &[&str], profile: Option<&Profile>) -> bool {
         let called = self.operator.as_deref().is_none_or(|name| operators.contains(&name));
         called
@@ -115,17 +117,6 @@ impl Rule {
             None => self.why.clone(),
         }
     }
-}
-
-/// Whether a cell's feature runs already: the counter that it is told by, which reads nothing without it, reads something.
-fn runs(cell: &Cell, profile: &Profile) -> bool {
-    let target = cell.signs.iter().find_map(|sign| match sign {
-        Sign::Counter(counter) if counter.target && counter.direction == Direction::Higher => Some(counter),
-        _ => None,
-    });
-    let (Some(target), State::Measured(measured)) = (target, &cell.state) else { return false };
-    let from_zero = measured.read.get(&target.name).is_some_and(|[without, _]| *without <= target.floor);
-    from_zero && value(profile, &target.name).is_some_and(|read| read > target.floor)
 }
 
 /// What was read under this name: of the call, else of the kernel that takes most of its time.

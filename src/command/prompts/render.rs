@@ -12,6 +12,7 @@ use crate::{
     store::{Record, RunFolder},
 };
 use agents::{
+    event::Step,
     policy::Guidance,
     trajectory::{Round, Trajectory},
 };
@@ -155,7 +156,10 @@ fn of_run(arguments: &RenderArgs, folder: &RunFolder) -> Result<Situation, Troub
         profile: round.profile.clone().and_then(Result::ok).or_else(|| weighed_by(&story, round)),
         verdict: round.verdict.clone(),
         approaches: story.approaches().cloned(),
-        carried_out: story.next_approach(round.number).map(|(_, at)| at),
+        carried_out: match round.step {
+            Step::Seed => story.next_approach(round.number).map(|(_, at)| at),
+            _ => Some(0),
+        },
         suggestions: round.suggestions.clone(),
         guidance: policy.features.unwrap_or_default(),
         wanted: round.step.base().map(|base| story.features_of(base)).unwrap_or_default(),
