@@ -27,6 +27,18 @@ name = 'alone'
 policy = 'self-refine'
 ";
 
+/// Variants whose policy begins with a plan, but for one that leaves it out.
+const PLANNED: &str = "
+[[variant]]
+name = 'planned'
+policy = 'hawkeye'
+
+[[variant]]
+name = 'unplanned'
+policy = 'hawkeye'
+settings.run.no_approaches = true
+";
+
 /// A script for the examples' problems, and the variants.
 fn written(folder: &Path) -> (String, String) {
     let names = fs::read_dir("examples/problems/level1").unwrap().map(|file| file.unwrap().path());
@@ -83,7 +95,7 @@ fn no_reply_is_shared_unless_it_is_asked_for_and_then_only_first_candidates() {
     // Two candidates of eight problems, and a verdict on the first of each where there is a Judge.
     assert_eq!((requests("judged"), requests("alone")), (24, 16));
     let shared = folder.path().join("shared").display().to_string();
-    fs::write(&spec, format!("{SPEC}\n[[variant]]\nname = 'planned'\npolicy = 'hawkeye'\n")).unwrap();
+    fs::write(&spec, [SPEC, PLANNED].concat()).unwrap();
     ablate(&shared, &spec, &model, &["--share-seed-candidate"]).ended(0);
     let alone = events(&shared, "alone");
     for answered in of(&alone, "answered") {
@@ -99,6 +111,7 @@ fn no_reply_is_shared_unless_it_is_asked_for_and_then_only_first_candidates() {
     );
     assert!(of(&planned, "answered").iter().all(|answered| answered["call"]["role"] != "planner"), "nobody was asked");
     run(&["replay", &format!("{shared}/runs/planned")]).ended(0);
+    assert!(of(&events(&shared, "unplanned"), "passed-over").is_empty(), "no_approaches: none are asked for");
     assert!(of(&alone, "asked").iter().all(|asked| asked["call"]["role"] == "coder"), "its Judge is off");
 }
 

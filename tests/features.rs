@@ -214,6 +214,8 @@ fn a_turn_says_bottleneck_feature_counter_ratio_and_what_goes_on_and_a_record_th
         assert!(said.contains(line), "{line} is not in {said}");
     }
     assert!(run(&["show", &run_folder, "1"]).ended(0).out.contains("approach C: A table."));
+    let report = fs::read_to_string(folder.path().join("run/report.html")).unwrap();
+    assert!(report.contains("<li>Two rows at once.</li>"), "the report has what was ranked");
     let seed = ["prompts", "render", "--run", &run_folder, "--round", "1"];
     assert!(run(&seed).ended(0).out.contains("- B: Two rows at once."), "as it was sent");
     assert!(run(&["show", &run_folder, "3"]).ended(0).out.contains("feature vector: fired"));

@@ -3,6 +3,7 @@
 
 use kernelbench::{Candidate, CandidateId, CodeObject, Counts, Evaluation, Failure, Gfx, Processor, Timed};
 use metrics::{Interval, Speedup, Statistic, feature::Fired};
+use prompts::Approaches;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::ops::ControlFlow;
 use warpsmith_agents::event::{End, Event, Step};
@@ -299,6 +300,30 @@ fn approaches_are_ranked_before_a_first_candidate_alone() {
     let text = Policy::embedded("hawkeye").unwrap().replace("start = \"seed\"", "start = \"baseline\"");
     let err = Policy::parse(&text).unwrap_err().to_string();
     assert!(err.contains("approaches: ") && err.contains("expected start = \"seed\""), "{err}");
+}
+
+#[test]
+fn an_approach_gives_way_to_the_next_where_its_first_candidate_failed_and_only_there() {
+    let approaches = Approaches { items: ["a", "b", "c"].map(String::from).into() };
+    let mut story = Trajectory::default();
+    let mut seed = |round: u32, came: &dyn Fn(CandidateId) -> Event| {
+        story.apply(Event::Began { round, step: Step::Seed });
+        if round == 1 {
+            story.apply(Event::Ranked { approaches: approaches.clone() });
+        }
+        let candidate = Candidate::new(format!("{round}")).id();
+        story.apply(Event::Wrote { candidate: candidate.clone() });
+        story.apply(came(candidate));
+        story.next_approach(round + 1).map(|(_, at)| at)
+    };
+    let evaluated =
+        |evaluation: Evaluation| move |candidate| Event::Evaluated { candidate, evaluation: evaluation.clone() };
+    let not_timed = |candidate| Event::NotTimed { candidate, why: "others use the GPU".into() };
+    let failed = evaluated(Evaluation::Failed(Failure::Build { log: String::new() }));
+    assert_eq!(seed(1, &not_timed), Some(0), "it was right");
+    assert_eq!((seed(2, &failed), seed(3, &evaluated(passed(2.0)))), (Some(1), Some(1)));
+    assert_eq!((seed(4, &failed), seed(5, &failed)), (Some(2), None));
+    assert_eq!(story.next_approach(2).map(|(_, at)| at), Some(0), "as it was before the second");
 }
 
 #[test]

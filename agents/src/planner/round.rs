@@ -194,6 +194,28 @@ impl Loop {
         Ok(told)
     }
 
+    /// Has the Planner rank approaches, where the policy says so, before the first round that writes. Without a reply that can be
+    /// read the Coder begins as it likes.
+    async fn rank(&mut self, round: u32) -> Result<(), BrokeOff> {
+        let known = self.opened(|open| open.approaches.is_some() || open.candidate.is_some());
+        let shown = self.crew.prompts.shows_approaches();
+        if !self.policy.approaches || !shown || known || self.book.so_far().finished().next().is_some() {
+            return Ok(());
+        }
+        let (llm, words) = (self.crew.llm.clone(), self.crew.prompts.clone());
+        let first = words.approaches(&self.task, &self.crew.machine);
+        let told = self.ask_twice(round, Role::Planner, Purpose::Approaches, |call, earlier| {
+            let prompt = earlier.map_or_else(|| first.clone(), |e| words.again(&e.prompt, &e.reply, &e.why));
+            answer::ask(&*llm, call, prompt, prompts::read_approaches).map_err(BrokeOff::from)
+        });
+        match told.await {
+            Ok(Told::Read(approaches)) => self.note(Event::Ranked { approaches }),
+            Ok(Told::PassedOver | Told::Unreadable(_)) => Ok(()),
+            Err(BrokeOff::RecordEnds(why)) => self.note(Event::PassedOver { role: Role::Planner, why }),
+            Err(err) => Err(err),
+        }
+    }
+
     /// The Planner's own suggestions (Astra), if some could be read.
     async fn suggest(
         &mut self,
