@@ -226,6 +226,9 @@ class Verifier(outputs.Outputs):
         return mapped_tensors(list(drawn), lambda t: self.cast(t).to(self.device).contiguous())
 
     def cast(self, tensor):
+        """In the precision of the evaluation; floats of eight bits are a problem's own choice, and stay."""
+        if tensor.is_floating_point() and tensor.element_size() == 1:
+            return tensor
         return tensor.to(self.dtype) if self.casts_all or tensor.is_floating_point() else tensor
 
     def try_casts(self, model):

@@ -42,6 +42,9 @@ pub struct Task {
     pub source: Source,
     /// When an output counts as the same.
     pub tolerance: Tolerance,
+    /// Why it is as wide as it is, by the task's own word; empty where it says none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tolerance_why: String,
     /// The shapes that every candidate is checked on.
     pub cases: Vec<Case>,
     /// The shapes that only the certificate uses (Astra §4: never those of the loop).
@@ -71,12 +74,13 @@ impl Task {
         self.context().map_or(Language::Python, |context| context.language)
     }
 
-    /// The same with a problem's weights and inputs cast to this, and its tolerance; a kernel says itself what it computes in.
+    /// The same with a problem's weights and inputs cast to this, and its tolerance unless the problem states one; a kernel says
+    /// itself what it computes in.
     #[must_use]
     pub fn in_precision(mut self, precision: Precision) -> Self {
         if let Source::Problem(problem) = &mut self.source {
             problem.precision = precision;
-            self.tolerance = precision.tolerance();
+            self.tolerance = problem.tolerance.unwrap_or_else(|| precision.tolerance());
         }
         self
     }

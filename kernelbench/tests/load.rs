@@ -145,6 +145,58 @@ fn candidates_of_a_problem_in_two_precisions_are_not_of_one_interface() {
 }
 
 #[test]
+fn a_tolerance_above_a_hundredth_carries_its_reason() {
+    let wide = GOOD.replace("rtol = 1e-5", "rtol = 0.02");
+    let said = load::task(folder(&wide).path()).unwrap_err().to_string();
+    assert!(said.contains("task.toml:27:8") && said.contains("a tolerance above 0.01 needs its reason"), "{said}");
+    let empty = wide.replace("rtol = 0.02", "rtol = 0.02\nwhy = \" \"");
+    assert!(load::task(folder(&empty).path()).is_err());
+    let told = wide.replace("rtol = 0.02", "rtol = 0.02\nwhy = \" sums of bytes \"");
+    let task = load::task(folder(&told).path()).unwrap();
+    assert_eq!((task.tolerance.rtol, task.tolerance_why.as_str()), (0.02, "sums of bytes"));
+    let not_needed = GOOD.replace("rtol = 1e-5", "rtol = 0.01");
+    assert_eq!(load::task(folder(&not_needed).path()).unwrap().tolerance_why, "");
+}
+
+#[test]
+fn a_file_beside_a_problem_states_its_tolerance_in_every_precision() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "class Model(): pass\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n";
+    let (problem, beside) = (folder.path().join("1_One.py"), folder.path().join("1_One.toml"));
+    fs::write(&problem, text).unwrap();
+    let rtol = |precision| load::task(&problem).map(|task| task.in_precision(precision).tolerance.rtol);
+    assert!(rtol(Precision::Fp32).unwrap() < 2e-4 && rtol(Precision::Bf16).unwrap() > 9e-3);
+    fs::write(&beside, "[tolerance]\natol = 0.002\nrtol = 0.003\n").unwrap();
+    assert_eq!([Precision::Fp32, Precision::Bf16].map(|one| rtol(one).unwrap()), [0.003; 2]);
+    for (text, what) in [
+        ("[tolerance]\natol = 0.002\nrtol = 0.03\n", "1_One.toml:3:8"),
+        ("[tolerance]\natol = 0\nrtol = 0\nshare = 0.9\n", "every element must be right"),
+        ("[tolerances]\n", "unknown field"),
+    ] {
+        fs::write(&beside, text).unwrap();
+        let said = load::task(&problem).unwrap_err().to_string();
+        assert!(said.contains(what), "{said}");
+    }
+}
+
+/// Hawkeye, Table 17: 0.01 in bfloat16, and in eight bits 0.1 for the three attentions alone.
+#[test]
+fn hawkeyes_workloads_have_the_tolerances_of_its_table() {
+    for (folder, attention) in [("hawkeye", 0.01), ("hawkeye-fp8", 0.1)] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(folder);
+        let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let tasks: Vec<_> = files.filter(|path| path.extension().is_some_and(|ending| ending == "py")).collect();
+        assert!(tasks.len() >= 6);
+        for path in tasks {
+            let task = load::task(&path).unwrap().in_precision(Precision::Bf16);
+            let expected = if task.name.contains("Attention") { attention } else { 0.01 };
+            assert_eq!([task.tolerance.atol, task.tolerance.rtol], [expected; 2], "{}", task.name);
+            assert_eq!(task.tolerance_why.is_empty(), expected < 0.05, "{}", task.name);
+        }
+    }
+}
+
+#[test]
 fn the_examples_are_tasks() {
     for name in ["silu_and_mul", "fused_add_rmsnorm", "merge_attn_states"] {
         let task = load::task(&example(name)).unwrap_or_else(|error| panic!("{error}"));
@@ -204,7 +256,7 @@ fn every_slip_is_named_where_it_stands() {
         ("dtype = \"i32\"", "dtype = \"i32\"\nfill = \"ones\"", "task.toml:22:8: a scalar has no fill"),
         ("std = 1,", "std = -1,", "task.toml:18:8: an array cannot be filled like this"),
         ("minus_infinity = 0.1", "minus_infinty = 0.1", "task.toml:18:40: unexpected keys in table: minus_infinty"),
-        ("atol = 0", "atol = nan", "task.toml:26:8: this cannot bound a difference"),
+        ("atol = 0", "atol = nan", "task.toml:27:8: this cannot bound a difference"),
         ("atol = 0", "atol = 0\nshare = 0", "task.toml:27:9: this is no share"),
         ("atol = 0", "atol = 0\nshare = 1.5", "task.toml:27:9: this is no share"),
         ("cases = \"small\"", "cases = \"tiny\"", "task.toml:29:9: no case has this name"),

@@ -97,6 +97,7 @@ fn task() -> Task {
         tolerance: Tolerance { atol: 1e-5, rtol: 1e-5, share: 1.0 },
         cases: vec![case("small", 1000), case("large", 20_001)],
         final_cases: vec![case("odd", 777)],
+        tolerance_why: String::new(),
         sanitizer_cases: vec![],
         timed: TimedCases::Largest,
     }

@@ -435,10 +435,12 @@ fn a_mask_comes_as_kernelbench_hands_it_over_unless_the_task_says_otherwise() {
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn hawkeyes_workloads_compute_what_they_say_and_state_the_papers_operations() {
-    let mut python = std::process::Command::new(env!("PYTHON_WITH_TORCH"));
-    python.args(["tests/python/workloads.py", "../examples/hawkeye"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-    let made = python.output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for folder in ["../examples/hawkeye", "../examples/hawkeye-fp8"] {
+        let mut python = std::process::Command::new(env!("PYTHON_WITH_TORCH"));
+        python.args(["tests/python/workloads.py", folder]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        let made = python.output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
 }
 
 #[test]
@@ -498,6 +500,35 @@ fn weights_and_inputs_are_of_the_precision_that_is_asked_for_and_so_is_the_toler
         "assert self.norm.weight.dtype == torch.bfloat16, self.norm.weight.dtype\n        return self.norm(x)",
     );
     assert!(seen.contains("weight.dtype") && evaluate(&workshop, &norm, &seen).unwrap().is_ok());
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn inputs_of_eight_bits_stay_as_they_are_drawn_and_a_torch_without_them_says_so() {
+    let (folder, workshop) = (tempfile::tempdir().unwrap(), workshop());
+    let eight = "torch.rand(64, 32).to(torch.float8_e4m3fn)";
+    let task = with_second_input(folder.path(), eight, "x * second.to(x.dtype)").in_precision(Precision::Bf16);
+    let seen = |dtype: &str| {
+        format!(
+            "import torch\nimport torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x, second):\n        \
+             assert (str(x.dtype), str(second.dtype)) == ('torch.bfloat16', 'torch.{dtype}'), second.dtype\n        \
+             return x * second.to(x.dtype)\n"
+        )
+    };
+    let has = std::process::Command::new(env!("PYTHON_WITH_TORCH"))
+        .args(["-c", "import torch; raise SystemExit(not hasattr(torch, 'float8_e4m3fn'))"])
+        .status();
+    if !has.unwrap().success() {
+        let said = evaluate(&workshop, &task, &seen("bfloat16")).unwrap_err().to_string();
+        assert!(said.contains("has no attribute 'float8_e4m3fn'"), "{said}");
+        return;
+    }
+    assert!(evaluate(&workshop, &task, &seen("float8_e4m3fn")).unwrap().is_ok());
+    let failure = evaluate(&workshop, &task, &seen("bfloat16")).unwrap().unwrap_err();
+    assert!(failure.to_string().contains("torch.float8_e4m3fn"), "{failure}");
+    let off = seen("float8_e4m3fn").replace("second.to(x.dtype)\n", "second.to(x.dtype) + 0.1\n");
+    let failure = evaluate(&workshop, &task, &off).unwrap().unwrap_err();
+    assert!(failure.to_string().contains("are wrong"), "{failure}");
 }
 
 #[test]

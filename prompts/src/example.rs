@@ -265,6 +265,7 @@ pub(crate) fn problem() -> Task {
             level,
             number,
             precision,
+            tolerance: None,
             labels: vec![],
             reference: ReferenceMode::default(),
             beyond: Beyond::default(),
@@ -344,6 +345,7 @@ pub(crate) fn task() -> Task {
         tolerance: Tolerance { atol: 1e-6, rtol: 1e-5, share: 1.0 },
         cases: vec![case(16, 4096), case(63, 1003)],
         final_cases: vec![case(7, 1003)],
+        tolerance_why: String::new(),
         sanitizer_cases: vec![],
         timed: TimedCases::All,
     }

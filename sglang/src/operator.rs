@@ -168,13 +168,16 @@ impl Argument {
 }
 
 /// Absolute and relative.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
     /// Absolute.
     pub atol: f64,
     /// Relative.
     pub rtol: f64,
+    /// Why they are as wide as they are; a task above 0.01 needs it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
 }
 
 const TEXTS: [&str; 14] = [

@@ -99,9 +99,13 @@ pub fn task(operator: &Operator, precision: Precision, version: &str, sha256: &s
         gate(Gate::NotRun),
     );
     operator.argument.iter().for_each(|one| argument(&mut text, one, precision));
-    let bounds = operator.tolerance[&precision];
-    let _ =
-        write!(text, "[tolerance]\natol = {:?}\nrtol = {:?}\n\n[timing]\ncases = \"all\"\n", bounds.atol, bounds.rtol);
+    let bounds = &operator.tolerance[&precision];
+    let why = if bounds.why.is_empty() { String::new() } else { format!("why = {:?}\n", bounds.why) };
+    let _ = write!(
+        text,
+        "[tolerance]\natol = {:?}\nrtol = {:?}\n{why}\n[timing]\ncases = \"all\"\n",
+        bounds.atol, bounds.rtol
+    );
     for (heading, cases) in [("case", &operator.case), ("final_case", &operator.final_case)] {
         for one in cases {
             let _ = write!(text, "\n[[{heading}]]\nname = \"{}\"\n", case_name(operator, one));

@@ -208,7 +208,8 @@ fn reproduction(input: &ReportInput, task: Option<&Task>) -> Vec<Fact> {
     facts.extend(task.map(|task| {
         let tolerance = task.tolerance;
         let rule = format!("|c - r| ≤ {:e} + {:e} × |r|", tolerance.atol, tolerance.rtol);
-        fact("Right means", &format!("{rule} for {} % of the elements; NaN never passes", tolerance.share * 100.0))
+        let why = if task.tolerance_why.is_empty() { String::new() } else { format!("; {}", task.tolerance_why) };
+        fact("Right means", &format!("{rule} for {} % of the elements; NaN never passes{why}", tolerance.share * 100.0))
     }));
     facts.extend(task.and_then(Task::problem).map(|problem| {
         let tf32 = match problem.reference {

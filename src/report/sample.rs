@@ -237,7 +237,8 @@ impl Sample {
             tolerance: Tolerance { atol: 1e-5, rtol: 1e-5, share: 1.0 },
             cases: vec![self.case("prefill"), self.case("decode")],
             final_cases: vec![],
-            sanitizer_cases: vec![],
+            tolerance_why: String::new(),
+        sanitizer_cases: vec![],
             timed: TimedCases::All,
         }
     }

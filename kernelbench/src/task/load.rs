@@ -86,7 +86,7 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
     known_in(document, *file.language.get_ref(), &file.argument)?;
     let [cases, final_cases, sanitizer_cases] = cases::check(document, &file, &arguments)?;
     let timed = cases::timed(document, file.timing.as_ref(), &cases)?;
-    let tolerance = tolerance(document, &file.tolerance)?;
+    let (tolerance, tolerance_why) = tolerance(document, &file.tolerance)?;
     let language = *file.language.get_ref();
     let entry = file.entry.get_ref();
     let binding = binding(document, file.binding.as_ref(), language, entry)?;
@@ -138,6 +138,7 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
         summary: file.summary.get_ref().trim().to_owned(),
         source: Source::Context(context),
         tolerance,
+        tolerance_why,
         cases,
         final_cases,
         sanitizer_cases,
@@ -247,19 +248,29 @@ fn is_plain_name(name: &str) -> bool {
     name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(plain)
 }
 
-fn tolerance(document: &Document<'_>, file: &file::ToleranceFile) -> Result<Tolerance, TaskError> {
+/// Above this a tolerance carries its reason (Hawkeye, G.3).
+const PLAIN_TOLERANCE: f64 = 0.01;
+
+/// When an output is right, and why so much may be apart where that is not plain.
+fn tolerance(document: &Document<'_>, file: &file::ToleranceFile) -> Result<(Tolerance, String), TaskError> {
     for bound in [&file.atol, &file.rtol] {
         if !(bound.get_ref().is_finite() && *bound.get_ref() >= 0.0) {
             let help = "expected a number of 0 or more, such as 1e-5";
             return document.error(bound, "this cannot bound a difference", help);
         }
     }
+    let why = file.why.as_ref().map(|why| why.get_ref().trim().to_owned()).unwrap_or_default();
+    let wide = [&file.atol, &file.rtol].into_iter().find(|bound| *bound.get_ref() > PLAIN_TOLERANCE);
+    if let Some(bound) = wide.filter(|_| why.is_empty()) {
+        let help = "say beside it, in `why`, which error no kernel can avoid: why = \"outputs are in bfloat16, a step of which is 2^-8\"";
+        return document.error(bound, "a tolerance above 0.01 needs its reason", help);
+    }
     let share = file.share.as_ref().map_or(1.0, |share| *share.get_ref());
     match &file.share {
         Some(at) if !(share > 0.0 && share <= 1.0) => {
             document.error(at, "this is no share", "expected more than 0 and at most 1, where 1 means every element")
         }
-        _ => Ok(Tolerance { atol: *file.atol.get_ref(), rtol: *file.rtol.get_ref(), share }),
+        _ => Ok((Tolerance { atol: *file.atol.get_ref(), rtol: *file.rtol.get_ref(), share }, why)),
     }
 }
 

@@ -16,8 +16,11 @@ pub struct Problem {
     pub level: Option<u8>,
     /// Its number within the level, where its file's name starts with one.
     pub number: Option<u32>,
-    /// What floating-point weights and inputs are cast to.
+    /// What floating-point weights and inputs are cast to; inputs in eight bits stay as they are drawn.
     pub precision: Precision,
+    /// When an output is right by the file beside it, in whatever precision; without one the precision says that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<Tolerance>,
     /// Known defects: what makes a result on it worth less than it looks.
     pub labels: Vec<String>,
     /// With which arithmetic its reference runs.

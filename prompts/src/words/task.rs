@@ -95,6 +95,7 @@ fn problem(task: &Task, problem: &Problem) -> Value {
         fence => fence(Language::Python),
         precision => precision_name(problem.precision),
         single => problem.precision == Precision::Fp32,
+        eight_bits => problem.signature.inputs.iter().any(of_eight_bits),
         reference_mode => problem.reference.name(),
         beyond => problem.beyond.name(),
         atol => format!("{:e}", task.tolerance.atol),
@@ -105,6 +106,11 @@ fn problem(task: &Task, problem: &Problem) -> Value {
         outputs => values_of(&problem.signature.outputs),
         init => values_of(&problem.signature.init),
     }
+}
+
+/// Whether a value is a tensor of floats of eight bits, which no precision changes.
+fn of_eight_bits(value: &ModuleValue) -> bool {
+    value.tensor.as_ref().is_some_and(|tensor| tensor.dtype.starts_with("float8"))
 }
 
 /// The values of a signature, each with what it holds.

@@ -92,6 +92,14 @@ pub(super) struct ToleranceFile {
     pub(super) atol: Spanned<f64>,
     pub(super) rtol: Spanned<f64>,
     pub(super) share: Option<Spanned<f64>>,
+    pub(super) why: Option<Spanned<String>>,
+}
+
+/// What a file beside a problem in Python may say of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProblemFile {
+    pub(super) tolerance: ToleranceFile,
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,8 +1,8 @@
 //! How does a file in KernelBench's format become a [`Task`]?
 
-use super::{TaskError, is_plain_name, reference::read_text};
+use super::{TaskError, error::Document, file::ProblemFile, is_plain_name, reference::read_text, tolerance};
 use crate::task::{
-    Beyond, Case, Precision, Problem, ReferenceMode, Source, Task, TimedCases, signature::Signature, suite,
+    Beyond, Case, Precision, Problem, ReferenceMode, Source, Task, TimedCases, Tolerance, signature::Signature, suite,
 };
 use serde::Deserialize;
 use std::path::Path;
@@ -12,10 +12,11 @@ const CONTRACT: [&str; 3] = ["class Model(", "def get_inputs(", "def get_init_in
 /// Problems of the public collection that let pass what is no answer.
 const DEFECTIVE: &str = include_str!("../../../problems/defective.toml");
 
-/// Reads a problem, to be evaluated in single precision. Its level and number come from its folder and its file's name.
+/// Reads a problem, to be evaluated in single precision. Its level and number come from its folder and its file's name; its
+/// tolerance from a file of its name that ends in `.toml`, where one is beside it.
 ///
 /// # Errors
-/// A file that cannot be read, or that does not define what the format asks for.
+/// A file that cannot be read, or that does not define what the format asks for; a tolerance that is none.
 pub fn problem(path: &Path) -> Result<Task, TaskError> {
     let source = read_text(path).map_err(|why| TaskError::of_file(path, why.0, why.1))?;
     if let Some(missing) = CONTRACT.iter().find(|name| !source.contains(*name)) {
@@ -28,6 +29,7 @@ pub fn problem(path: &Path) -> Result<Task, TaskError> {
     let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (level, number, precision) = (level(path), number(&stem), Precision::default());
     let labels = labels(level, number);
+    let stated = tolerance_beside(path)?;
     Ok(Task {
         name: name(level, &stem),
         summary: format!("The forward pass of the PyTorch module `Model` of {}.", stem.replace('_', " ")),
@@ -37,17 +39,34 @@ pub fn problem(path: &Path) -> Result<Task, TaskError> {
             level,
             number,
             precision,
+            tolerance: stated.as_ref().map(|(tolerance, _)| *tolerance),
             labels,
             reference: ReferenceMode::KernelBench,
             beyond: Beyond::default(),
             signature: Signature::default(),
         }),
-        tolerance: precision.tolerance(),
+        tolerance: stated.as_ref().map_or_else(|| precision.tolerance(), |(tolerance, _)| *tolerance),
+        tolerance_why: stated.map(|(_, why)| why).unwrap_or_default(),
         cases: vec![Case { name: suite::DEFAULT.to_owned(), scalars: [].into() }],
         final_cases: vec![],
         sanitizer_cases: vec![],
         timed: TimedCases::All,
     })
+}
+
+/// What the file beside a problem says about its tolerance, and why.
+fn tolerance_beside(path: &Path) -> Result<Option<(Tolerance, String)>, TaskError> {
+    let path = path.with_extension("toml");
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = read_text(&path).map_err(|why| TaskError::of_file(&path, why.0, why.1))?;
+    let document = Document { path: &path, text: &text };
+    let file: ProblemFile = toml::from_str(&text).map_err(|error| document.not_toml(&error))?;
+    if let Some(share) = &file.tolerance.share {
+        return document.error(share, "of a problem's outputs every element must be right", "take `share` away");
+    }
+    tolerance(&document, &file.tolerance).map(Some)
 }
 
 fn level(path: &Path) -> Option<u8> {
