@@ -112,6 +112,7 @@ impl About {
 #[must_use]
 pub fn precision(task: &Task) -> &'static str {
     match &task.source {
+        Source::Problem(problem) if problem.signature.draws_e4m3() => "e4m3",
         Source::Problem(problem) => match problem.precision {
             Precision::Fp32 => "f32",
             Precision::Fp16 => "f16",

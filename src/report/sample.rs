@@ -238,7 +238,7 @@ impl Sample {
             cases: vec![self.case("prefill"), self.case("decode")],
             final_cases: vec![],
             tolerance_why: String::new(),
-        sanitizer_cases: vec![],
+            sanitizer_cases: vec![],
             timed: TimedCases::All,
         }
     }

@@ -79,3 +79,22 @@ fn a_file_that_was_changed_or_belongs_to_none_is_named() {
     assert!(said().contains("no kernel of this name beside it"), "{}", said());
     assert_eq!(Pool::read(&folder.path().join("none")).unwrap(), Pool::default());
 }
+
+#[test]
+fn a_problem_that_draws_eight_bits_is_of_that_precision() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("1_One.py");
+    fs::write(&file, "class Model(): pass\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n").unwrap();
+    let mut task = load::task(&file).unwrap().in_precision(Precision::Bf16);
+    assert_eq!(precision(&task), "bf16");
+    let Source::Problem(problem) = &mut task.source else { panic!("a problem") };
+    for dtype in ["bfloat16", "float8_e4m3fn"] {
+        let layout = crate::TensorLayout { dtype: dtype.into(), shape: vec![8], stride: vec![1] };
+        problem.signature.inputs.push(crate::ModuleValue {
+            name: "x".into(),
+            tensor: Some(layout),
+            value: String::new(),
+        });
+    }
+    assert_eq!(precision(&task), "e4m3");
+}

@@ -53,4 +53,11 @@ impl Signature {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Whether a call is given floats of eight bits, which no precision of the evaluation changes.
+    #[must_use]
+    pub fn draws_e4m3(&self) -> bool {
+        let eight = |value: &ModuleValue| value.tensor.as_ref().is_some_and(|tensor| tensor.dtype == "float8_e4m3fn");
+        self.inputs.iter().any(eight)
+    }
 }

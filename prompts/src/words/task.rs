@@ -95,7 +95,7 @@ fn problem(task: &Task, problem: &Problem) -> Value {
         fence => fence(Language::Python),
         precision => precision_name(problem.precision),
         single => problem.precision == Precision::Fp32,
-        eight_bits => problem.signature.inputs.iter().any(of_eight_bits),
+        eight_bits => problem.signature.draws_e4m3(),
         reference_mode => problem.reference.name(),
         beyond => problem.beyond.name(),
         atol => format!("{:e}", task.tolerance.atol),
@@ -106,11 +106,6 @@ fn problem(task: &Task, problem: &Problem) -> Value {
         outputs => values_of(&problem.signature.outputs),
         init => values_of(&problem.signature.init),
     }
-}
-
-/// Whether a value is a tensor of floats of eight bits, which no precision changes.
-fn of_eight_bits(value: &ModuleValue) -> bool {
-    value.tensor.as_ref().is_some_and(|tensor| tensor.dtype.starts_with("float8"))
 }
 
 /// The values of a signature, each with what it holds.
@@ -306,4 +301,28 @@ pub(crate) fn candidate(candidate: &kernelbench::Candidate) -> Value {
     let bound = candidate.bindings_in_words();
     let bound = bound.map(|words| format!("\n// The search bound {}.\n", one_line(&words))).unwrap_or_default();
     context! { source => format!("{}{bound}", candidate.source()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Prompts, example};
+    use kernelbench::ReferenceMode;
+
+    #[test]
+    fn inputs_of_eight_bits_are_said_to_stay_as_they_are_drawn() {
+        let mut task = example::problem().in_precision(Precision::Bf16);
+        let said = |task: &Task| {
+            let prompt = Prompts::embedded().seed(task, &example::machine());
+            format!("{prompt:?}")
+        };
+        let stay = "inputs of eight bits stay as they are drawn";
+        assert!(!said(&task).contains(stay));
+        let Source::Problem(problem) = &mut task.source else { panic!("a problem") };
+        problem.reference = ReferenceMode::KernelBench;
+        problem.signature.inputs[0].tensor.as_mut().unwrap().dtype = "float8_e4m3fn".into();
+        let page = said(&task);
+        assert!(page.contains(stay) && page.contains("`x`: float8_e4m3fn"), "{page}");
+        assert!(page.contains("weights and inputs of more than eight bits are cast to torch.bfloat16"), "{page}");
+    }
 }
