@@ -8,16 +8,17 @@ operations = 2 * size**3  # as the paper counts them (G.2)
 
 
 class Model(nn.Module):
+    """The scale is held as its bits, which no cast of the module changes."""
+
     def __init__(self):
         super().__init__()
-        self.one = None
+        self.register_buffer("one", torch.ones(()).view(torch.int32))
 
     def forward(self, a, b):
         if a.dtype != torch.float8_e4m3fn:
             return torch.matmul(a, b.t())
-        if self.one is None or self.one.device != a.device:
-            self.one = torch.ones((), device=a.device)
-        return torch._scaled_mm(a, b.t(), self.one, self.one, out_dtype=torch.bfloat16, use_fast_accum=True)
+        one = self.one.view(torch.float32)
+        return torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
 
 
 def get_inputs():

@@ -193,7 +193,7 @@ def audit(slots, inputs, atol, rtol):
     labels = []
     if not any(isinstance(t, torch.Tensor) and t.is_floating_point() for one in slots for _, t in one):
         return labels
-    if any(bool(t.isnan().any()) for one in slots for _, t in one if isinstance(t, torch.Tensor) and t.is_floating_point()):
+    if any(has_nan(t) for one in slots for _, t in one if isinstance(t, torch.Tensor) and t.is_floating_point()):
         labels.append("the reference puts out NaN, which no candidate can match")
         return labels
     if passes(lambda at, index, right: torch.zeros_like(right)):
@@ -205,11 +205,20 @@ def audit(slots, inputs, atol, rtol):
     elif passes(lambda at, index, right: row_of(right)):
         labels.append("one row, repeated, passes for its output")
     def as_input(at, index, right):
-        return next((i for i in inputs[at] if i.shape == right.shape and i.dtype == right.dtype), right + 1)
+        return next((i for i in inputs[at] if i.shape == right.shape and i.dtype == right.dtype), one_more(right))
     if passes(as_input):
         labels.append("an input passes for its output")
     return labels
 
 
+def has_nan(tensor):
+    return bool((tensor.float() if tensor.element_size() == 1 else tensor).isnan().any())
+
+
 def row_of(tensor):
-    return tensor[:1].expand_as(tensor) if tensor.dim() > 1 and tensor.shape[0] > 1 else tensor + 1
+    return tensor[:1].expand_as(tensor) if tensor.dim() > 1 and tensor.shape[0] > 1 else one_more(tensor)
+
+
+def one_more(tensor):
+    """Each element and one; by way of a wider type, for torch adds no floats of eight bits."""
+    return (tensor.double() + 1).to(tensor.dtype)

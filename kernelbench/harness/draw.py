@@ -30,10 +30,11 @@ def signed(drawn):
     """The same inputs with numbers of both signs and a wider range, where they were positive throughout."""
 
     def widen(tensor):
-        if tensor.element_size() == 1:  # torch computes nothing with floats of eight bits
+        if not tensor.is_floating_point() or not tensor.numel():
             return tensor
-        positive = tensor.is_floating_point() and tensor.numel() and float(tensor.min()) >= 0
-        return (tensor * 6).sub_(3) if positive and tensor.max() <= 1 else tensor
+        wide = tensor.float() if tensor.element_size() == 1 else tensor  # torch computes nothing with floats of eight bits
+        positive = float(wide.min()) >= 0 and wide.max() <= 1
+        return (wide * 6).sub_(3).to(tensor.dtype) if positive else tensor
 
     return mapped_tensors(drawn, widen)
 

@@ -77,7 +77,8 @@ class Verifier(outputs.Outputs):
             model = self.names["Model"](*self.init)
         if self.casts_all:
             model = self.try_casts(model)
-        parameters = sum(p.numel() * self.cast(p).element_size() for p in model.parameters())
+        held_in = lambda p: torch.empty(0, dtype=self.dtype if p.is_floating_point() else p.dtype)  # noqa: E731
+        parameters = sum(p.numel() * held_in(p).element_size() for p in model.parameters())
         try:
             self.oracle = model.double().to(self.device)
         except Exception as error:  # no oracle is a note, not an end

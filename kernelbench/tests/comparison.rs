@@ -205,7 +205,7 @@ fn the_gpu_verifiers_rule_passes_every_case_on_the_gpu() {
 #[test]
 #[cfg_attr(not(has_torch), ignore = "needs torch")]
 fn the_harness_passes_every_case() {
-    for (file, tests) in [("check.py", 5), ("drawing.py", 4)] {
+    for (file, tests) in [("check.py", 6), ("drawing.py", 4)] {
         let mut python = Command::new(env!("PYTHON_WITH_TORCH"));
         let told = python.arg(folder().join(file)).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
         let said = String::from_utf8_lossy(&told.stderr);

@@ -173,7 +173,8 @@ fn a_file_beside_a_problem_states_its_tolerance_in_every_precision() {
     for (text, what) in [
         ("[tolerance]\natol = 0.002\nrtol = 0.03\n", "1_One.toml:3:8"),
         ("[tolerance]\natol = 0\nrtol = 0\nshare = 0.9\n", "every element must be right"),
-        ("[tolerances]\n", "unknown field"),
+        ("[tolerances]\n", "unknown field `tolerances`"),
+        ("name = \"x\"\n", "a file of its name states its tolerance, and holds nothing else"),
     ] {
         fs::write(&beside, text).unwrap();
         let said = load::task(&problem).unwrap_err().to_string();
@@ -259,7 +260,7 @@ fn every_slip_is_named_where_it_stands() {
         ("dtype = \"i32\"", "dtype = \"i32\"\nfill = \"ones\"", "task.toml:22:8: a scalar has no fill"),
         ("std = 1,", "std = -1,", "task.toml:18:8: an array cannot be filled like this"),
         ("minus_infinity = 0.1", "minus_infinty = 0.1", "task.toml:18:40: unexpected keys in table: minus_infinty"),
-        ("atol = 0", "atol = nan", "task.toml:27:8: this cannot bound a difference"),
+        ("atol = 0", "atol = nan", "task.toml:26:8: this cannot bound a difference"),
         ("atol = 0", "atol = 0\nshare = 0", "task.toml:27:9: this is no share"),
         ("atol = 0", "atol = 0\nshare = 1.5", "task.toml:27:9: this is no share"),
         ("cases = \"small\"", "cases = \"tiny\"", "task.toml:29:9: no case has this name"),

@@ -88,8 +88,11 @@ fn candidate(record: &Record, simulated: bool, config: &Config) -> Result<Result
         return Ok(Err("the run was simulated: its times are made up".to_owned()));
     }
     let source = crate::best::source(&record.blobs.fetch(&certificate.candidate)?);
-    let task: Task = serde_json::from_str(&record.blobs.fetch(definition)?)
+    let mut task: Task = serde_json::from_str(&record.blobs.fetch(definition)?)
         .map_err(|e| Trouble::record(format!("the record's task cannot be read: {e}")))?;
+    if let Some(baseline) = &story.baseline {
+        task = task.with_signature(&baseline.signature);
+    }
     let kernels = launched(record, certificate);
     if task.language() == Language::Python && kernels.is_empty() {
         return Ok(Err("no profile says which kernels it launches, so that a library's would not be seen".to_owned()));

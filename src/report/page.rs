@@ -220,7 +220,10 @@ fn reproduction(input: &ReportInput, task: Option<&Task>) -> Vec<Fact> {
             Beyond::Label => "",
             Beyond::Failure => "; what differs on inputs of both signs is wrong",
         };
-        fact("Arithmetic", &format!("weights and inputs in {}; {tf32}{beyond}", problem.precision.torch_name()))
+        let eight = story.baseline.as_ref().is_some_and(|baseline| baseline.signature.draws_eight_bits());
+        let stay = if eight { ", inputs of eight bits as they are drawn" } else { "" };
+        let name = problem.precision.torch_name();
+        fact("Arithmetic", &format!("weights and inputs in {name}{stay}; {tf32}{beyond}"))
     }));
     facts.extend(story.suite.as_ref().map(|suite| {
         let timed = suite.timed.join(", ");

@@ -262,7 +262,7 @@ fn tolerance(document: &Document<'_>, file: &file::ToleranceFile) -> Result<(Tol
     let why = file.why.as_ref().map(|why| why.get_ref().trim().to_owned()).unwrap_or_default();
     let wide = [&file.atol, &file.rtol].into_iter().find(|bound| *bound.get_ref() > PLAIN_TOLERANCE);
     if let Some(bound) = wide.filter(|_| why.is_empty()) {
-        let help = "say beside it, in `why`, which error no kernel can avoid: why = \"outputs are in bfloat16, a step of which is 2^-8\"";
+        let help = "say beside it, in `why`, which error it is for: why = \"outputs are in bfloat16, a step of which is 2^-8\"";
         return document.error(bound, "a tolerance above 0.01 needs its reason", help);
     }
     let share = file.share.as_ref().map_or(1.0, |share| *share.get_ref());

@@ -36,6 +36,13 @@ pub struct ModuleValue {
     pub value: String,
 }
 
+impl ModuleValue {
+    /// Whether it is a tensor of an element type that begins so.
+    fn is_of(&self, dtype: &str) -> bool {
+        self.tensor.as_ref().is_some_and(|tensor| tensor.dtype.starts_with(dtype))
+    }
+}
+
 /// How a tensor is laid out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorLayout {
@@ -54,10 +61,15 @@ impl Signature {
         *self == Self::default()
     }
 
-    /// Whether a call is given floats of eight bits, which no precision of the evaluation changes.
+    /// Whether a call or the constructor is given floats of eight bits, which no precision of the evaluation changes.
+    #[must_use]
+    pub fn draws_eight_bits(&self) -> bool {
+        self.inputs.iter().chain(&self.init).any(|value| value.is_of("float8_"))
+    }
+
+    /// Whether a call is given numbers in E4M3.
     #[must_use]
     pub fn draws_e4m3(&self) -> bool {
-        let eight = |value: &ModuleValue| value.tensor.as_ref().is_some_and(|tensor| tensor.dtype == "float8_e4m3fn");
-        self.inputs.iter().any(eight)
+        self.inputs.iter().any(|value| value.is_of("float8_e4m3fn"))
     }
 }

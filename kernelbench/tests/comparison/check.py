@@ -11,6 +11,7 @@ HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "harness"))
 
 import compare  # noqa: E402
+import draw  # noqa: E402
 import tolerance  # noqa: E402
 
 CASES = json.loads((HERE / "cases.json").read_text())["cases"]
@@ -67,6 +68,17 @@ class Rule(unittest.TestCase):
         right = torch.tensor([3 + 4j, 3 + 4j, complex("nan"), complex("inf")])
         got = torch.tensor([3 + 4.5j, 3 + 4.6j, complex("nan"), complex("inf")])
         self.assertEqual(tolerance.wrong(right, got, 0.0, 0.1).tolist(), [False, True, True, False])
+
+    def test_floats_of_every_width_are_drawn_with_both_signs_and_audited(self):
+        for dtype in (one for one in DTYPES.values() if one.is_floating_point):
+            positive = (torch.arange(16) / 16).to(dtype)
+            both = draw.signed([positive])
+            self.assertEqual(both[0].dtype, dtype)
+            self.assertLess(float(both[0].double().min()), -2.5, dtype)
+            self.assertGreater(float(both[0].double().max()), 2.0, dtype)
+            told = compare.audit([[("output", positive)]] * 2, [[positive]] * 2, 1e-2, 1e-2)
+            self.assertEqual(told, ["the output of other inputs passes: it is insensitive to its inputs", "an input passes for its output"], dtype)
+            self.assertTrue(compare.has_nan(torch.tensor([1.0, float("nan")]).to(dtype)), dtype)
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ fn problem(task: &Task, problem: &Problem) -> Value {
         fence => fence(Language::Python),
         precision => precision_name(problem.precision),
         single => problem.precision == Precision::Fp32,
-        eight_bits => problem.signature.draws_e4m3(),
+        eight_bits => problem.signature.draws_eight_bits(),
         reference_mode => problem.reference.name(),
         beyond => problem.beyond.name(),
         atol => format!("{:e}", task.tolerance.atol),
@@ -323,6 +323,9 @@ mod tests {
         problem.signature.inputs[0].tensor.as_mut().unwrap().dtype = "float8_e4m3fn".into();
         let page = said(&task);
         assert!(page.contains(stay) && page.contains("`x`: float8_e4m3fn"), "{page}");
-        assert!(page.contains("weights and inputs of more than eight bits are cast to torch.bfloat16"), "{page}");
+        assert!(
+            page.contains("weights and inputs, but for inputs of eight bits, are cast to torch.bfloat16"),
+            "{page}"
+        );
     }
 }

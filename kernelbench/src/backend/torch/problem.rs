@@ -112,7 +112,9 @@ fn memory_file() -> Attempt<OwnedFd> {
 /// What names a problem's session.
 pub(crate) fn key(task: &Task) -> Hash {
     let how = task.problem().map(|problem| format!("{} {}", problem.precision.torch_name(), problem.reference.name()));
-    Hash::of(format!("{}\n{}", how.unwrap_or_default(), task.reference()).as_bytes())
+    // What passes for right that is not is looked for once, at the tolerance that it was opened with.
+    let Tolerance { atol, rtol, .. } = task.tolerance;
+    Hash::of(format!("{} {atol:e} {rtol:e}\n{}", how.unwrap_or_default(), task.reference()).as_bytes())
 }
 
 /// What is known against a problem before it was run.
@@ -498,4 +500,23 @@ fn judged(compared: Compared, look: &Look<'_>) -> Attempt<Found> {
     }
     let errors = compared.errors.iter().map(|errors| (errors.reference, errors.candidate)).collect();
     Ok(Found { errors, no_oracle: compared.no_oracle, differs: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Precision, task::load};
+
+    #[test]
+    fn a_session_is_that_of_a_text_a_precision_and_a_tolerance() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("1_One.py");
+        std::fs::write(&file, "class Model(): pass\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n").unwrap();
+        let task = load::task(&file).unwrap();
+        let mut wider = task.clone();
+        wider.tolerance.atol *= 2.0;
+        assert_eq!(key(&task), key(&task.clone()));
+        assert_ne!(key(&task), key(&wider));
+        assert_ne!(key(&task), key(&task.clone().in_precision(Precision::Bf16)));
+    }
 }

@@ -32,6 +32,12 @@ pub(super) struct Document<'a> {
 }
 
 impl TaskError {
+    /// The same with another word on what to do.
+    pub(super) fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = help.into();
+        self
+    }
+
     /// An error of a whole file.
     pub(super) fn of_file(file: &Path, what: impl Into<String>, help: impl Into<String>) -> Self {
         Self { file: file.to_owned(), place: None, what: what.into(), help: help.into() }

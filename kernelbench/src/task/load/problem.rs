@@ -62,7 +62,11 @@ fn tolerance_beside(path: &Path) -> Result<Option<(Tolerance, String)>, TaskErro
     }
     let text = read_text(&path).map_err(|why| TaskError::of_file(&path, why.0, why.1))?;
     let document = Document { path: &path, text: &text };
-    let file: ProblemFile = toml::from_str(&text).map_err(|error| document.not_toml(&error))?;
+    let file: ProblemFile = toml::from_str(&text).map_err(|error| {
+        document
+            .not_toml(&error)
+            .with_help("beside a problem a file of its name states its tolerance, and holds nothing else")
+    })?;
     if let Some(share) = &file.tolerance.share {
         return document.error(share, "of a problem's outputs every element must be right", "take `share` away");
     }
