@@ -89,6 +89,13 @@ def asked():
         assert given(*args, **keywords) == whole, (args, keywords)
     for args, keywords in [((1, 2, 64), {}), ((1, 2), {"packed": True}), ((1, 2), {"mask": 0}), ((1,), {}), ((1, 2, 128, 0), {})]:
         assert given(*args, **keywords) is None, (args, keywords)
+    # As SGLang 0.5.17 hands them on: every argument by its place, sizes that an array has too.
+    step.update(parameters=["middle", "to", "size", "packed", "mask"], none=["mask"], last_axis={"dim": "middle"})
+    middle = Tensor((16, 128), start=0)
+    for args, keywords in [((middle, 2, 128, False, None), {"dim": 128}), ((middle, 2), {"dim": 0}), ((middle, 2), {})]:
+        assert given(*args, **keywords) == {"middle": middle, "to": 2}, (args, keywords)
+    for args, keywords in [((middle, 2, 128, False, 0), {}), ((middle, 2, 128, True, None), {}), ((middle, 2), {"dim": 64})]:
+        assert given(*args, **keywords) is None, (args, keywords)
 
 
 def left(why):

@@ -91,10 +91,14 @@ class Chain:
         if len(args) > len(said["parameters"]):
             return None
         given = dict(zip(said["parameters"], args), **keywords)
+        for name, of in said.get("last_axis", {}).items():
+            size = given.pop(name, 0)
+            if size and size != getattr(given.get(of), "shape", (None,))[-1]:
+                return None
         only = said.get("only", {})
         if any(given.pop(name, value) != value for name, value in only.items()):
             return None
-        wanted = set(said["parameters"]) - set(only)
+        wanted = set(said["parameters"]) - set(only) - set(said.get("none", []))
         # An optional argument that is given as None counts as left out.
         given = {name: value for name, value in given.items() if value is not None or name in wanted}
         return given if set(given) == wanted else None

@@ -9,10 +9,10 @@ class Qwen3Attention:
         if does == "fails":
             raise KeyError("of the layer")
         for _ in range(2 if does == "twice" else 1):
-            fused_inplace_qknorm(q, k, *weights, eps=eps)
+            fused_inplace_qknorm(q=q, k=k, q_weight=weights[0], k_weight=weights[1], head_dim=q.shape[-1], eps=eps)
         if does == "norm alone":
             return q
         if does == "other arrays":
             q = type(q)(q.shape, start=q.start + (1 << 30))
-        apply_rope_inplace(q, k, table, places, is_neox=is_neox)
+        apply_rope_inplace(q, k, table, places, is_neox=is_neox, rope_dim=0)
         return q
