@@ -8,7 +8,7 @@ import torch
 
 import tolerance
 import wire
-from tolerance import CHUNK, bits, widened
+from tolerance import CHUNK, bits, computable, widened
 
 
 def leaves(value, path="output"):
@@ -212,7 +212,7 @@ def audit(slots, inputs, atol, rtol):
 
 
 def has_nan(tensor):
-    return bool((tensor.float() if tensor.element_size() == 1 else tensor).isnan().any())
+    return bool(computable(tensor).isnan().any())
 
 
 def row_of(tensor):
@@ -220,5 +220,4 @@ def row_of(tensor):
 
 
 def one_more(tensor):
-    """Each element and one; by way of a wider type, for torch adds no floats of eight bits."""
-    return (tensor.double() + 1).to(tensor.dtype)
+    return (computable(tensor) + 1).to(tensor.dtype)

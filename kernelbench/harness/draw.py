@@ -3,6 +3,7 @@
 import torch
 
 import memory
+from tolerance import computable
 
 
 def tensors(value):
@@ -32,9 +33,9 @@ def signed(drawn):
     def widen(tensor):
         if not tensor.is_floating_point() or not tensor.numel():
             return tensor
-        wide = tensor.float() if tensor.element_size() == 1 else tensor  # torch computes nothing with floats of eight bits
-        positive = float(wide.min()) >= 0 and wide.max() <= 1
-        return (wide * 6).sub_(3).to(tensor.dtype) if positive else tensor
+        values = computable(tensor)
+        positive = float(values.min()) >= 0 and values.max() <= 1
+        return (values * 6).sub_(3).to(tensor.dtype) if positive else tensor
 
     return mapped_tensors(drawn, widen)
 

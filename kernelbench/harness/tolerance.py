@@ -26,6 +26,15 @@ def widened(tensor):
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
+def has_eight_bits(tensor):
+    return tensor.is_floating_point() and tensor.element_size() == 1
+
+
+def computable(tensor):
+    """The tensor; of floats of eight bits, with which torch computes nothing, the same in single precision."""
+    return tensor.float() if has_eight_bits(tensor) else tensor
+
+
 def apart(right, got):
     """The distance of whole numbers, rounded once: 64 bits of difference are more than 64-bit arithmetic holds."""
     r, g = right.to(torch.int64), got.to(torch.int64)

@@ -23,6 +23,7 @@ import outputs  # noqa: E402
 import signature  # noqa: E402
 import wire  # noqa: E402
 from draw import mapped_tensors, padded, signed, tensors  # noqa: E402
+from tolerance import has_eight_bits  # noqa: E402
 
 HOARD = 24 << 30
 MOST_TENSORS = 1024  # of all inputs of one side: a message names each
@@ -228,7 +229,7 @@ class Verifier(outputs.Outputs):
 
     def cast(self, tensor):
         """In the precision of the evaluation; floats of eight bits are a problem's own choice, and stay."""
-        if tensor.is_floating_point() and tensor.element_size() == 1:
+        if has_eight_bits(tensor):
             return tensor
         return tensor.to(self.dtype) if self.casts_all or tensor.is_floating_point() else tensor
 

@@ -9,6 +9,8 @@ mod confined;
 mod glance;
 #[path = "native/held_out.rs"]
 mod held_out;
+#[path = "native/profiled.rs"]
+mod profiled;
 
 use baselines::certify_for;
 use metrics::{Arch, Machine, MachineKind};
@@ -20,7 +22,7 @@ use std::{
 use warpsmith_kernelbench::{
     Argument, ArgumentKind, Candidate, Case, Certificate, CertificateVerdict, Dtype, Failure, Fill, KernelContext,
     Language, Number, Outcome, Provenance, Returns, Size, Source, Space, Suite, Task, Timed, TimedCases, TimingPlan,
-    Tolerance, Transfer, Verified, Workshop, cpu,
+    Tolerance, Transfer, Verified, Workshop,
     native::{Native, NativeOptions},
 };
 
@@ -95,9 +97,9 @@ fn task() -> Task {
         summary: String::new(),
         source: Source::Context(context),
         tolerance: Tolerance { atol: 1e-5, rtol: 1e-5, share: 1.0 },
+        tolerance_why: String::new(),
         cases: vec![case("small", 1000), case("large", 20_001)],
         final_cases: vec![case("odd", 777)],
-        tolerance_why: String::new(),
         sanitizer_cases: vec![],
         timed: TimedCases::Largest,
     }
@@ -517,29 +519,6 @@ fn a_candidate_that_closes_its_line_or_says_nonsense_on_it_before_its_first_call
     }
 }
 
-/// It knows a profiler's process by its environment, and there starts a process, limits its parent, or kills it.
-#[test]
-fn a_candidate_that_misbehaves_under_a_profiler_is_confined_there_too() {
-    let _alone = alone();
-    let limits = || std::fs::read_to_string("/proc/self/limits").unwrap();
-    let before = limits();
-    let headers = "#include <stdlib.h>\n#include <signal.h>\n#include <unistd.h>\n#include <sys/resource.h>\n#include <sys/wait.h>";
-    let limit = "rlimit r = {12345, 12345}; prlimit(getppid(), RLIMIT_MSGQUEUE, &r, 0);";
-    for does in ["if (fork() == 0) { setsid(); sleep(20); _exit(0); }", limit] {
-        let source = program(headers, &format!("if (getenv(\"LC_ALL\")) {{ {does} }} {RIGHT}"));
-        let (workshop, task) = (workshop_on(cpu::machine(Some(&cache()))), task());
-        let suite = suite(&task);
-        let profile = on_this_thread(async {
-            let verified = check(&workshop, &task, &source).await.unwrap().unwrap();
-            workshop.profile(&task, &verified, &suite).await.unwrap()
-        });
-        assert_eq!(children(), Vec::<String>::new(), "{does}: {profile:#?}");
-        assert_eq!(limits(), before, "{does}");
-        let ended = profile.notes.iter().any(|note| note.contains("no business to do"));
-        assert!(ended || !has_valgrind(), "{does}: {profile:#?}");
-    }
-}
-
 #[test]
 fn a_candidate_that_slips_out_of_the_sanitizer_is_refused() {
     let _alone = alone();
@@ -559,27 +538,6 @@ fn the_same_source_built_twice_at_once_is_one_build() {
     let (one, two) = (one.unwrap().unwrap(), two.unwrap().unwrap());
     assert_eq!(one.artifact(), two.artifact());
     assert!(one.artifact().is_file());
-}
-
-/// Whether the rung of simulated caches can be had here.
-fn has_valgrind() -> bool {
-    std::process::Command::new("valgrind").arg("--version").output().is_ok()
-}
-
-#[test]
-fn a_verified_candidate_is_profiled_as_deep_as_this_machine_allows() {
-    let _alone = alone();
-    let (workshop, task) = (workshop_on(cpu::machine(Some(&cache()))), task());
-    let suite = suite(&task);
-    let profile = on_this_thread(async {
-        let verified = check(&workshop, &task, &kernel(RIGHT)).await.unwrap().unwrap();
-        workshop.profile(&task, &verified, &suite).await.unwrap()
-    });
-    assert_eq!(profile.case, "large");
-    let counted = profile.readings.iter().filter(|r| r.value.is_some()).count();
-    assert!(counted > 0 || !profile.notes.is_empty(), "{profile:#?}");
-    assert!(!has_valgrind() || profile.rung != metrics::Rung::TimingOnly, "valgrind is here: {profile:#?}");
-    assert_eq!(children(), Vec::<String>::new());
 }
 
 fn certify(source: &str) -> Certificate {

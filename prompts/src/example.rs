@@ -343,9 +343,9 @@ pub(crate) fn task() -> Task {
         summary: "Multiplies a matrix by a number: out = factor * input, row by row.".into(),
         source: Source::Context(kernel),
         tolerance: Tolerance { atol: 1e-6, rtol: 1e-5, share: 1.0 },
+        tolerance_why: String::new(),
         cases: vec![case(16, 4096), case(63, 1003)],
         final_cases: vec![case(7, 1003)],
-        tolerance_why: String::new(),
         sanitizer_cases: vec![],
         timed: TimedCases::All,
     }

@@ -235,9 +235,9 @@ impl Sample {
             summary: self.dirty("SiLU of the first half of each row times the second half."),
             source: Source::Context(context),
             tolerance: Tolerance { atol: 1e-5, rtol: 1e-5, share: 1.0 },
+            tolerance_why: String::new(),
             cases: vec![self.case("prefill"), self.case("decode")],
             final_cases: vec![],
-            tolerance_why: String::new(),
             sanitizer_cases: vec![],
             timed: TimedCases::All,
         }

@@ -55,9 +55,9 @@ pub(crate) fn task() -> Task {
             arch: None,
         }),
         tolerance: Tolerance { atol: 1e-6, rtol: 1e-6, share: 1.0 },
+        tolerance_why: String::new(),
         cases: vec![case(64), case(128)],
         final_cases: vec![case(96)],
-        tolerance_why: String::new(),
         sanitizer_cases: vec![],
         timed: TimedCases::Largest,
     }
