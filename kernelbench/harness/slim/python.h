@@ -13,6 +13,7 @@ int Py_IsInitialized(void);
 PyObject* PyImport_ImportModule(const char*);
 PyObject* PyObject_GetAttr(PyObject*, PyObject*);
 PyObject* PyObject_GetAttrString(PyObject*, const char*);
+int PyObject_HasAttrString(PyObject*, const char*);
 int PyObject_SetAttrString(PyObject*, const char*, PyObject*);
 PyObject* PyObject_GetItem(PyObject*, PyObject*);
 PyObject* PyObject_Str(PyObject*);

@@ -72,6 +72,15 @@ bool read_type(PyObject* object, c10::ScalarType& type) {
       return true;
     }
   }
+  // A torch before 2.1 has none of these, and no tensor of them either.
+  static constexpr c10::ScalarType rare[] = {c10::kFloat8_e4m3fn, c10::kFloat8_e5m2};
+  static const bool there = PyObject_HasAttrString(torch_module(), "float8_e4m3fn");
+  for (c10::ScalarType one : rare) {
+    if (there && dtype_object(one) == object) {
+      type = one;
+      return true;
+    }
+  }
   return false;
 }
 

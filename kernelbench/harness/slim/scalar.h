@@ -100,6 +100,19 @@ struct alignas(2) BFloat16 {
   C10_HOST_DEVICE explicit operator T() const { return slim::bits<T>(x); }
 };
 
+// Elements of eight bits are stored here, and handed on: what converts them is CUDA's own, or torch's headers.
+#define SLIM_STORED(N)                                                        \
+  struct alignas(1) N {                                                       \
+    uint8_t x;                                                                \
+    struct from_bits_t {};                                                    \
+    static constexpr C10_HOST_DEVICE from_bits_t from_bits() { return {}; }   \
+    N() = default;                                                            \
+    constexpr C10_HOST_DEVICE N(uint8_t bits, from_bits_t) : x(bits) {}       \
+  };
+SLIM_STORED(Float8_e5m2)
+SLIM_STORED(Float8_e4m3fn)
+#undef SLIM_STORED
+
 // Arithmetic within a narrow type is done in float and rounded once; beside float or double the wider type stays.
 #define SLIM_OPERATOR(N, op)                                                                                        \
   C10_HOST_DEVICE inline N operator op(const N& a, const N& b) { return static_cast<float>(a) op static_cast<float>(b); } \
@@ -127,7 +140,8 @@ SLIM_OPERATORS(BFloat16)
 // The numbers are torch's own, for candidates may write them down.
 enum class ScalarType : int8_t {
   Byte = 0, Char = 1, Short = 2, Int = 3, Long = 4, Half = 5, Float = 6, Double = 7,
-  ComplexHalf = 8, ComplexFloat = 9, ComplexDouble = 10, Bool = 11, BFloat16 = 15, Undefined = 127,
+  ComplexHalf = 8, ComplexFloat = 9, ComplexDouble = 10, Bool = 11, BFloat16 = 15,
+  Float8_e5m2 = 23, Float8_e4m3fn = 24, Undefined = 127,
 };
 
 // C++ type, name of the enumeration, name in Python.
@@ -141,7 +155,9 @@ enum class ScalarType : int8_t {
   _(float, Float, "float32")     \
   _(double, Double, "float64")   \
   _(bool, Bool, "bool")          \
-  _(c10::BFloat16, BFloat16, "bfloat16")
+  _(c10::BFloat16, BFloat16, "bfloat16") \
+  _(c10::Float8_e5m2, Float8_e5m2, "float8_e5m2") \
+  _(c10::Float8_e4m3fn, Float8_e4m3fn, "float8_e4m3fn")
 
 #define SLIM_CONSTANT(type, name, python) constexpr ScalarType k##name = ScalarType::name;
 SLIM_FORALL_TYPES(SLIM_CONSTANT)
@@ -196,7 +212,7 @@ inline size_t elementSize(ScalarType type) {
 }
 
 inline bool isFloatingType(ScalarType type) {
-  return type == kHalf || type == kFloat || type == kDouble || type == kBFloat16;
+  return type == kHalf || type == kFloat || type == kDouble || type == kBFloat16 || type == kFloat8_e5m2 || type == kFloat8_e4m3fn;
 }
 inline bool isIntegralType(ScalarType type, bool with_bool) {
   return static_cast<int>(type) <= static_cast<int>(kLong) || (with_bool && type == kBool);
