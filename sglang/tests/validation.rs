@@ -41,3 +41,9 @@ fn sglangs_own_tests_blame_the_kernel_for_what_it_breaks_and_for_nothing_else() 
 fn a_hook_around_another_librarys_function_serves_what_was_certified_and_lets_go() {
     pass("hooks_let_go.py", &["../tests/putback/standin"]);
 }
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs torch")]
+fn a_chain_is_called_step_by_step_in_a_layer_and_its_kernel_is_checked() {
+    pass("chains_checked.py", &["python/validate", "../kernelbench/harness"]);
+}

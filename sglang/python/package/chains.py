@@ -15,6 +15,8 @@ import weakref
 from . import compiled, guard, swap
 
 logger = logging.getLogger(__name__)
+# By operator and type.
+placed = {}
 
 
 class Broken(RuntimeError):
@@ -179,7 +181,7 @@ def targets():
     for kernel in guard.SWAP["kernels"]:
         if "chain" not in kernel or not guard.switched_on(kernel["operator"]):
             continue
-        chain = Chain(kernel)
+        chain = placed[kernel["operator"], kernel["dtype"]] = Chain(kernel)
         steps = kernel["chain"]["steps"]
         paths = [(path, chain.around_layer) for path in kernel["chain"]["layers"]]
         paths += [(path, chain.around_first) for path in steps[0]["functions"]]

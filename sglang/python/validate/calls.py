@@ -15,30 +15,25 @@ class Operator:
         self.device = device
         self.arguments = described["arguments"]
         self.arrays = [a for a in self.arguments if a["shape"]]
+        self.between = described.get("between", [])
         self.written = [a["name"] for a in self.arrays if a["transfer"] in ("out", "in-out")]
         self.read = [a["name"] for a in self.arrays if a["transfer"] == "in"]
 
     def type_of(self, argument):
         return torch_dtype(self.dtype if argument["dtype"] == "T" else argument["dtype"])
 
-    def function(self):
-        """The framework's function for it."""
+    def caller(self, package):
+        """What calls the framework's function, or a chain's one after another, on arguments by name."""
         call = self.described["call"]
-        why = []
-        for module in call["modules"]:
-            try:
-                return getattr(importlib.import_module(module), call["function"])
-            except (ImportError, AttributeError) as error:
-                why.append(f"{module}: {error}")
-        raise ImportError("; ".join(why))
+        steps = [(function_of(one), one) for one in (call, *call.get("then", []))]
 
-    def fixed(self):
-        """What is always passed by name."""
-        return self.described["call"].get("keywords", {})
+        def whole(values):
+            given = None
+            for function, one in steps:
+                given = function(*ordered(values, one["positional"]), **one.get("keywords", {}))
+            return given
 
-    def ordered(self, values, names=None):
-        """The values in the order of the call."""
-        return [values[name] for name in names or self.described["call"]["positional"]]
+        return whole if len(steps) == 1 else Layer(package.chain(self.name, self.dtype), whole)
 
     def values(self, shape, seed):
         """Arguments by name for a shape, filled as the operator's description says."""
@@ -47,7 +42,8 @@ class Operator:
         device = self.device
         generator = torch.Generator(device=device).manual_seed(seed)
         made = dict(shape)
-        for argument in self.arrays:
+        # What a chain's steps hand over holds nothing before them, as an output.
+        for argument in (*self.arrays, *(dict(one, transfer="out") for one in self.between)):
             sizes = [size_of(size, shape) for size in argument["shape"]]
             made[argument["name"]] = filled(argument, sizes, self.type_of(argument), generator, device)
         return made
@@ -67,6 +63,38 @@ class Operator:
             ways = 2 if argument["transfer"] == "in-out" else 1
             total += ways * tensor.numel() * tensor.element_size()
         return total
+
+
+class Layer:
+    """A layer of a model whose method makes a chain's calls, and nothing else."""
+
+    def __init__(self, chain, whole):
+        self.chain, self.whole = chain, whole
+        self.watched = set()
+
+    def __call__(self, values):
+        # The plug-in watches a layer once for each kind of arrays, and serves it from then on.
+        kind = tuple((str(one.dtype), tuple(one.shape[1:])) for one in values.values() if hasattr(one, "shape"))
+        if kind not in self.watched:
+            self.watched.add(kind)
+            self.chain.around_layer(lambda layer: self.whole(copied(values)), self)
+        return self.chain.around_layer(lambda layer: self.whole(values), self)
+
+
+def function_of(call):
+    """The framework's function of one call."""
+    why = []
+    for module in call["modules"]:
+        try:
+            return getattr(importlib.import_module(module), call["function"])
+        except (ImportError, AttributeError) as error:
+            why.append(f"{module}: {error}")
+    raise ImportError("; ".join(why))
+
+
+def ordered(values, names):
+    """The values in the order of a call."""
+    return [values[name] for name in names]
 
 
 def torch_dtype(name):

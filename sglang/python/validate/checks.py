@@ -13,7 +13,7 @@ class Checks:
 
     def __init__(self, told, operator, package):
         self.told, self.operator, self.package = told, operator, package
-        self.function = operator.function()
+        self.caller = operator.caller(package)
 
     def attempt(self, what, look, *given, **more):
         """One check: `look` says whether it passed, and how. One that breaks off has failed, and the others go on."""
@@ -28,7 +28,7 @@ class Checks:
         """Calls the operator; says what it raised, if it did."""
         self.package.use(ours)
         try:
-            self.function(*self.operator.ordered(values), **self.operator.fixed())
+            self.caller(values)
             settled(self.operator.device)
         except Exception as error:
             with contextlib.suppress(Exception):
@@ -214,7 +214,7 @@ class Checks:
         before = self.counted()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self.function(*self.operator.ordered(ours), **self.operator.fixed())
+            self.caller(ours)
         counted = {what: times - before.get(what, 0) for what, times in self.counted().items()}
         refilled(ours, second)
         graph.replay()

@@ -5,6 +5,7 @@ import traceback
 
 import checks
 import clock
+from calls import ordered
 from told import last_line
 
 
@@ -24,7 +25,7 @@ def times(told, operator, package, unchanged, repetitions, speed):
         unchanged = None
     before = served() if unchanged else 0
     timed = 0
-    for through, function, passed in entries(told, operator):
+    for through, call in entries(told, operator, package):
         for group in ("loop", "validation"):
             for shape in operator.described[group]:
                 what = f"{operator.name} {operator.dtype} {checks.said(shape)}{by(through)}"
@@ -32,7 +33,7 @@ def times(told, operator, package, unchanged, repetitions, speed):
                     told.say(f"       {what}: not certified, so not timed")
                     continue
                 try:
-                    entry = one(operator, shape, function, passed, package, unchanged, repetitions)
+                    entry = one(operator, shape, call, package, unchanged, repetitions)
                     floor = operator.bytes(operator.values(shape, 1)) / speed * 1e6
                 except Exception as error:
                     traceback.print_exc()
@@ -49,10 +50,9 @@ def times(told, operator, package, unchanged, repetitions, speed):
         told.checked(operator.name, operator.dtype, "the unchanged extract was called", False, why)
 
 
-def entries(told, operator):
-    """The framework's functions for the operator, and what each is passed: its own, and those of other libraries."""
-    own, fixed = operator.function(), operator.fixed()
-    yield "", lambda *values: own(*values, **fixed), operator.described["call"]["positional"]
+def entries(told, operator, package):
+    """What calls the operator on arguments by name: the framework's own functions, and those of other libraries."""
+    yield "", operator.caller(package)
     for hook in operator.described["functions"]:
         module, name = hook["path"].rsplit(".", 1)
         try:
@@ -60,12 +60,11 @@ def entries(told, operator):
         except (ImportError, AttributeError) as error:
             told.not_done(f"timing {operator.name} {operator.dtype}{by(hook['path'])}", last_line(error))
             continue
-        yield hook["path"], function, hook["passed"]
+        yield hook["path"], lambda values, function=function, hook=hook: function(*ordered(values, hook["passed"]))
 
 
-def one(operator, shape, function, passed, package, unchanged, repetitions):
+def one(operator, shape, call, package, unchanged, repetitions):
     """A shape's times."""
-    call = lambda values: function(*operator.ordered(values, passed))
     ways = [clock.Way("original", chooser(package, unchanged, False, False), call)]
     if unchanged:
         ways.append(clock.Way("unchanged", chooser(package, unchanged, False, True), call))

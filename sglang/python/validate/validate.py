@@ -99,6 +99,10 @@ def control(told, site, package, tests):
     swap = json.loads((site / package / "swap.json").read_text())
     name = f"unchanged_{package}"
     for kernel in list(swap["kernels"]):
+        if "chain" in kernel:
+            # The framework has no text of it: its original is the calls, one after another.
+            swap["kernels"].remove(kernel)
+            continue
         text = original_of(kernel, tests)
         if text is None:
             told.not_done(
@@ -228,8 +232,9 @@ def validate(told, wanted):
     kernels = [kernel for kernel in swap["kernels"] if kernel["operator"] in asked]
     for kernel in kernels:
         name = kernel["operator"]
-        if "chain" in kernel:
-            told.not_done(f"{name} {kernel['dtype']}", "it is a chain of operators, which validation does not call yet")
+        if "chain" in kernel and not hasattr(package, "chain"):
+            why = "it is a chain of operators, which its export cannot be asked for; export it anew"
+            told.not_done(f"{name} {kernel['dtype']}", why)
             continue
         operator = Operator(name, kernel["dtype"], swap["operators"][name], kernel)
         each(told, wanted, package, operator, unchanged, speed)

@@ -48,6 +48,9 @@ pub struct Interface {
     pub call: Value,
     /// Its arguments.
     pub argument: Vec<Argument>,
+    /// What a chain's steps hand over.
+    #[serde(default)]
+    pub between: Vec<Argument>,
     /// When an output counts as the same, by type.
     pub tolerance: BTreeMap<String, Value>,
     /// The shapes of the loop.

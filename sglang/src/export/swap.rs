@@ -173,6 +173,7 @@ impl Kernel {
         json!({
             "call": interface.call,
             "arguments": interface.argument.iter().map(argument).collect::<Vec<_>>(),
+            "between": interface.between.iter().map(argument).collect::<Vec<_>>(),
             "constraints": interface.constraints,
             "tolerance": interface.tolerance,
             "tests": interface.tests,
