@@ -16,7 +16,7 @@ fn candidate(name: &str) -> String {
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn an_extension_is_built_with_the_slim_headers_and_is_right() {
     let workshop = workshop();
-    for name in ["softplus_cpu.py", "softplus_functions.py", "softplus_eight_bits.py"] {
+    for name in ["softplus_cpu.py", "softplus_functions.py", "softplus_class.py", "softplus_eight_bits.py"] {
         let source = candidate(name);
         evaluate(&workshop, &problem("1_Softplus"), &source, &PLAN).unwrap().unwrap();
         let labels = workshop.labels(&Candidate::new(source).id());

@@ -2,7 +2,7 @@
 //
 // A module is a plain Python module, which holds a built-in function for each name; the loader asks for it by one
 // exported function. What pybind11 does for an extension, of which this offers `PYBIND11_MODULE`, `m.def` and
-// `py::arg`.
+// `py::arg`, and in class.h `py::class_`.
 #pragma once
 #pragma GCC visibility push(hidden)
 
@@ -31,6 +31,7 @@ struct Function {
   void* target = nullptr;
   bool (*call)(const Function&, PyObject* const* arguments, Ref& result) = nullptr;
   Function* next = nullptr;
+  PyObject* owner = nullptr;
   MethodDefinition definition{};
 };
 
@@ -69,8 +70,8 @@ struct Caller {
   }
 };
 
-// Puts a function into a module; one of the same name is tried after it.
-void add(PyObject* module, Function* function);
+// Puts a function into a module, or a method into a class; one of the same name is tried after it.
+void add(PyObject* owner, Function* function, bool is_method = false);
 // Makes a module and has it filled; what goes wrong is raised in Python.
 PyObject* make_module(const char* name, void (*fill)(PyObject*));
 
@@ -99,6 +100,13 @@ template <class...>
 struct call_guard {};
 enum class return_value_policy { automatic, copy, move, reference, take_ownership };
 
+// What a definition says beside its name and its function.
+inline void describe(slim::Function& function, const char* doc) { function.doc = doc; }
+inline void describe(slim::Function& function, const arg& given) { function.parameters.push_back(given.parameter); }
+inline void describe(slim::Function&, return_value_policy) {}
+template <class... G>
+void describe(slim::Function&, call_guard<G...>) {}
+
 class module_ {
  public:
   explicit module_(PyObject* object) : object_(object) {}
@@ -119,22 +127,18 @@ class module_ {
     return def(name, +lambda, extra...);
   }
   const char*& doc() { return doc_; }
+  PyObject* ptr() const { return object_; }
 
  private:
   PyObject* object_;
   const char* doc_ = nullptr;
-
-  static void describe(slim::Function& function, const char* doc) { function.doc = doc; }
-  static void describe(slim::Function& function, const arg& given) { function.parameters.push_back(given.parameter); }
-  static void describe(slim::Function&, return_value_policy) {}
-  template <class... G>
-  static void describe(slim::Function&, call_guard<G...>) {}
 };
 using module = module_;
 
 }  // namespace pybind11
 namespace py = pybind11;
 #pragma GCC visibility pop
+#include "class.h"
 
 // The exported function makes the module; the loader calls it by the name that the module was asked for.
 #define SLIM_TEXT_OF(name) #name

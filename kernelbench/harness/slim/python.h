@@ -51,7 +51,10 @@ PyObject* PyNumber_Subtract(PyObject*, PyObject*);
 PyObject* PyNumber_Multiply(PyObject*, PyObject*);
 PyObject* PyNumber_TrueDivide(PyObject*, PyObject*);
 PyObject* PyNumber_Negative(PyObject*);
+PyObject* PyDict_New(void);
 PyObject* PyModule_New(const char*);
+// Not of the stable interface, and in every Python since 3.0; a Python without it leaves the extension to torch's own.
+PyObject* PyInstanceMethod_New(PyObject*);
 PyObject* PyCMethod_New(struct PyMethodDef*, PyObject*, PyObject*, struct _typeobject*);
 PyObject* PyCapsule_New(void*, const char*, void (*)(PyObject*));
 void* PyCapsule_GetPointer(PyObject*, const char*);
@@ -65,6 +68,7 @@ extern PyObject* PyExc_ValueError;
 extern PyObject* PyExc_IndexError;
 extern PyObject* PyExc_TypeError;
 extern PyObject* PyExc_MemoryError;
+extern struct _typeobject PyType_Type;
 extern struct _typeobject PyFloat_Type;
 extern struct _typeobject PyBool_Type;
 extern struct _typeobject PyUnicode_Type;

@@ -265,23 +265,44 @@ PyObject* enter(PyObject* self, PyObject* const* given, ssize_t count, PyObject*
 
 }  // namespace
 
-void add(PyObject* module, Function* function) {
+void add(PyObject* owner, Function* function, bool is_method) {
   static std::vector<Function*> all;
   if (function->arity > most_parameters) fail("", "a function has too many parameters");
   for (Function* known : all) {
-    if (known->name == function->name) {
+    if (known->owner == owner && known->name == function->name) {
       while (known->next) known = known->next;
       known->next = function;
       return;
     }
   }
+  function->owner = owner;
   all.push_back(function);
   function->definition = {function->name.c_str(), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&enter)),
                           fast_call_with_names, function->doc.c_str()};
   const Ref self = owned(PyCapsule_New(function, nullptr, nullptr));
-  const Ref made =
-      owned(PyCMethod_New(reinterpret_cast<PyMethodDef*>(&function->definition), self.get(), nullptr, nullptr));
-  PyObject_SetAttrString(module, function->name.c_str(), made.get());
+  Ref made = owned(PyCMethod_New(reinterpret_cast<PyMethodDef*>(&function->definition), self.get(), nullptr, nullptr));
+  if (is_method) made = owned(PyInstanceMethod_New(made.get()));
+  PyObject_SetAttrString(owner, function->name.c_str(), made.get());
+}
+
+PyObject* make_class(PyObject* module, const char* name) {
+  const Ref text(PyUnicode_FromString(name)), bases(PyTuple_New(0)), content(PyDict_New());
+  PyObject* const all[] = {text.get(), bases.get(), content.get()};
+  Ref made = owned(PyObject_Vectorcall(reinterpret_cast<PyObject*>(&PyType_Type), all, 3, nullptr));
+  PyObject_SetAttrString(module, name, made.get());
+  return made.release();  // lives as long as the process, as modules do
+}
+
+void hold(PyObject* object, void* what, const char* type, void (*drop)(PyObject*)) {
+  const Ref capsule = owned(PyCapsule_New(what, type, drop));
+  if (PyObject_SetAttrString(object, "_held", capsule.get()) != 0) owned(nullptr);
+}
+
+void* held_by(PyObject* object, const char* type) {
+  const Ref capsule(PyObject_GetAttr(object, SLIM_NAME("_held")));
+  void* held = capsule ? PyCapsule_GetPointer(capsule.get(), type) : nullptr;
+  if (!held) PyErr_Clear();
+  return held;
 }
 
 PyObject* make_module(const char* name, void (*fill)(PyObject*)) {

@@ -1,9 +1,10 @@
 //! Which files make the slim headers, and under which of torch's names are they found?
 
 /// The headers' own files.
-pub(crate) const FILES: [(&str, &str); 18] = [
+pub(crate) const FILES: [(&str, &str); 19] = [
     ("accessor.h", include_str!("../../../harness/slim/accessor.h")),
     ("accumulate.h", include_str!("../../../harness/slim/accumulate.h")),
+    ("class.h", include_str!("../../../harness/slim/class.h")),
     ("context.h", include_str!("../../../harness/slim/context.h")),
     ("dispatch.h", include_str!("../../../harness/slim/dispatch.h")),
     ("factory.h", include_str!("../../../harness/slim/factory.h")),
@@ -40,6 +41,8 @@ const NAMES: [(&str, &[&str]); 7] = [
             "c10/util/ArrayRef.h",
             "c10/util/BFloat16.h",
             "c10/util/Exception.h",
+            "c10/util/Float8_e4m3fn.h",
+            "c10/util/Float8_e5m2.h",
             "c10/util/Half.h",
             "c10/util/Optional.h",
             "torch/types.h",

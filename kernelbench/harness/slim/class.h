@@ -1,0 +1,122 @@
+// How does Python see an extension's classes?
+//
+// A class is a plain Python class, and each object of it holds the C++ object in a capsule. What pybind11 does for an
+// extension, of which this offers `py::class_` with `py::init` and methods; an object is no argument of another's.
+#pragma once
+#include <memory>
+#include <typeinfo>
+
+#pragma GCC visibility push(hidden)
+
+namespace slim {
+
+// Makes a class of this name in a module.
+PyObject* make_class(PyObject* module, const char* name);
+// Gives an object what it holds, in the place of what it held.
+void hold(PyObject* object, void* what, const char* type, void (*drop)(PyObject*));
+// What an object holds, if it is of this type.
+void* held_by(PyObject* object, const char* type);
+
+template <class T>
+T* object(PyObject* of) { return static_cast<T*>(held_by(of, typeid(T).name())); }
+template <class T>
+void drop(PyObject* capsule) { delete static_cast<T*>(PyCapsule_GetPointer(capsule, typeid(T).name())); }
+
+template <class T, class... A>
+struct Maker {
+  template <size_t... I>
+  static bool call(PyObject* const* arguments, std::index_sequence<I...>) {
+    std::tuple<Held<std::decay_t<A>>...> held;
+    if (!(std::get<I>(held).read(arguments[I + 1]) && ...)) return false;
+    hold(arguments[0], new T(static_cast<A&&>(std::get<I>(held).give())...), typeid(T).name(), &drop<T>);
+    return true;
+  }
+  static bool call_with(const Function&, PyObject* const* arguments, Ref& result) {
+    result = none();
+    return call(arguments, std::index_sequence_for<A...>());
+  }
+};
+
+// Calls what `target` points to, a method of T or a function whose first parameter is one, on the object and the rest.
+template <class T, class F, class R, class... A>
+struct MethodCaller {
+  template <size_t... I>
+  static bool call(const Function& function, PyObject* const* arguments, Ref& result, std::index_sequence<I...>) {
+    T* self = object<T>(arguments[0]);
+    std::tuple<Held<std::decay_t<A>>...> held;
+    if (!self || !(std::get<I>(held).read(arguments[I + 1]) && ...)) return false;
+    const F& target = *static_cast<const F*>(function.target);
+    if constexpr (std::is_void<R>::value) {
+      on(*self, target, static_cast<A&&>(std::get<I>(held).give())...);
+      result = none();
+    } else {
+      result = to_python(on(*self, target, static_cast<A&&>(std::get<I>(held).give())...));
+    }
+    return true;
+  }
+  static bool call_with(const Function& function, PyObject* const* arguments, Ref& result) {
+    return call(function, arguments, result, std::index_sequence_for<A...>());
+  }
+  static R on(T& self, const F& target, A&&... all) {
+    if constexpr (std::is_member_function_pointer<F>::value) return (self.*target)(static_cast<A&&>(all)...);
+    else return target(self, static_cast<A&&>(all)...);
+  }
+};
+
+}  // namespace slim
+
+namespace pybind11 {
+
+template <class... A>
+struct init {};
+
+template <class T, class... Holder>
+class class_ {
+ public:
+  class_(const module_& module, const char* name) : object_(slim::make_class(module.ptr(), name)) {}
+
+  template <class... A, class... Extra>
+  class_& def(init<A...>, const Extra&... extra) {
+    return put("__init__", sizeof...(A), nullptr, &slim::Maker<T, A...>::call_with, extra...);
+  }
+  template <class R, class... A, class... Extra>
+  class_& def(const char* name, R (T::*method)(A...), const Extra&... extra) {
+    return put_call<R, A...>(name, method, extra...);
+  }
+  template <class R, class... A, class... Extra>
+  class_& def(const char* name, R (T::*method)(A...) const, const Extra&... extra) {
+    return put_call<R, A...>(name, method, extra...);
+  }
+  template <class R, class Self, class... A, class... Extra>
+  class_& def(const char* name, R (*function)(Self, A...), const Extra&... extra) {
+    static_assert(std::is_same<std::decay_t<Self>, T>::value, "the first parameter is the object");
+    return put_call<R, A...>(name, function, extra...);
+  }
+  template <class F, class... Extra, class = decltype(&F::operator())>
+  class_& def(const char* name, const F& lambda, const Extra&... extra) {
+    return def(name, +lambda, extra...);
+  }
+
+ private:
+  PyObject* object_;
+
+  template <class R, class... A, class F, class... Extra>
+  class_& put_call(const char* name, F target, const Extra&... extra) {
+    return put(name, sizeof...(A), new F(target), &slim::MethodCaller<T, F, R, A...>::call_with, extra...);
+  }
+  template <class... Extra>
+  class_& put(const char* name, size_t arity, void* target, decltype(slim::Function::call) call, const Extra&... extra) {
+    slim::Function* function = new slim::Function;
+    function->name = name;
+    function->arity = arity + 1;
+    function->target = target;
+    function->call = call;
+    (describe(*function, extra), ...);
+    if (!function->parameters.empty()) function->parameters.insert(function->parameters.begin(), {"self", slim::Ref()});
+    slim::add(object_, function, true);
+    return *this;
+  }
+};
+
+}  // namespace pybind11
+#pragma GCC visibility pop
