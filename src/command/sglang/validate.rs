@@ -29,8 +29,8 @@ pub struct ValidateArgs {
     /// How often each shape is timed: replays of a graph of many calls, interleaved.
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub repetitions: u32,
-    /// Take nothing from the tree but the text of the original, where that is not installed: its tests are not run.
-    #[arg(long, requires = "tests")]
+    /// Do not run the tree's tests: take nothing from it but the text of the original, where that is not installed.
+    #[arg(long)]
     pub no_tests: bool,
     /// Check only: no times.
     #[arg(long)]
