@@ -46,6 +46,8 @@ def chain(operator, dtype):
     """What stands in the place of a chain's calls: for a validation, which is a layer of its own."""
     from . import chains
 
+    if (operator, dtype) not in chains.placed:
+        raise LookupError(f"warpsmith: {operator} {dtype}: this chain is switched off, or no chain of this plug-in")
     return chains.placed[operator, dtype]
 
 

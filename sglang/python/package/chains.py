@@ -171,6 +171,8 @@ def built(kernel):
         f"warpsmith_{kernel['candidate'][:12]}",
         cuda_files=[str(guard.HERE / kernel["source"])],
         cuda_wrappers=[("run", kernel["exported"])],
+        # What it was certified with: other flags may give other bits.
+        extra_cuda_cflags=kernel["flags"],
     )
     return module.run
 

@@ -76,8 +76,8 @@ class Layer:
         # The plug-in watches a layer once for each kind of arrays, and serves it from then on.
         kind = tuple((str(one.dtype), tuple(one.shape[1:])) for one in values.values() if hasattr(one, "shape"))
         if kind not in self.watched:
-            self.watched.add(kind)
             self.chain.around_layer(lambda layer: self.whole(copied(values)), self)
+            self.watched.add(kind)
         return self.chain.around_layer(lambda layer: self.whole(values), self)
 
 

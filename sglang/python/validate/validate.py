@@ -238,7 +238,9 @@ def validate(told, wanted):
             continue
         operator = Operator(name, kernel["dtype"], swap["operators"][name], kernel)
         each(told, wanted, package, operator, unchanged, speed)
-    tests(told, wanted, dict.fromkeys(kernel["operator"] for kernel in kernels), swap, site)
+    # SGLang's tests call a chain's functions one by one and no layer, so they never reach its kernel.
+    alone = dict.fromkeys(kernel["operator"] for kernel in kernels if "chain" not in kernel)
+    tests(told, wanted, alone, swap, site)
     told.result["counters"] = package.counters()
     return None
 

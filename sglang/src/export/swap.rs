@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Arrays were at multiples of this when the kernel was certified, in bytes: what the GPU's allocator gives.
 const ALIGNMENT: u64 = 256;
+/// What the framework's `load_jit` compiles everything with.
+const LOAD_JIT: [&str; 4] = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-DSGL_CUDA_ARCH=900"];
 
 /// A kernel that goes back, and what the framework's call looks like.
 #[derive(Debug)]
@@ -90,6 +92,8 @@ impl Kernel {
         if let Some(chain) = &self.interface.entry.chain {
             kernel["chain"] = chain.clone();
             kernel["parts"] = self.parts().into();
+            // The framework has no call of its own that would say with what a chain is compiled.
+            kernel["flags"] = beyond(&self.interface.flags).into();
         }
         if self.is_run_time() {
             kernel["headers"] = self.headers().into();
@@ -184,6 +188,11 @@ impl Kernel {
     }
 }
 
+/// The flags that `load_jit` does not give by itself.
+fn beyond(flags: &[String]) -> Vec<String> {
+    flags.iter().filter(|flag| !LOAD_JIT.contains(&flag.as_str())).cloned().collect()
+}
+
 fn how(how: &str) -> String {
     if how.is_empty() { String::new() } else { format!(" ({how})") }
 }
@@ -253,4 +262,20 @@ pub fn together(kernels: &[Kernel]) -> Result<(), Error> {
         "the kernels were taken out of different versions of sglang, and one export holds those of one: name them by version: {}",
         each.collect::<Vec<_>>().join("; or ")
     )))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_is_compiled_with_what_its_parts_are() {
+        let flags = |name: &str| beyond(&Interface::of(name).unwrap().flags);
+        assert_eq!(flags("silu_and_mul_group_quant_fp8"), ["--use_fast_math"]);
+        assert!(flags("qknorm_rope").is_empty());
+        for chain in operator::all().into_iter().filter(|one| !one.parts.is_empty()) {
+            chain.parts.iter().for_each(|part| assert_eq!(flags(&chain.name), flags(part), "{}: {part}", chain.name));
+        }
+    }
 }

@@ -13,6 +13,7 @@ import tempfile
 import types
 import unittest
 from contextlib import redirect_stderr, redirect_stdout
+from unittest import mock
 
 import torch
 from calls import Operator
@@ -131,6 +132,14 @@ class AChain(unittest.TestCase):
                 failed, hits = checked(both, hooked)
                 self.assertEqual(hits, 0)
                 self.assertIn("outputs on tokens 2, hidden 64", failed)
+
+    def test_is_compiled_with_the_flags_that_it_was_certified_with(self):
+        asked = {}
+        load_jit = lambda *args, **keywords: asked.update(keywords) or types.SimpleNamespace(run=both)
+        with mock.patch.object(chains.swap, "loader", lambda: load_jit):
+            with mock.patch.object(chains.swap, "differs", lambda *_: None):
+                chains.built(dict(KERNEL, candidate="0" * 64, source="a.cuh", exported="a", flags=["--use_fast_math"]))
+        self.assertEqual(asked["extra_cuda_cflags"], ["--use_fast_math"])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ class Module:
             setattr(self, export, lambda *args, _export=export: called.append((files[0], _export)))
 
 
-def load_jit(*args, cuda_files=(), cuda_wrappers=()):
+def load_jit(*args, cuda_files=(), cuda_wrappers=(), extra_cuda_cflags=None):
     text = (KERNEL_PATH / "csrc" / cuda_files[0]).read_text()
     if "#error" in text:
         raise RuntimeError("nvcc: error")
