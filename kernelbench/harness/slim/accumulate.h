@@ -15,6 +15,14 @@ template <>
 struct OpMathType<c10::BFloat16> {
   using type = float;
 };
+template <>
+struct OpMathType<c10::Float8_e5m2> {
+  using type = float;
+};
+template <>
+struct OpMathType<c10::Float8_e4m3fn> {
+  using type = float;
+};
 template <class T>
 using opmath_type = typename OpMathType<T>::type;
 
@@ -42,6 +50,11 @@ template <>
 struct AccumulateType<c10::BFloat16, false> {
   using type = float;
 };
+// Torch's own say what sums of eight bits are kept in.
+template <bool on_gpu>
+struct AccumulateType<c10::Float8_e5m2, on_gpu>;
+template <bool on_gpu>
+struct AccumulateType<c10::Float8_e4m3fn, on_gpu>;
 template <>
 struct AccumulateType<bool, true> {
   using type = bool;

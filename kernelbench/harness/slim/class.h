@@ -77,7 +77,7 @@ class class_ {
 
   template <class... A, class... Extra>
   class_& def(init<A...>, const Extra&... extra) {
-    return put("__init__", sizeof...(A), nullptr, &slim::Maker<T, A...>::call_with, extra...);
+    return put<sizeof...(A)>("__init__", nullptr, &slim::Maker<T, A...>::call_with, extra...);
   }
   template <class R, class... A, class... Extra>
   class_& def(const char* name, R (T::*method)(A...), const Extra&... extra) {
@@ -102,13 +102,14 @@ class class_ {
 
   template <class R, class... A, class F, class... Extra>
   class_& put_call(const char* name, F target, const Extra&... extra) {
-    return put(name, sizeof...(A), new F(target), &slim::MethodCaller<T, F, R, A...>::call_with, extra...);
+    return put<sizeof...(A)>(name, new F(target), &slim::MethodCaller<T, F, R, A...>::call_with, extra...);
   }
-  template <class... Extra>
-  class_& put(const char* name, size_t arity, void* target, decltype(slim::Function::call) call, const Extra&... extra) {
+  template <size_t Arity, class... Extra>
+  class_& put(const char* name, void* target, decltype(slim::Function::call) call, const Extra&... extra) {
+    static_assert(!named<Extra...>() || named<Extra...>() == Arity, "a name for each parameter, or for none");
     slim::Function* function = new slim::Function;
     function->name = name;
-    function->arity = arity + 1;
+    function->arity = Arity + 1;
     function->target = target;
     function->call = call;
     (describe(*function, extra), ...);

@@ -106,6 +106,9 @@ inline void describe(slim::Function& function, const arg& given) { function.para
 inline void describe(slim::Function&, return_value_policy) {}
 template <class... G>
 void describe(slim::Function&, call_guard<G...>) {}
+// How many of them name a parameter.
+template <class... Extra>
+constexpr size_t named() { return (size_t(0) + ... + size_t(std::is_same<Extra, arg>::value)); }
 
 class module_ {
  public:
@@ -113,6 +116,7 @@ class module_ {
 
   template <class R, class... A, class... Extra>
   module_& def(const char* name, R (*target)(A...), const Extra&... extra) {
+    static_assert(!named<Extra...>() || named<Extra...>() == sizeof...(A), "a name for each parameter, or for none");
     slim::Function* function = new slim::Function;  // lives as long as the process, as modules do
     function->name = name;
     function->arity = sizeof...(A);

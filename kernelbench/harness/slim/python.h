@@ -52,6 +52,7 @@ PyObject* PyNumber_Multiply(PyObject*, PyObject*);
 PyObject* PyNumber_TrueDivide(PyObject*, PyObject*);
 PyObject* PyNumber_Negative(PyObject*);
 PyObject* PyDict_New(void);
+int PyDict_SetItemString(PyObject*, const char*, PyObject*);
 PyObject* PyModule_New(const char*);
 // Not of the stable interface, and in every Python since 3.0; a Python without it leaves the extension to torch's own.
 PyObject* PyInstanceMethod_New(PyObject*);

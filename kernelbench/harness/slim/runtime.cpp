@@ -163,8 +163,36 @@ void read_list(const Ref& tuple, std::vector<int64_t>& list) {
 
 }  // namespace
 
+// All that live, by their neighbours; Python's lock is held wherever one comes or goes.
+static Facts* newest = nullptr;
+
 Facts::Facts(Ref tensor) : object(std::move(tensor)) {
+  read();
+  before = newest;
+  if (before) before->after = this;
+  newest = this;
+}
+
+Facts::~Facts() {
+  if (before) before->after = after;
+  (after ? after->before : newest) = before;
+}
+
+// Whether other memory lies under the object now, or of another shape.
+bool Facts::moved() const {
+  const Ref now = method(object.get(), SLIM_NAME("data_ptr")), shape = attribute(object.get(), SLIM_NAME("shape"));
+  if (reinterpret_cast<void*>(PyLong_AsUnsignedLongLong(now.get())) != data) return true;
+  if (PyTuple_Size(shape.get()) != static_cast<ssize_t>(sizes.size())) return true;
+  for (size_t i = 0; i < sizes.size(); i++)
+    if (PyLong_AsLongLong(PyTuple_GetItem(shape.get(), static_cast<ssize_t>(i))) != sizes[i]) return true;
+  return false;
+}
+
+void Facts::read() {
   PyObject* it = object.get();
+  numel = 1;
+  type = c10::ScalarType::Undefined;
+  device = c10::Device();
   read_list(attribute(it, SLIM_NAME("shape")), sizes);
   read_list(method(it, SLIM_NAME("stride")), strides);
   for (int64_t size : sizes) numel *= size;
@@ -252,6 +280,8 @@ void raise(const std::exception& error) {
 // The entry of every function of every extension.
 PyObject* enter(PyObject* self, PyObject* const* given, ssize_t count, PyObject* names) {
   try {
+    for (Facts* each = newest; each; each = each->before)
+      if (each->moved()) each->read();
     return call_any(static_cast<const Function*>(PyCapsule_GetPointer(self, nullptr)), given, count, names);
   } catch (const Raised& raised) {
     raised.restore();
@@ -270,7 +300,12 @@ void add(PyObject* owner, Function* function, bool is_method) {
   if (function->arity > most_parameters) fail("", "a function has too many parameters");
   for (Function* known : all) {
     if (known->owner == owner && known->name == function->name) {
-      while (known->next) known = known->next;
+      while (true) {
+        // Which of two fits better is for torch's own to say.
+        if (is_method && known->arity == function->arity) fail("", "two methods of one name and as many parameters");
+        if (!known->next) break;
+        known = known->next;
+      }
       known->next = function;
       return;
     }
@@ -286,7 +321,13 @@ void add(PyObject* owner, Function* function, bool is_method) {
 }
 
 PyObject* make_class(PyObject* module, const char* name) {
+  // As pybind11's, an object takes no other attributes, and no copy of it.
   const Ref text(PyUnicode_FromString(name)), bases(PyTuple_New(0)), content(PyDict_New());
+  const Ref slots = owned(PyTuple_New(2));
+  PyTuple_SetItem(slots.get(), 0, PyUnicode_FromString("_held"));
+  PyTuple_SetItem(slots.get(), 1, PyUnicode_FromString("__weakref__"));
+  if (PyDict_SetItemString(content.get(), "__slots__", slots.get()) != 0) owned(nullptr);
+  if (PyDict_SetItemString(content.get(), "__reduce_ex__", none().get()) != 0) owned(nullptr);
   PyObject* const all[] = {text.get(), bases.get(), content.get()};
   Ref made = owned(PyObject_Vectorcall(reinterpret_cast<PyObject*>(&PyType_Type), all, 3, nullptr));
   PyObject_SetAttrString(module, name, made.get());

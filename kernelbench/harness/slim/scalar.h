@@ -241,6 +241,12 @@ class std::numeric_limits<c10::BFloat16> : public std::numeric_limits<float> {
 #undef SLIM_LIMIT
 };
 
+// Torch's own know these of eight bits.
+template <>
+class std::numeric_limits<c10::Float8_e5m2>;
+template <>
+class std::numeric_limits<c10::Float8_e4m3fn>;
+
 namespace at {
 using namespace c10;
 }  // namespace at

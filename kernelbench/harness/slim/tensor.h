@@ -20,7 +20,8 @@ class TensorAccessor;
 namespace slim {
 
 // What all copies of a C++ tensor share. It is read when the object comes in: threads that a kernel starts may ask a
-// tensor for its size, and may not call Python.
+// tensor for its size, and may not call Python. What outlives a call, such as a member of a class, is looked at again when
+// the next one begins: a module that moved to another device has put other memory under the same objects.
 struct Facts {
   Ref object;
   long holders = 1;
@@ -29,8 +30,13 @@ struct Facts {
   int64_t numel = 1;
   c10::ScalarType type = c10::ScalarType::Undefined;
   c10::Device device;
+  Facts *before = nullptr, *after = nullptr;
 
   explicit Facts(Ref tensor);
+  Facts(const Facts&) = delete;
+  ~Facts();
+  void read();
+  bool moved() const;
 };
 
 }  // namespace slim

@@ -1,5 +1,6 @@
 """Softplus of an object that holds a tensor: a class of an extension, as candidates have them that keep their weights in C++."""
 
+import copy
 import gc
 
 import torch
@@ -18,6 +19,7 @@ public:
     ~Runner() { alive--; }
     torch::Tensor forward(const torch::Tensor& input) {
         TORCH_CHECK(input.scalar_type() == torch::kFloat32, "a runner takes float32");
+        TORCH_CHECK(weights_[0].scalar_type() == torch::kFloat32, "a runner holds float32");
         auto output = torch::empty_like(input);
         const float* x = input.data_ptr<float>();
         const float* w = weights_[0].data_ptr<float>();
@@ -27,6 +29,7 @@ public:
         return output;
     }
     int64_t calls() const { return calls_; }
+    int64_t width() const { return weights_[0].size(0); }
     void reset(int64_t calls, bool really) { if (really) calls_ = calls; }
 
 private:
@@ -41,6 +44,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         .def(py::init<const torch::Tensor&>())
         .def("forward", &Runner::forward, "the forward pass")
         .def("calls", &Runner::calls)
+        .def("width", &Runner::width)
         .def("reset", &Runner::reset, py::arg("calls") = 0, py::arg("really") = true)
         .def("twice", [](Runner& self, const torch::Tensor& input) { return self.forward(self.forward(input)); });
     m.def("alive", []() { return alive; });
@@ -75,6 +79,17 @@ assert "float32" in raised(RuntimeError, runner.forward, x.double())
 assert "incompatible" in raised(TypeError, runner.forward, 1)
 assert "incompatible" in raised(TypeError, extension.Runner, "weights")
 raised(TypeError, extension.Runner.forward, object(), x)
+raised(TypeError, copy.copy, runner)
+raised(AttributeError, setattr, runner, "name", 1)
+
+# What it holds is the object, whatever memory lies under that: a module that moves gives its parameters other memory.
+weight = nn.Parameter(torch.ones(1))
+runner = extension.Runner(weight)
+weight.data = torch.full((4096,), 2.0)
+assert torch.allclose(runner.forward(x)[:2], 2 * nn.functional.softplus(x)[:2])
+assert runner.width() == 4096
+weight.data = torch.full((8,), 3.0, dtype=torch.float64)
+assert "float32" in raised(RuntimeError, runner.forward, x)
 
 
 class ModelNew(nn.Module):

@@ -28,6 +28,16 @@ torch::Tensor softplus(torch::Tensor input, bool torch_has_them) {
 
 extension = load_inline(name="softplus_eight_bits", cpp_sources=source, functions=["softplus"])
 
+# Where torch has them: as arguments too.
+for name in ("float8_e4m3fn", "float8_e5m2"):
+    if hasattr(torch, name):
+        try:
+            extension.softplus(torch.ones(3).to(getattr(torch, name)), True)
+        except RuntimeError as error:
+            assert "too narrow" in str(error), error
+        else:
+            raise AssertionError(f"{name} was taken for a wider one")
+
 
 class ModelNew(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
