@@ -265,7 +265,6 @@ pub fn together(kernels: &[Kernel]) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 mod tests {
     use super::*;
 
