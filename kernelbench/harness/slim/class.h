@@ -18,9 +18,13 @@ void hold(PyObject* object, void* what, const char* type, void (*drop)(PyObject*
 void* held_by(PyObject* object, const char* type);
 
 template <class T>
-T* object(PyObject* of) { return static_cast<T*>(held_by(of, typeid(T).name())); }
+T* object(PyObject* of) {
+  return static_cast<T*>(held_by(of, typeid(T).name()));
+}
 template <class T>
-void drop(PyObject* capsule) { delete static_cast<T*>(PyCapsule_GetPointer(capsule, typeid(T).name())); }
+void drop(PyObject* capsule) {
+  delete static_cast<T*>(PyCapsule_GetPointer(capsule, typeid(T).name()));
+}
 
 template <class T, class... A>
 struct Maker {
@@ -58,8 +62,10 @@ struct MethodCaller {
     return call(function, arguments, result, std::index_sequence_for<A...>());
   }
   static R on(T& self, const F& target, A&&... all) {
-    if constexpr (std::is_member_function_pointer<F>::value) return (self.*target)(static_cast<A&&>(all)...);
-    else return target(self, static_cast<A&&>(all)...);
+    if constexpr (std::is_member_function_pointer<F>::value)
+      return (self.*target)(static_cast<A&&>(all)...);
+    else
+      return target(self, static_cast<A&&>(all)...);
   }
 };
 

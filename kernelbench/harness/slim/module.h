@@ -108,7 +108,9 @@ template <class... G>
 void describe(slim::Function&, call_guard<G...>) {}
 // How many of them name a parameter.
 template <class... Extra>
-constexpr size_t named() { return (size_t(0) + ... + size_t(std::is_same<Extra, arg>::value)); }
+constexpr size_t named() {
+  return (size_t(0) + ... + size_t(std::is_same<Extra, arg>::value));
+}
 
 class module_ {
  public:

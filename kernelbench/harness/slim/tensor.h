@@ -20,8 +20,8 @@ class TensorAccessor;
 namespace slim {
 
 // What all copies of a C++ tensor share. It is read when the object comes in: threads that a kernel starts may ask a
-// tensor for its size, and may not call Python. What outlives a call, such as a member of a class, is looked at again when
-// the next one begins: a module that moved to another device has put other memory under the same objects.
+// tensor for its size, and may not call Python. What outlives a call, such as a member of a class, is looked at again
+// when the next one begins: a module that moved to another device has put other memory under the same objects.
 struct Facts {
   Ref object;
   long holders = 1;
