@@ -31,16 +31,26 @@ fn an_extension_is_built_with_the_slim_headers_and_is_right() {
 #[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
 fn what_the_slim_headers_lack_is_built_with_torchs_own() {
     let workshop = workshop();
-    let source = candidate("softplus_stock.py");
-    match evaluate(&workshop, &problem("1_Softplus"), &source, &PLAN).unwrap() {
-        Ok(_) => {
-            let labels = workshop.labels(&Candidate::new(source).id());
-            assert!(labels.iter().any(|label| label.text.contains("the slim ones did not do: ")), "{labels:?}");
+    for name in ["softplus_stock.py", "softplus_overloads.py", "softplus_limits.py"] {
+        let source = candidate(name);
+        match evaluate(&workshop, &problem("1_Softplus"), &source, &PLAN).unwrap() {
+            Ok(_) => {
+                let labels = workshop.labels(&Candidate::new(source).id());
+                let told = labels.iter().any(|label| label.text.contains("the slim ones did not do: "));
+                assert!(told, "{name}: {labels:?}");
+            }
+            // A torch without its headers can build no extension itself.
+            Err(Failure::Build { log }) => assert!(log.contains("torch/extension.h: No such file"), "{name}: {log}"),
+            Err(other) => panic!("{name}: {other:?}"),
         }
-        // A torch without its headers can build no extension itself.
-        Err(Failure::Build { log }) => assert!(log.contains("torch/extension.h: No such file"), "{log}"),
-        Err(other) => panic!("{other:?}"),
     }
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn what_torchs_own_headers_refuse_the_slim_ones_refuse() {
+    let refused = evaluate(&workshop(), &problem("1_Softplus"), &candidate("softplus_names.py"), &PLAN).unwrap();
+    assert!(matches!(refused, Err(Failure::Build { .. })), "{refused:?}");
 }
 
 #[test]

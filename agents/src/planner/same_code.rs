@@ -19,7 +19,10 @@ pub(super) fn joined(evaluation: Evaluation, id: &CandidateId, so_far: &Trajecto
         return evaluation;
     };
     let name = round.candidate.as_ref().map(|id| id.short().to_owned()).unwrap_or_default();
-    let text = format!("the same code as candidate {name} of round {}: its samples are joined to those", round.number);
+    let text = format!(
+        "built here, the same code as candidate {name} of round {}: its samples are joined to those",
+        round.number
+    );
     joined.labels.push(Label::new(LabelKind::SameCode, text));
     Evaluation::Passed(joined)
 }

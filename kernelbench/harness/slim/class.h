@@ -3,6 +3,7 @@
 // A class is a plain Python class, and each object of it holds the C++ object in a capsule. What pybind11 does for an
 // extension, of which this offers `py::class_` with `py::init` and methods; an object is no argument of another's.
 #pragma once
+#include <functional>
 #include <memory>
 #include <typeinfo>
 
@@ -28,44 +29,22 @@ void drop(PyObject* capsule) {
 
 template <class T, class... A>
 struct Maker {
-  template <size_t... I>
-  static bool call(PyObject* const* arguments, std::index_sequence<I...>) {
-    std::tuple<Held<std::decay_t<A>>...> held;
-    if (!(std::get<I>(held).read(arguments[I + 1]) && ...)) return false;
-    hold(arguments[0], new T(static_cast<A&&>(std::get<I>(held).give())...), typeid(T).name(), &drop<T>);
-    return true;
-  }
-  static bool call_with(const Function&, PyObject* const* arguments, Ref& result) {
-    result = none();
-    return call(arguments, std::index_sequence_for<A...>());
+  static bool call(const Function&, PyObject* const* arguments, Ref& result) {
+    const auto make = [self = arguments[0]](A&&... all) {
+      hold(self, new T(static_cast<A&&>(all)...), typeid(T).name(), &drop<T>);
+    };
+    return Caller<void, A...>::answer(make, arguments + 1, result);
   }
 };
 
 // Calls what `target` points to, a method of T or a function whose first parameter is one, on the object and the rest.
 template <class T, class F, class R, class... A>
 struct MethodCaller {
-  template <size_t... I>
-  static bool call(const Function& function, PyObject* const* arguments, Ref& result, std::index_sequence<I...>) {
+  static bool call(const Function& function, PyObject* const* arguments, Ref& result) {
     T* self = object<T>(arguments[0]);
-    std::tuple<Held<std::decay_t<A>>...> held;
-    if (!self || !(std::get<I>(held).read(arguments[I + 1]) && ...)) return false;
     const F& target = *static_cast<const F*>(function.target);
-    if constexpr (std::is_void<R>::value) {
-      on(*self, target, static_cast<A&&>(std::get<I>(held).give())...);
-      result = none();
-    } else {
-      result = to_python(on(*self, target, static_cast<A&&>(std::get<I>(held).give())...));
-    }
-    return true;
-  }
-  static bool call_with(const Function& function, PyObject* const* arguments, Ref& result) {
-    return call(function, arguments, result, std::index_sequence_for<A...>());
-  }
-  static R on(T& self, const F& target, A&&... all) {
-    if constexpr (std::is_member_function_pointer<F>::value)
-      return (self.*target)(static_cast<A&&>(all)...);
-    else
-      return target(self, static_cast<A&&>(all)...);
+    const auto on_it = [&](A&&... all) -> R { return std::invoke(target, *self, static_cast<A&&>(all)...); };
+    return self && Caller<R, A...>::answer(on_it, arguments + 1, result);
   }
 };
 
@@ -83,7 +62,7 @@ class class_ {
 
   template <class... A, class... Extra>
   class_& def(init<A...>, const Extra&... extra) {
-    return put<sizeof...(A)>("__init__", nullptr, &slim::Maker<T, A...>::call_with, extra...);
+    return put<sizeof...(A)>("__init__", nullptr, &slim::Maker<T, A...>::call, extra...);
   }
   template <class R, class... A, class... Extra>
   class_& def(const char* name, R (T::*method)(A...), const Extra&... extra) {
@@ -108,7 +87,7 @@ class class_ {
 
   template <class R, class... A, class F, class... Extra>
   class_& put_call(const char* name, F target, const Extra&... extra) {
-    return put<sizeof...(A)>(name, new F(target), &slim::MethodCaller<T, F, R, A...>::call_with, extra...);
+    return put<sizeof...(A)>(name, new F(target), &slim::MethodCaller<T, F, R, A...>::call, extra...);
   }
   template <size_t Arity, class... Extra>
   class_& put(const char* name, void* target, decltype(slim::Function::call) call, const Extra&... extra) {

@@ -52,11 +52,11 @@ struct Held<c10::ArrayRef<T>> {
 
 template <class R, class... A>
 struct Caller {
-  template <size_t... I>
-  static bool call(const Function& function, PyObject* const* arguments, Ref& result, std::index_sequence<I...>) {
+  // Reads a target's parameters out of Python's arguments and hands back what it gives; false where they do not fit.
+  template <class F, size_t... I>
+  static bool answer(const F& target, PyObject* const* arguments, Ref& result, std::index_sequence<I...>) {
     std::tuple<Held<std::decay_t<A>>...> held;
     if (!(std::get<I>(held).read(arguments[I]) && ...)) return false;
-    const auto target = reinterpret_cast<R (*)(A...)>(function.target);
     if constexpr (std::is_void<R>::value) {
       target(static_cast<A&&>(std::get<I>(held).give())...);
       result = none();
@@ -65,8 +65,12 @@ struct Caller {
     }
     return true;
   }
-  static bool call_with(const Function& function, PyObject* const* arguments, Ref& result) {
-    return call(function, arguments, result, std::index_sequence_for<A...>());
+  template <class F>
+  static bool answer(const F& target, PyObject* const* arguments, Ref& result) {
+    return answer(target, arguments, result, std::index_sequence_for<A...>());
+  }
+  static bool call(const Function& function, PyObject* const* arguments, Ref& result) {
+    return answer(reinterpret_cast<R (*)(A...)>(function.target), arguments, result);
   }
 };
 
@@ -123,7 +127,7 @@ class module_ {
     function->name = name;
     function->arity = sizeof...(A);
     function->target = reinterpret_cast<void*>(target);
-    function->call = &slim::Caller<R, A...>::call_with;
+    function->call = &slim::Caller<R, A...>::call;
     (describe(*function, extra), ...);
     slim::add(object_, function);
     return *this;

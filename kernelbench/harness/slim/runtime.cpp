@@ -64,20 +64,14 @@ PyObject* dtype_object(c10::ScalarType type) {
 }
 
 bool read_type(PyObject* object, c10::ScalarType& type) {
-  static constexpr c10::ScalarType usual[] = {c10::kFloat,  c10::kHalf, c10::kBFloat16, c10::kLong, c10::kInt,
-                                              c10::kDouble, c10::kBool, c10::kByte,     c10::kChar, c10::kShort};
-  for (c10::ScalarType one : usual) {
-    if (dtype_object(one) == object) {
-      type = one;
-      return true;
-    }
-  }
-  // A torch before 2.1 has none of these, and no tensor of them either.
-  static constexpr c10::ScalarType rare[] = {c10::kFloat8_e4m3fn, c10::kFloat8_e5m2};
-  static const bool there = PyObject_HasAttrString(torch_module(), "float8_e4m3fn");
-  for (c10::ScalarType one : rare) {
-    if (there && dtype_object(one) == object) {
-      type = one;
+  static constexpr c10::ScalarType usual[] = {c10::kFloat, c10::kHalf,   c10::kBFloat16,      c10::kLong,
+                                              c10::kInt,   c10::kDouble, c10::kBool,          c10::kByte,
+                                              c10::kChar,  c10::kShort,  c10::kFloat8_e4m3fn, c10::kFloat8_e5m2};
+  // A torch before 2.1 has no element of eight bits, and no tensor of them either.
+  static const size_t known = std::size(usual) - (PyObject_HasAttrString(torch_module(), "float8_e4m3fn") ? 0 : 2);
+  for (size_t i = 0; i < known; i++) {
+    if (dtype_object(usual[i]) == object) {
+      type = usual[i];
       return true;
     }
   }

@@ -164,28 +164,27 @@ impl Kernel {
             "build": certificate.map(|certificate| certificate.build.clone()),
         })
     }
+}
 
-    /// What validation reads of its operator.
-    fn operator_json(&self) -> Value {
-        let interface = &self.interface;
-        let argument = |argument: &Argument| {
-            json!({
-                "name": argument.name, "dtype": argument.dtype, "shape": argument.shape,
-                "transfer": argument.transfer, "fill": argument.fill,
-            })
-        };
+/// What validation reads of an operator.
+fn operator_json(interface: &Interface) -> Value {
+    let argument = |argument: &Argument| {
         json!({
-            "call": interface.call,
-            "arguments": interface.argument.iter().map(argument).collect::<Vec<_>>(),
-            "between": interface.between.iter().map(argument).collect::<Vec<_>>(),
-            "constraints": interface.constraints,
-            "tolerance": interface.tolerance,
-            "tests": interface.tests,
-            "functions": interface.entry.functions,
-            "loop": interface.case,
-            "validation": interface.entry.validation,
+            "name": argument.name, "dtype": argument.dtype, "shape": argument.shape,
+            "transfer": argument.transfer, "fill": argument.fill,
         })
-    }
+    };
+    json!({
+        "call": interface.call,
+        "arguments": interface.argument.iter().map(argument).collect::<Vec<_>>(),
+        "between": interface.between.iter().map(argument).collect::<Vec<_>>(),
+        "constraints": interface.constraints,
+        "tolerance": interface.tolerance,
+        "tests": interface.tests,
+        "functions": interface.entry.functions,
+        "loop": interface.case,
+        "validation": interface.entry.validation,
+    })
 }
 
 /// The flags that `load_jit` does not give by itself.
@@ -201,7 +200,7 @@ fn how(how: &str) -> String {
 #[must_use]
 pub fn swap(kernels: &[Kernel]) -> Value {
     let operators: Map<String, Value> =
-        kernels.iter().map(|kernel| (kernel.operator().to_owned(), kernel.operator_json())).collect();
+        kernels.iter().map(|kernel| (kernel.operator().to_owned(), operator_json(&kernel.interface))).collect();
     let shapes = |kernel: &Kernel| kernel.found.shapes.iter().map(said).collect::<BTreeSet<_>>();
     let certified: Map<String, Value> = kernels
         .iter()
@@ -275,6 +274,20 @@ mod tests {
         assert!(flags("qknorm_rope").is_empty());
         for chain in operator::all().into_iter().filter(|one| !one.parts.is_empty()) {
             chain.parts.iter().for_each(|part| assert_eq!(flags(&chain.name), flags(part), "{}: {part}", chain.name));
+        }
+    }
+
+    #[test]
+    fn what_a_chains_calls_are_given_is_said() {
+        let interface = Interface::of("silu_and_mul_group_quant_fp8").unwrap();
+        let said = operator_json(&interface);
+        let names = |value: &Value| -> Vec<String> {
+            value.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+        };
+        let known = [names(&said["arguments"]), names(&said["between"])].concat();
+        let given = [&said["call"]["positional"], &said["call"]["then"][0]["positional"]];
+        for name in given.into_iter().flat_map(|one| one.as_array().unwrap()) {
+            assert!(known.iter().any(|one| one == name), "{name} of {known:?}");
         }
     }
 }

@@ -141,6 +141,10 @@ class AChain(unittest.TestCase):
                 chains.built(dict(KERNEL, candidate="0" * 64, source="a.cuh", exported="a", flags=["--use_fast_math"]))
         self.assertEqual(asked["extra_cuda_cflags"], ["--use_fast_math"])
 
+    def test_that_is_not_in_place_is_named(self):
+        with self.assertRaisesRegex(LookupError, "scaled_gated f32: this chain is switched off"):
+            package.chain("scaled_gated", "f32")
+
 
 if __name__ == "__main__":
     unittest.main()
