@@ -253,6 +253,22 @@ fn a_chain_has_no_argument_for_the_array_that_its_parts_hand_over() {
 
 #[test]
 #[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
+fn a_chain_whose_first_part_changes_its_arrays_in_place_has_them_as_arguments() {
+    let chain = "fused_add_rmsnorm_group_quant_fp8";
+    let (told, folder) = extract(chain, "bf16", Path::new(TREE));
+    told.ended(0);
+    let folder = folder.path().join("task");
+    let needed = ["elementwise/sizes.h", "elementwise/fused_add_rmsnorm.cuh", "gemm/per_token_group_quant.cuh"];
+    let manifest = check(&folder, &folder.join(format!("{chain}.cuh")), &needed);
+    assert_eq!(manifest["mutates"], serde_json::json!(["input", "residual", "output_q", "output_s"]));
+    assert_eq!(manifest["call"]["then"][0]["positional"], serde_json::json!(["input", "output_q", "output_s"]));
+    let task = load::task(&folder).unwrap();
+    let names: Vec<_> = task.context().unwrap().arguments.iter().map(|argument| argument.name.as_str()).collect();
+    assert_eq!(names, ["input", "residual", "output_q", "output_s", "weight", "tokens", "groups", "eps"]);
+}
+
+#[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
 fn an_operator_that_puts_out_eight_bits_becomes_a_task_that_builds() {
     let (told, folder) = extract("per_token_quant_fp8", "bf16", Path::new(TREE));
     told.ended(0);

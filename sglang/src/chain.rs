@@ -12,7 +12,8 @@ use std::{
 };
 
 /// What calls the parts, by the chain's name.
-const CALLS: [(&str, &str); 3] = [
+const CALLS: [(&str, &str); 4] = [
+    ("fused_add_rmsnorm_group_quant_fp8", include_str!("../chains/fused_add_rmsnorm_group_quant_fp8.cuh")),
     ("qknorm_rope", include_str!("../chains/qknorm_rope.cuh")),
     (
         "silu_and_mul_group_quant_fp8",

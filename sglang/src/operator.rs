@@ -180,8 +180,9 @@ pub struct Bounds {
     pub why: String,
 }
 
-const TEXTS: [&str; 14] = [
+const TEXTS: [&str; 15] = [
     include_str!("../operators/fused_add_rmsnorm.toml"),
+    include_str!("../operators/fused_add_rmsnorm_group_quant_fp8.toml"),
     include_str!("../operators/gelu_and_mul.toml"),
     include_str!("../operators/gelu_tanh_and_mul.toml"),
     include_str!("../operators/merge_attn_states.toml"),

@@ -5,8 +5,9 @@ use kernelbench::{Fill, Gate, Number, Transfer};
 use minijinja::{Environment, context};
 use std::{collections::BTreeMap, fmt::Write};
 
-const BINDINGS: [(&str, &str); 11] = [
+const BINDINGS: [(&str, &str); 12] = [
     ("fused_add_rmsnorm", include_str!("../bindings/fused_add_rmsnorm.cu")),
+    ("fused_add_rmsnorm_group_quant", include_str!("../bindings/fused_add_rmsnorm_group_quant.cu")),
     ("gated", include_str!("../bindings/gated.cu")),
     ("group_quant", include_str!("../bindings/group_quant.cu")),
     ("merge_attn_states", include_str!("../bindings/merge_attn_states.cu")),

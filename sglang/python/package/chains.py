@@ -31,15 +31,16 @@ class Chain:
         self.said = kernel["chain"]
         self.watch = watch or guard.Guard(kernel)
         self.fast = compiled.watching(kernel, kernel["passed"], self.watch)
-        self.layer, self.first = None, None
+        # The layer that is under way, how many first calls it made, and the last of them while its second one is to come.
+        self.layer, self.place, self.first = None, 0, None
         self.seen = weakref.WeakKeyDictionary()
         self.ours = None
 
     def around_layer(self, original, *args, **keywords):
         if compiling() or not args:
             return original(*args, **keywords)
-        outer = self.layer, self.first
-        self.layer, self.first = args[0], None
+        outer = self.layer, self.place, self.first
+        self.layer, self.place, self.first = args[0], 0, None
         try:
             told = original(*args, **keywords)
             if self.first and self.first.put_off:
@@ -49,17 +50,19 @@ class Chain:
                 )
             return told
         finally:
-            self.layer, self.first = outer
+            self.layer, self.place, self.first = outer
 
     def around_first(self, original, *args, **keywords):
         given = self.given(0, args, keywords)
         if self.layer is None or given is None or compiling():
             return original(*args, **keywords)
         self.settle()
-        put_off = self.kind(given) in self.seen.get(self.layer, ()) and guard.Switch.ours
-        self.first = First(given, lambda: original(*args, **keywords), put_off)
+        self.place += 1
+        kind = self.place, *self.kind(given)
+        put_off = kind in self.seen.get(self.layer, ()) and guard.Switch.ours
+        self.first = First(given, kind, lambda: original(*args, **keywords), put_off)
         if not put_off:
-            return self.first.done()
+            return self.carried_out(self.first)
         return None
 
     def around_second(self, original, *args, **keywords):
@@ -70,14 +73,14 @@ class Chain:
         follows = given is not None and all(one(first.given[name], given[name]) for name in self.said["handed_over"])
         if not first.put_off:
             if follows:
-                self.seen.setdefault(self.layer, set()).add(self.kind(first.given))
+                self.seen.setdefault(self.layer, set()).add(first.kind)
             return original(*args, **keywords)
         # The first one's view of an array that both have is the one with an axis for each size.
         arguments = {**(given or {}), **first.given}
         why = ("order" if not follows else None) or self.refuses(arguments) or self.absent()
         guard.count(self.kernel, why or guard.HIT)
         if why:
-            first.done()
+            self.carried_out(first)
             return original(*args, **keywords)
         return self.ours(*[arguments[name] for name in self.kernel["passed"]])
 
@@ -85,7 +88,15 @@ class Chain:
         """What was put off is done before anything else of its kind begins."""
         if self.first and self.first.put_off:
             guard.count(self.kernel, "order")
-            self.first.done()
+            self.carried_out(self.first)
+
+    def carried_out(self, first):
+        """The framework's own first call. It may go to another of the functions here: that is the same call, counted once."""
+        layer, self.layer = self.layer, None
+        try:
+            return first.done()
+        finally:
+            self.layer = layer
 
     def given(self, step, args, keywords):
         """The arguments by name; None where the call is another one than what was taken out."""
@@ -135,8 +146,8 @@ class Chain:
 class First:
     """The first call of a chain, and whether it was put off."""
 
-    def __init__(self, given, done, put_off):
-        self.given, self.done, self.put_off = given, done, put_off
+    def __init__(self, given, kind, done, put_off):
+        self.given, self.kind, self.done, self.put_off = given, kind, done, put_off
 
 
 class Differs(RuntimeError):

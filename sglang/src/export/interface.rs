@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Operators by name, as `operators` describes them.
-const OPERATORS: [(&str, &str); 14] = [
+const OPERATORS: [(&str, &str); 15] = [
     ("fused_add_rmsnorm", include_str!("../../operators/fused_add_rmsnorm.toml")),
+    ("fused_add_rmsnorm_group_quant_fp8", include_str!("../../operators/fused_add_rmsnorm_group_quant_fp8.toml")),
     ("gelu_and_mul", include_str!("../../operators/gelu_and_mul.toml")),
     ("gelu_tanh_and_mul", include_str!("../../operators/gelu_tanh_and_mul.toml")),
     ("merge_attn_states", include_str!("../../operators/merge_attn_states.toml")),

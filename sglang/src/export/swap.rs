@@ -273,7 +273,8 @@ mod tests {
         assert_eq!(flags("silu_and_mul_group_quant_fp8"), ["--use_fast_math"]);
         assert!(flags("qknorm_rope").is_empty());
         for chain in operator::all().into_iter().filter(|one| !one.parts.is_empty()) {
-            chain.parts.iter().for_each(|part| assert_eq!(flags(&chain.name), flags(part), "{}: {part}", chain.name));
+            let of_parts: BTreeSet<_> = chain.parts.iter().flat_map(|part| flags(part)).collect();
+            assert_eq!(BTreeSet::from_iter(flags(&chain.name)), of_parts, "{}", chain.name);
         }
     }
 

@@ -110,6 +110,49 @@ def checked(kernel, hooked=("gated", "scaled")):
     return failed, package.counters()["gated_scaled"]["f32"].get("hit", 0) - before
 
 
+def layers_made(*times):
+    """A layer that does these steps each time, on arrays of their own: whether each array that is read holds what it must, and
+    how often the kernel was called."""
+    watch = chains.guard.Guard(KERNEL, capability=lambda device: (9, 0), device="cpu")
+    chain, calls, right = chains.Chain(KERNEL, watch), [], []
+    chain.ours = lambda input, out: calls.append(1) or both(input, out)
+    gated_by_another = lambda input, middle: chain.around_first(gated, input, middle)
+
+    def layer(_, input, steps):
+        expected, middle, out = (torch.full((2, 64), 7.0) for _ in range(3))
+        gated(input, expected)
+        for step in steps:
+            if step == "read":
+                right.append(torch.equal(middle, expected))
+            elif step == "scaled":
+                chain.around_second(scaled, middle, out)
+                right.append(torch.allclose(out, 2 * expected))
+            else:
+                middle = torch.full((2, 64), 7.0)
+                chain.around_first(gated if step == "gated" else gated_by_another, input, middle)
+
+    this = type("Layer", (), {})()
+    for seed, steps in enumerate(times):
+        given = torch.randn(2, 128, generator=torch.Generator().manual_seed(seed))
+        chain.around_layer(layer, this, given, steps)
+    return right, len(calls)
+
+
+class ALayer(unittest.TestCase):
+    def test_puts_off_the_calls_that_the_second_one_follows_and_no_others(self):
+        steps = ["gated", "read", "gated", "scaled"]
+        self.assertEqual(layers_made(steps, steps, steps), ([True] * 6, 2))
+
+    def test_counts_a_function_that_calls_another_of_these_once(self):
+        steps = ["gated by another", "scaled", "gated", "read"]
+        self.assertEqual(layers_made(steps, steps, ["gated", *steps[1:]]), ([True] * 6, 2))
+
+    def test_does_such_a_function_where_the_kernel_does_not_serve(self):
+        steps = ["gated by another", "scaled"]
+        with mock.patch.object(chains.Chain, "refuses", lambda *_: "shape"):
+            self.assertEqual(layers_made(steps, steps, steps), ([True] * 3, 0))
+
+
 class AChain(unittest.TestCase):
     def test_that_is_right_passes_and_was_called_for_what_was_certified_alone(self):
         failed, hits = checked(both)
