@@ -19,7 +19,7 @@ pub use self::flags::{
     ChoiceArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
 };
 pub use self::metrics::{HandedOver, Metrics, MetricsArgs, MetricsSampleArgs, MetricsShowArgs};
-pub use self::pool::{PoolAddArgs, PoolCommand, PoolListArgs};
+pub use self::pool::{PoolAddArgs, PoolCommand, PoolListArgs, PoolReflectArgs};
 pub use self::prompts::{PromptsArgs, PromptsCommand, RenderArgs, RenderRole};
 pub use self::report::ReportArgs;
 pub use self::study::{StudyCommand, StudyErrorsArgs, SuccessRateArgs, TrajectoryArgs, TuningDepthArgs};

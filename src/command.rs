@@ -96,7 +96,7 @@ pub(crate) fn execute(mut cli: Cli, environment: &Environment) -> Result<Exit, T
         Command::Prompts(arguments) => prompts::prompts(&arguments, &layers.config),
         Command::Metrics(what) => metrics::metrics(&what, layers),
         Command::Features(what) => features::features(&what, layers, environment),
-        Command::Pool(what) => pool::pool(&what, &layers.config),
+        Command::Pool(what) => pool::pool(&what, &layers.config, environment),
         Command::Sglang(what) => sglang::sglang(&what, &layers),
         Command::Config(arguments) => config::config(&arguments, &layers),
     }

@@ -11,6 +11,7 @@ use agents::{
     trajectory::{Round, Trajectory},
 };
 use kernelbench::{CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Hash, Task, Timed};
+use prompts::PlanLine;
 use std::fmt::Write;
 
 /// The text that was kept under a name; `None` where the record lacks it.
@@ -112,6 +113,14 @@ fn row(round: &Round) -> [String; 5] {
     let candidate = round.candidate.as_ref().map_or("-", |id| id.short()).to_owned();
     let advice = report::advice(round).unwrap_or_default();
     [round.number.to_string(), round.step.name().into(), candidate, outcome, advice]
+}
+
+/// A round as a model is told of it that looks back: what came of it, and the advice that it followed.
+#[must_use]
+pub fn told(round: &Round) -> PlanLine {
+    let [_, step, candidate, outcome, advice] = row(round);
+    let outcome = if advice.is_empty() { outcome } else { format!("{outcome}; the advice was: {advice}") };
+    PlanLine { round: round.number, step, candidate, outcome }
 }
 
 /// What was claimed of a candidate, what was checked, and what could not be.

@@ -253,6 +253,7 @@ fn a_later_run_is_shown_what_was_admitted(folder: &Path, earlier: &str, model: &
     let again = run(&add).ended(1).out;
     assert!(again.contains("is not faster than the") && again.contains("that is there"), "{again}");
     assert!(run(&["pool", "list", "--pool", &path("pool")]).ended(0).out.contains("gate_f32"));
+    what_it_taught_is_kept_beside_it(folder, earlier);
     fs::write(folder.join("with_pool.toml"), format!("[prompts]\npool = \"{}\"\n", path("pool")))
         .expect("a folder of this test's");
     let (settings, later) = (path("with_pool.toml"), path("later"));
@@ -273,9 +274,42 @@ fn a_later_run_is_shown_what_was_admitted(folder: &Path, earlier: &str, model: &
     let with = run(&[&["--config", &settings][..], &render].concat()).ended(0).out;
     assert!(with.contains("# Kernels from here") && with.contains("## gate_f32, "), "{with}");
     assert!(with.contains("// simulate: us=60"), "the certified one is shown: {with}");
+    assert!(with.contains("```text\nRead whole vectors. Seen: Round 3 after round 1. Of use: Where loads"), "{with}");
     assert_eq!(run(&render).ended(0).out.matches("Kernels from here").count(), 0, "none without a pool");
     let asked = texts(&folder.join("later/blobs")).into_iter().any(|text| text.contains("## gate_f32, "));
     assert!(asked, "the model was asked with it");
+}
+
+/// Asks what a run taught, whose kernel is in the pool, and one whose kernel is not.
+fn what_it_taught_is_kept_beside_it(folder: &Path, run_folder: &str) {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let reflection = |insight: &str| {
+        let one = format!(
+            r#"{{"insight": "{insight}", "evidence": "Round 3 after round 1.", "applies": "Where loads\nbound it."}}"#
+        );
+        let reply = format!(r#"{{"reflections": [{one}]}}"#);
+        let line = serde_json::json!({"role": "planner", "purpose": "reflect", "reply": reply});
+        fs::write(folder.join("reflects.jsonl"), line.to_string()).expect("a folder of this test's");
+        format!("scripted:{}", path("reflects.jsonl"))
+    };
+    let ask = |model: &str, pool: &str| run(&["pool", "reflect", run_folder, "--model", model, "--pool", &path(pool)]);
+    let elsewhere = ask(&reflection("Read."), "nothing").ended(1).out;
+    assert!(elsewhere.contains("nobody was asked: its kernel is not in"), "{elsewhere}");
+    let letters = format!("mailbox:{}", path("reflects"));
+    let waits = ["pool", "reflect", run_folder, "--model", &letters, "--pool", &path("pool"), "--exit-when-waiting"];
+    run(&waits).ended(10);
+    let asked = texts(&folder.join("reflects")).into_iter().find(|text| text.contains("The kernel that was certified"));
+    let asked = asked.expect("a letter");
+    for told in ["round 1, seed", "round 3, optimize", "; the advice was: ", "// simulate: us=60"] {
+        assert!(asked.contains(told), "{told}: {asked}");
+    }
+    let prose = ask(&reflection(""), "pool").ended(4).err;
+    assert!(prose.contains("`reflection 1: insight` is empty"), "{prose}");
+    let said = ask(&reflection("Read whole vectors."), "pool").ended(0).out;
+    assert!(said.contains("gate_f32 taught, as ") && said.contains("  Read whole vectors.\n"), "{said}");
+    let listed = run(&["pool", "list", "--pool", &path("pool"), "--json"]).ended(0).out;
+    let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
+    assert_eq!(listed[0]["reflections"][0]["applies"], "Where loads bound it.");
 }
 
 #[test]

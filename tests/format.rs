@@ -157,6 +157,7 @@ fn what_is_written_beforehand_and_what_is_replied_is_read_as_it_is_documented() 
             "plan" => prompts::read_plan(reply, &["best".into()]).map(drop),
             "action" => prompts::read_action(reply, &["BN+32".into()]).map(drop),
             "space" => prompts::read_space(reply).map(drop),
+            "reflect" => prompts::read_reflections(reply).map(drop),
             "shapes" => {
                 let task = kernelbench::load::task(program::TASK.as_ref()).unwrap();
                 prompts::read_shapes(reply, &task).map(drop)

@@ -380,6 +380,9 @@ fn a_sentence_beyond_the_grammar_is_read_by_a_model_once_and_what_it_does_not_sa
     fs::write(at("prose.jsonl"), entry("planner", "sentence", "A product, I think.")).unwrap();
     let prose = ask(sentence, &format!("scripted:{}", at("prose.jsonl")), "b").ended(4);
     assert!(prose.err.contains("the model's reply cannot be read"), "{prose:?}");
+    let letters = format!("mailbox:{}", at("letters"));
+    let waits = ["ask", sentence, "--model", &letters, "--exit-when-waiting", "-o", &at("b"), "--untried"];
+    assert!(run(&waits).ended(10).err.contains("waiting for a reply to "));
     let none = run(&["ask", sentence, "-o", &at("b"), "--untried"]).ended(2);
     assert!(none.err.contains("--model openai:NAME has a model read it") && !Path::new(&at("b")).exists(), "{none:?}");
     // What the grammar reads is not asked: this model would have no reply.

@@ -86,6 +86,8 @@ pub enum Purpose {
     Extract,
     /// The Planner reads a sentence that is beyond the grammar.
     Sentence,
+    /// The Planner says what a run taught, once it is over.
+    Reflect,
 }
 
 impl Purpose {
@@ -112,6 +114,7 @@ impl Purpose {
             Self::Space => "space",
             Self::Extract => "extract",
             Self::Sentence => "sentence",
+            Self::Reflect => "reflect",
         }
     }
 }

@@ -44,6 +44,21 @@ pub struct About {
     pub kernel: Hash,
     /// What its certificate rests on.
     pub evidence: Hash,
+    /// What its run taught, as a model put it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reflections: Vec<Reflection>,
+}
+
+/// What a model said that a run taught, for models of later runs (Hawkeye, Figs. 47-48). Nothing of it was checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reflection {
+    /// What to do or to leave.
+    pub insight: String,
+    /// The rounds that it rests on, and what they measured.
+    pub evidence: String,
+    /// When it is of use.
+    pub applies: String,
 }
 
 /// A kernel in the pool.
@@ -104,6 +119,7 @@ impl About {
             machine: String::new(),
             kernel: Hash::of(source.as_bytes()),
             evidence: Hash::of(&[]),
+            reflections: vec![],
         }
     }
 }
@@ -221,13 +237,34 @@ impl Pool {
         }
         let within = folder.join(new.arch.to_string());
         let kernel = within.join(format!("{name}.{}", new.language.ending()));
-        let about = toml::to_string(&new.about).map_err(|e| wrong(&kernel, e.to_string()))?;
         fs::create_dir_all(&within).map_err(|e| unusable(&within, &e))?;
         // The description last: without one, a kernel is not there.
         put(&kernel, &new.source)?;
-        put(&within.join(format!("{name}.toml")), &about)?;
+        describe(&within, &new.about)?;
         Ok(kernel)
     }
+
+    /// Its kernel of this architecture and source; none where it has none.
+    #[must_use]
+    pub fn holds(&self, arch: &Arch, kernel: &Hash) -> Option<&Pooled> {
+        self.kernels.iter().find(|one| one.arch == *arch && one.about.kernel == *kernel)
+    }
+
+    /// Puts what a run taught beside its kernel, in the place of what stood there. Where that is written.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn reflect(folder: &Path, kernel: &Pooled, reflections: Vec<Reflection>) -> Result<PathBuf, PoolError> {
+        describe(&folder.join(kernel.arch.to_string()), &About { reflections, ..kernel.about.clone() })
+    }
+}
+
+/// Writes what is known of a kernel, into its architecture's folder.
+fn describe(within: &Path, about: &About) -> Result<PathBuf, PoolError> {
+    let path = within.join(format!("{}.toml", about.name()));
+    let text = toml::to_string(about).map_err(|e| wrong(&path, e.to_string()))?;
+    put(&path, &text)?;
+    Ok(path)
 }
 
 /// Whole or not at all.

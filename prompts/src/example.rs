@@ -7,18 +7,19 @@ mod faces;
 pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
 
 use crate::{
-    Approaches, Choosing, Fix, Offered, Offering, OpenTransformation, Optimization, Passage, PlanLine, Proposing,
+    Approaches, Choosing, Fix, Offered, Offering, OpenTransformation, Optimization, Passage, Past, PlanLine, Proposing,
     Rewriting, Suggestions, Taken, Unreadable, action, advise, again, apply,
     approaches::{to_carry_out, with_approaches},
     diagnose, extract, features, fix,
     hints::Hints,
-    optimize, plan, pooled, primitives, propose, refine, retry, seed, sentence, shapes, sketch, space, transform,
+    optimize, plan, pooled, primitives, propose, refine, reflect, retry, seed, sentence, shapes, sketch, space,
+    transform,
 };
 use kernelbench::{
     Argument, ArgumentKind, Baselines, Beyond, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, Hash,
     KernelContext, Language, ModuleValue, Number, Operator, Precision, Primitives, Problem, ReferenceMode, Signature,
     Size, Source, Spread, Task, TensorLayout, Timed, TimedCases, Tolerance, Transfer,
-    pool::{About, Pooled},
+    pool::{About, Pooled, Reflection},
 };
 use metrics::{
     Arch, Bandwidth, Fact, Interval, Kernel, Machine, MachineKind, Profile, Reading, Rung, Speedup, Statistic, Timing,
@@ -93,6 +94,8 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("primitives", primitives::values(task, machine, &Hints::embedded(), &operator(), Some(&mismatch))),
         ("primitives", primitives::values(&bound(), machine, &Hints::embedded(), &operator(), None)),
         ("extract", extract::values("C910", machine, &Hints::embedded(), &[passage()])),
+        ("reflect", reflect::values(task, machine, past(&history(), candidate))),
+        ("reflect", reflect::values(&problem(), machine, past(&[], candidate))),
         ("sentence", sentence::values("multiply 1k by 1k matrices", &[("m".to_owned(), "rows".to_owned())])),
         ("action", action::values(task, &choosing())),
         ("action", action::values(task, &Choosing { path: None, ..choosing() })),
@@ -125,8 +128,24 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("seed", to_carry_out((&approaches(), 2), &seed::values(&problem(), machine, true))),
         ("advise", with_approaches(Some(&approaches()), &advise::values(task, machine, candidate, &timed, profile))),
         ("advise", advise::offering(&offered(), &advise::values(task, machine, candidate, &timed, profile))),
-        ("seed", pooled::pooled(&[&in_the_pool(), &in_the_pool()], &seed::values(task, machine, false))),
+        ("seed", pooled::pooled(&[&in_the_pool(), &that_taught()], &seed::values(task, machine, false))),
     ]
+}
+
+/// A run that is over.
+fn past<'a>(history: &'a [PlanLine], kernel: &'a Candidate) -> Past<'a> {
+    Past { history, kernel, claim: "1.43x [1.42, 1.43] over the reference" }
+}
+
+/// The kernel in the pool, with what its run taught.
+pub(crate) fn that_taught() -> Pooled {
+    let mut kernel = in_the_pool();
+    kernel.about.reflections = vec![Reflection {
+        insight: "Load each row once, in whole vectors.".into(),
+        evidence: "Round 2: 1.73x where round 1 had 1.10x.".into(),
+        applies: "Where memory bounds the kernel.".into(),
+    }];
+    kernel
 }
 
 /// A generated operator.
@@ -502,6 +521,7 @@ pub(crate) fn in_the_pool() -> Pooled {
         machine: "NVIDIA H200".into(),
         kernel: Hash::of(CANDIDATE.as_bytes()),
         evidence: Hash::of(b"evidence"),
+        reflections: vec![],
     };
     Pooled { about, arch: Arch::host(), language: Language::Cpp, source: CANDIDATE.into() }
 }

@@ -4,7 +4,7 @@
 
 /// The pages: each has a system part, which takes no values and so is the same in every round, a user part, and the form
 /// of the reply, which takes no values either.
-pub(crate) const PAGES: [(&str, &str); 23] = [
+pub(crate) const PAGES: [(&str, &str); 24] = [
     ("action", include_str!("../templates/action.md")),
     ("advise", include_str!("../templates/advise.md")),
     ("apply", include_str!("../templates/apply.md")),
@@ -18,6 +18,7 @@ pub(crate) const PAGES: [(&str, &str); 23] = [
     ("primitives", include_str!("../templates/primitives.md")),
     ("propose", include_str!("../templates/propose.md")),
     ("refine", include_str!("../templates/refine.md")),
+    ("reflect", include_str!("../templates/reflect.md")),
     ("retry", include_str!("../templates/retry.md")),
     ("seed", include_str!("../templates/seed.md")),
     ("sentence", include_str!("../templates/sentence.md")),

@@ -3,7 +3,7 @@
 use crate::{Prompts, words, words::tokens};
 use kernelbench::{
     Task,
-    pool::{Pool, Pooled},
+    pool::{Pool, Pooled, Reflection},
 };
 use metrics::Machine;
 use minijinja::{Value, context};
@@ -27,7 +27,8 @@ impl Prompts {
         let Some(pool) = &self.pool else { return values.clone() };
         let mut room = MOST_TOKENS;
         let fits = |kernel: &&Pooled| {
-            let needed = tokens(kernel.source.len());
+            let taught: usize = kernel.about.reflections.iter().map(|one| reflection(one).len()).sum();
+            let needed = tokens(kernel.source.len() + taught);
             let fits = needed <= room;
             room -= if fits { needed } else { 0 };
             fits
@@ -35,6 +36,11 @@ impl Prompts {
         let near = pool.near(self.features(), task, &machine.arch);
         pooled(&near.into_iter().filter(fits).take(SHOWN).collect::<Vec<_>>(), values)
     }
+}
+
+/// One of what a run taught, on one line.
+fn reflection(Reflection { insight, evidence, applies }: &Reflection) -> String {
+    words::one_line(&format!("{insight} Seen: {evidence} Of use: {applies}"))
 }
 
 /// The values with these kernels.
@@ -46,6 +52,7 @@ pub(crate) fn pooled(kernels: &[&Pooled], values: &Value) -> Value {
             ratio => format!("{ratio:.2}x [{low:.2}, {high:.2}]"),
             over => words::one_line(&kernel.about.over),
             source => kernel.source.trim_end(),
+            reflections => kernel.about.reflections.iter().map(reflection).collect::<Vec<_>>().join("\n"),
         }
     };
     context! { pool => kernels.iter().map(kernel).collect::<Vec<_>>(), ..values.clone() }

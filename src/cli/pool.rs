@@ -8,6 +8,8 @@ use std::path::PathBuf;
 pub enum PoolCommand {
     /// Admit the certified kernel of a run: its record is verified first.
     Add(PoolAddArgs),
+    /// Have a model say what a run taught, whose kernel is in the pool, for models of later runs.
+    Reflect(PoolReflectArgs),
     /// List the kernels: what they compute, how fast, on which machine.
     List(PoolListArgs),
 }
@@ -31,6 +33,25 @@ pub struct PoolAddArgs {
     pub simulated: bool,
 }
 
+/// `pool reflect`
+#[derive(Debug, Args)]
+pub struct PoolReflectArgs {
+    /// The run's folder.
+    pub run: PathBuf,
+    /// Of this task, where the run has several.
+    #[arg(long, value_name = "NAME")]
+    pub task: Option<String>,
+    /// What is asked, once: openai:NAME, mailbox:DIR or scripted:FILE.
+    #[arg(long, value_name = "SPEC")]
+    pub model: String,
+    /// With a mailbox as the model: end with code 10 once nothing but its reply is missing, instead of waiting.
+    #[arg(long)]
+    pub exit_when_waiting: bool,
+    /// The pool's folder [default: that of the settings, else `pool`].
+    #[arg(long, value_name = "DIR")]
+    pub pool: Option<PathBuf>,
+}
+
 /// `pool list`
 #[derive(Debug, Args)]
 pub struct PoolListArgs {
@@ -46,8 +67,10 @@ pub struct PoolListArgs {
 pub(super) const EXAMPLES: &str = "\
 A pool is a folder of plain files, for each architecture the fastest certified kernel of each workload and precision. With
 `[prompts] pool` set to it, the first prompt of a run shows the two that are nearest to its task. A kernel that is wrong, not
-faster, or takes its work from a library is not admitted.
+faster, or takes its work from a library is not admitted. `reflect` asks a model what the run taught, and later runs are shown
+that beside the kernel.
 
 Examples:
   warpsmith pool add RUN --as gemm
+  warpsmith pool reflect RUN --model openai:NAME
   warpsmith pool list";

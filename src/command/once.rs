@@ -8,7 +8,7 @@ use crate::{
     plan,
     wiring::Answering,
 };
-use agents::llm::{Call, CallId, Purpose, Role};
+use agents::llm::{AskError, Call, CallId, Purpose, Role};
 use prompts::{Prompt, Unreadable};
 use std::path::Path;
 
@@ -39,7 +39,10 @@ impl Once<'_> {
         let id = CallId { task, round: 0, role: Role::Planner, purpose, part, attempt: 1 };
         let wrong = |message: String| Trouble { exit: Exit::Model, message };
         let reply = on_threads(async { Ok(llm.ask(Call { id, prompt }).await) })?;
-        let reply = reply.map_err(|why| wrong(why.to_string()))?;
+        let reply = reply.map_err(|why| match why {
+            AskError::Waiting(_) => Trouble { exit: Exit::Waiting, message: why.to_string() },
+            why => wrong(why.to_string()),
+        })?;
         read(&reply.text).map_err(|why| wrong(format!("the model's reply cannot be read: {why}")))
     }
 }

@@ -1,29 +1,33 @@
 //! `warpsmith pool`: certified kernels, kept for the models of later runs
 
 use crate::{
-    cli::{PoolAddArgs, PoolCommand, PoolListArgs},
-    command::{features, json, say},
+    cli::{PoolAddArgs, PoolCommand, PoolListArgs, PoolReflectArgs},
+    command::{features, json, once::Once, say},
     config::Config,
     exit::{Exit, Trouble},
+    key::Environment,
     progress::plain,
+    show,
     store::{Record, RunFolder},
     verify::Verification,
 };
-use agents::{event::Event, trajectory::Trajectory};
+use agents::{event::Event, llm::Purpose, trajectory::Trajectory};
 use kernelbench::{
-    Certificate, CertificateVerdict, Language, Task, library_use,
+    Candidate, Certificate, CertificateVerdict, Hash, Language, Task, library_use,
     pool::{About, Pool, PoolError, Pooled},
 };
 use metrics::MachineKind;
+use prompts::{Past, PlanLine, Prompt};
 use std::path::{Path, PathBuf};
 
 /// The folder of a pool where nobody names one.
 const USUAL_FOLDER: &str = "pool";
 
 /// Does what is asked about the pool.
-pub(super) fn pool(what: &PoolCommand, config: &Config) -> Result<Exit, Trouble> {
+pub(super) fn pool(what: &PoolCommand, config: &Config, environment: &Environment) -> Result<Exit, Trouble> {
     match what {
         PoolCommand::Add(arguments) => add(arguments, config),
+        PoolCommand::Reflect(arguments) => reflect(arguments, config, environment),
         PoolCommand::List(arguments) => list(arguments, config),
     }
 }
@@ -88,11 +92,7 @@ fn candidate(record: &Record, simulated: bool, config: &Config) -> Result<Result
         return Ok(Err("the run was simulated: its times are made up".to_owned()));
     }
     let source = crate::best::source(&record.blobs.fetch(&certificate.candidate)?);
-    let mut task: Task = serde_json::from_str(&record.blobs.fetch(definition)?)
-        .map_err(|e| Trouble::record(format!("the record's task cannot be read: {e}")))?;
-    if let Some(baseline) = &story.baseline {
-        task = task.with_signature(&baseline.signature);
-    }
+    let task = task(record, &story, definition)?;
     let kernels = launched(record, certificate);
     if task.language() == Language::Python && kernels.is_empty() {
         return Ok(Err("no profile says which kernels it launches, so that a library's would not be seen".to_owned()));
@@ -108,6 +108,72 @@ fn candidate(record: &Record, simulated: bool, config: &Config) -> Result<Result
         ..About::of(&task, definition.clone(), &features, &source, &timed.speedup)
     };
     Ok(Ok(Pooled { about, arch: machine.arch.clone(), language: task.language(), source }))
+}
+
+/// The task of a record, with what its reference was seen to take.
+fn task(record: &Record, story: &Trajectory, definition: &Hash) -> Result<Task, Trouble> {
+    let task: Task = serde_json::from_str(&record.blobs.fetch(definition)?)
+        .map_err(|e| Trouble::record(format!("the record's task cannot be read: {e}")))?;
+    Ok(match &story.baseline {
+        Some(baseline) => task.with_signature(&baseline.signature),
+        None => task,
+    })
+}
+
+/// Asks a model what a run taught whose kernel is in the pool, and puts that beside the kernel.
+fn reflect(arguments: &PoolReflectArgs, config: &Config, environment: &Environment) -> Result<Exit, Trouble> {
+    let run = RunFolder::open(&arguments.run)?;
+    let name = arguments.task.clone().map_or_else(|| run.only_task(), Ok)?;
+    let record = run.record(&name)?;
+    let of_run = match candidate(&record, true, config)? {
+        Ok(of_run) => of_run,
+        Err(why) => return Ok(told_nothing(&why)),
+    };
+    let folder = folder(arguments.pool.as_deref(), config);
+    let pool = Pool::read(&folder).map_err(|error| Trouble::usage(error.to_string()))?;
+    let Some(kernel) = pool.holds(&of_run.arch, &of_run.about.kernel) else {
+        let (pool, run) = (folder.display(), arguments.run.display());
+        return Ok(told_nothing(&format!("its kernel is not in {pool}: `warpsmith pool add {run}` first")));
+    };
+    // A letter of its own for each kernel.
+    let command = format!("reflect.{}.{}", kernel.arch, kernel.about.name());
+    let once = Once {
+        config,
+        environment,
+        exit_when_waiting: arguments.exit_when_waiting,
+        model: &arguments.model,
+        command: &command,
+        purpose: Purpose::Reflect,
+    };
+    let prompt = looking_back(&record, kernel, config)?;
+    let reflections = once.ask(prompt, prompts::read_reflections)?;
+    let said: Vec<String> = reflections.iter().map(|one| format!("  {}", plain(&one.insight))).collect();
+    let file = Pool::reflect(&folder, kernel, reflections).map_err(|error| Trouble::record(error.to_string()))?;
+    say(&format!("{} taught, as {} put it; none of it was checked:", kernel.about.name(), plain(&arguments.model)));
+    for line in &said {
+        say(line);
+    }
+    say(&format!("{}", file.display()));
+    Ok(Exit::Done)
+}
+
+fn told_nothing(why: &str) -> Exit {
+    say(&format!("nobody was asked: {}", plain(why)));
+    Exit::NothingCorrect
+}
+
+/// What a model is asked about a run that is over.
+fn looking_back(record: &Record, kernel: &Pooled, config: &Config) -> Result<Prompt, Trouble> {
+    let story: Trajectory = record.events().collect();
+    let (Some(machine), Some(definition), Some(certificate)) = (&story.machine, &story.task, story.certified()) else {
+        return Err(Trouble::record("nothing in this run is certified"));
+    };
+    let history: Vec<PlanLine> = story.finished().map(show::told).collect();
+    let best = Candidate::of_canonical(&record.blobs.fetch(&certificate.candidate)?);
+    let [ratio, low, high] = kernel.about.speedup;
+    let claim = format!("{ratio:.2}x [{low:.2}, {high:.2}] over {}", kernel.about.over);
+    let past = Past { history: &history, kernel: &best, claim: &claim };
+    Ok(super::prompts::library(config)?.reflect(&task(record, &story, definition)?, machine, past))
 }
 
 /// The kernels that profiles of the certified candidate saw it launch.

@@ -1,7 +1,8 @@
 //! Faces of pages about problems and GPUs, each with a snapshot of its own.
 
 use super::{
-    bound, candidate, guides, in_the_pool, machine, mismatch, offered, one_fix, one_optimization, problem, timed,
+    bound, candidate, guides, in_the_pool, machine, mismatch, offered, one_fix, one_optimization, problem, that_taught,
+    timed,
 };
 use crate::{Attempted, advise, features, fix, optimize, pooled, seed};
 use kernelbench::{Beyond, ReferenceMode, Source, Task};
@@ -44,6 +45,11 @@ pub(crate) fn more_faces() -> Vec<(&'static str, &'static str, Value)> {
             features::guided(guides(), &optimize::values(&problem, &h200(), &candidate, Some(&one_optimization()))),
         ),
         ("seed_with_a_pool", "seed", pooled::pooled(&[&in_the_pool()], &seed::values(&bound(), &machine, false))),
+        (
+            "seed_with_a_pool_that_taught",
+            "seed",
+            pooled::pooled(&[&that_taught()], &seed::values(&bound(), &machine, false)),
+        ),
         ("seed_anew", "seed", seed::anew(&problem, &machine, &candidate, 2.5)),
         ("fix_a_problem", "fix", fix::values(&problem, &h200(), &candidate, &mismatch(), Some(&one_fix()))),
         ("optimize_a_problem", "optimize", optimize::values(&problem, &machine, &candidate, Some(&one_optimization()))),
