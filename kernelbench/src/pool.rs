@@ -244,17 +244,24 @@ impl Pool {
         Ok(kernel)
     }
 
-    /// Its kernel of this architecture and source; none where it has none.
+    /// The kernel that this run brought in: of this architecture, task, source and certificate. None where there is none.
     #[must_use]
-    pub fn holds(&self, arch: &Arch, kernel: &Hash) -> Option<&Pooled> {
-        self.kernels.iter().find(|one| one.arch == *arch && one.about.kernel == *kernel)
+    pub fn brought_in(&self, arch: &Arch, by: &About) -> Option<&Pooled> {
+        let same =
+            |one: &About| (&one.definition, &one.kernel, &one.evidence) == (&by.definition, &by.kernel, &by.evidence);
+        self.kernels.iter().find(|one| one.arch == *arch && same(&one.about))
     }
 
-    /// Puts what a run taught beside its kernel, in the place of what stood there. Where that is written.
+    /// Puts what a run taught beside the kernel that it brought in, in the place of what stood there. Where that is written.
     ///
     /// # Errors
-    /// Where the file cannot be written.
-    pub fn reflect(folder: &Path, kernel: &Pooled, reflections: Vec<Reflection>) -> Result<PathBuf, PoolError> {
+    /// [`PoolError::Refused`] where that kernel is not there any more, or where the pool cannot be read or written.
+    pub fn reflect(folder: &Path, of: &Pooled, reflections: Vec<Reflection>) -> Result<PathBuf, PoolError> {
+        // Read anew: a faster kernel may have come while a model was asked.
+        let pool = Self::read(folder)?;
+        let kernel = pool.brought_in(&of.arch, &of.about).ok_or_else(|| {
+            PoolError::Refused(format!("{} of {} is another kernel by now", of.about.name(), of.arch))
+        })?;
         describe(&folder.join(kernel.arch.to_string()), &About { reflections, ..kernel.about.clone() })
     }
 }

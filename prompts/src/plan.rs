@@ -42,17 +42,15 @@ impl Prompts {
     }
 }
 
-/// A round, on one line.
-pub(crate) fn line(line: &PlanLine) -> Value {
-    context! {
-        round => line.round,
-        step => words::one_line(&line.step),
-        candidate => words::one_line(&line.candidate),
-        outcome => words::one_line(&line.outcome),
-    }
-}
-
 pub(crate) fn values(task: &Task, history: &[PlanLine], allowed: &[String]) -> Value {
+    let line = |line: &PlanLine| {
+        context! {
+            round => line.round,
+            step => words::one_line(&line.step),
+            candidate => words::one_line(&line.candidate),
+            outcome => words::one_line(&line.outcome),
+        }
+    };
     context! {
         task => words::task(task),
         history => history.iter().map(line).collect::<Vec<_>>(),

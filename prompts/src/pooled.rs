@@ -26,15 +26,18 @@ impl Prompts {
     pub(crate) fn with_pool(&self, task: &Task, machine: &Machine, values: &Value) -> Value {
         let Some(pool) = &self.pool else { return values.clone() };
         let mut room = MOST_TOKENS;
-        let fits = |kernel: &&Pooled| {
-            let taught: usize = kernel.about.reflections.iter().map(|one| reflection(one).len()).sum();
-            let needed = tokens(kernel.source.len() + taught);
-            let fits = needed <= room;
-            room -= if fits { needed } else { 0 };
+        let mut fits = |length: usize| {
+            let fits = tokens(length) <= room;
+            room -= if fits { tokens(length) } else { 0 };
             fits
         };
-        let near = pool.near(self.features(), task, &machine.arch);
-        pooled(&near.into_iter().filter(fits).take(SHOWN).collect::<Vec<_>>(), values)
+        let near = pool.near(self.features(), task, &machine.arch).into_iter();
+        let mut near: Vec<Pooled> = near.filter(|kernel| fits(kernel.source.len())).take(SHOWN).cloned().collect();
+        // Kernels first: what their runs taught takes what room they leave.
+        for kernel in &mut near {
+            kernel.about.reflections.retain(|one| fits(reflection(one).len()));
+        }
+        pooled(&near.iter().collect::<Vec<_>>(), values)
     }
 }
 
@@ -56,4 +59,31 @@ pub(crate) fn pooled(kernels: &[&Pooled], values: &Value) -> Value {
         }
     };
     context! { pool => kernels.iter().map(kernel).collect::<Vec<_>>(), ..values.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+    use kernelbench::Hash;
+
+    #[test]
+    fn what_a_run_taught_takes_the_room_that_kernels_leave_and_never_theirs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (task, machine) = (example::task(), example::machine());
+        let mut kernel = example::that_taught();
+        kernel.arch = machine.arch.clone();
+        kernel.about.operators =
+            Prompts::embedded().features().operators_of(&task).into_iter().map(str::to_owned).collect();
+        kernel.source = "// ".to_owned() + &"word ".repeat(2_000);
+        kernel.about.kernel = Hash::of(kernel.source.as_bytes());
+        let short = kernel.about.reflections[0].clone();
+        let long = Reflection { insight: "much ".repeat(3_000), ..short.clone() };
+        kernel.about.reflections = vec![long, short];
+        Pool::admit(folder.path(), &kernel).unwrap();
+        let prompts = Prompts::embedded().pooling(Pool::read(folder.path()).unwrap());
+        let told = prompts.seed(&task, &machine).turns.remove(0).text;
+        assert!(told.contains("word word") && told.contains("Load each row once"), "{told}");
+        assert!(!told.contains("much much"), "{told}");
+    }
 }

@@ -2,7 +2,7 @@
 //! reflections, one JSON object per insight, which later runs are shown.)
 
 use crate::{
-    PlanLine, Prompt, Prompts, Unreadable, plan,
+    PlanLine, Prompt, Prompts, Unreadable,
     reply::{Field, read_list, within},
     words,
 };
@@ -10,6 +10,8 @@ use kernelbench::{Candidate, Task, pool::Reflection};
 use metrics::Machine;
 use minijinja::{Value, context};
 
+/// Characters of a round, at most.
+const MOST_OF_A_LINE: usize = 600;
 /// Reflections that are taken at most.
 const MOST: usize = 5;
 const FIELDS: [Field; 3] = [
@@ -38,13 +40,23 @@ impl Prompts {
 }
 
 pub(crate) fn values(task: &Task, machine: &Machine, past: Past<'_>) -> Value {
-    let history = past.history.iter().map(plan::line).collect::<Vec<_>>();
+    let history = past.history.iter().map(line).collect::<Vec<_>>().join("\n");
     context! {
         task => words::task(task),
         machine => words::machine(machine),
         candidate => words::candidate(past.kernel),
         claim => words::one_line(past.claim),
         history,
+    }
+}
+
+/// A round on one line, which is cut where it is long: of a failure the beginning says what it is.
+fn line(line: &PlanLine) -> String {
+    let PlanLine { round, step, candidate, outcome } = line;
+    let whole = words::one_line(&format!("round {round}, {step}, kernel {candidate}: {outcome}"));
+    match whole.char_indices().nth(MOST_OF_A_LINE) {
+        Some((end, _)) => format!("{}...", &whole[..end]),
+        None => whole,
     }
 }
 

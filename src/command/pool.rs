@@ -131,7 +131,7 @@ fn reflect(arguments: &PoolReflectArgs, config: &Config, environment: &Environme
     };
     let folder = folder(arguments.pool.as_deref(), config);
     let pool = Pool::read(&folder).map_err(|error| Trouble::usage(error.to_string()))?;
-    let Some(kernel) = pool.holds(&of_run.arch, &of_run.about.kernel) else {
+    let Some(kernel) = pool.brought_in(&of_run.arch, &of_run.about) else {
         let (pool, run) = (folder.display(), arguments.run.display());
         return Ok(told_nothing(&format!("its kernel is not in {pool}: `warpsmith pool add {run}` first")));
     };
@@ -148,7 +148,11 @@ fn reflect(arguments: &PoolReflectArgs, config: &Config, environment: &Environme
     let prompt = looking_back(&record, kernel, config)?;
     let reflections = once.ask(prompt, prompts::read_reflections)?;
     let said: Vec<String> = reflections.iter().map(|one| format!("  {}", plain(&one.insight))).collect();
-    let file = Pool::reflect(&folder, kernel, reflections).map_err(|error| Trouble::record(error.to_string()))?;
+    let file = match Pool::reflect(&folder, kernel, reflections) {
+        Ok(file) => file,
+        Err(PoolError::Refused(why)) => return Ok(refuse(&why)),
+        Err(error) => return Err(Trouble::record(error.to_string())),
+    };
     say(&format!("{} taught, as {} put it; none of it was checked:", kernel.about.name(), plain(&arguments.model)));
     for line in &said {
         say(line);

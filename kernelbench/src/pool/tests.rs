@@ -43,6 +43,30 @@ fn only_what_is_faster_than_its_reference_and_than_the_last_of_the_same_task_com
 }
 
 #[test]
+fn what_a_run_taught_stays_with_the_kernel_that_it_brought_in_and_comes_to_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let gemm = task("gemm", "A matrix product.");
+    let slow = kernel(&gemm, 2.0, KERNEL);
+    Pool::admit(folder.path(), &slow).unwrap();
+    let taught = |insight: &str| {
+        vec![Reflection { insight: insight.into(), evidence: "Round 2.".into(), applies: "Always.".into() }]
+    };
+    let hostile = "b \"\"\" ''' [c]\n= ```";
+    for insight in ["a", hostile] {
+        Pool::reflect(folder.path(), &slow, taught(insight)).unwrap();
+    }
+    let read = || Pool::read(folder.path()).unwrap().kernels()[0].about.clone();
+    assert_eq!(read().reflections, taught(hostile));
+    let same_text = kernel(&task("gemm", "Another product."), 2.0, KERNEL);
+    assert!(Pool::read(folder.path()).unwrap().brought_in(&same_text.arch, &same_text.about).is_none());
+    // A faster one came while a model was asked.
+    Pool::admit(folder.path(), &kernel(&gemm, 2.5, "// faster\n")).unwrap();
+    let late = Pool::reflect(folder.path(), &slow, taught("d")).unwrap_err().to_string();
+    assert!(late.contains("gemm_bf16 of sm_90 is another kernel by now"), "{late}");
+    assert!(read().reflections.is_empty());
+}
+
+#[test]
 fn a_task_finds_the_kernels_that_share_its_operators_and_rows_and_never_its_own() {
     let folder = tempfile::tempdir().unwrap();
     for (name, summary) in [("gemm", "A matrix product."), ("norm", "The mean of rows."), ("noise", "Random numbers.")]

@@ -56,7 +56,7 @@ class Chain:
         given = self.given(0, args, keywords)
         if self.layer is None or given is None or compiling():
             return original(*args, **keywords)
-        self.settle()
+        self.none_is_open()
         self.place += 1
         kind = self.place, *self.kind(given)
         put_off = kind in self.seen.get(self.layer, ()) and guard.Switch.ours
@@ -71,24 +71,36 @@ class Chain:
             return original(*args, **keywords)
         given = self.given(1, args, keywords)
         follows = given is not None and all(one(first.given[name], given[name]) for name in self.said["handed_over"])
-        if not first.put_off:
-            if follows:
-                self.seen.setdefault(self.layer, set()).add(first.kind)
+        if not follows:
+            self.none_is_open(first)
             return original(*args, **keywords)
         # The first one's view of an array that both have is the one with an axis for each size.
-        arguments = {**(given or {}), **first.given}
-        why = ("order" if not follows else None) or self.refuses(arguments) or self.absent()
+        arguments = {**given, **first.given}
+        why = self.refuses(arguments) if guard.Switch.ours else None
+        if not first.put_off:
+            if not why:
+                self.seen.setdefault(self.layer, set()).add(first.kind)
+            elif why != "dtype":
+                # Of kernels of several types, the one of the call's type says why.
+                guard.count(self.kernel, why)
+            return original(*args, **keywords)
+        why = why or self.absent()
         guard.count(self.kernel, why or guard.HIT)
         if why:
             self.carried_out(first)
             return original(*args, **keywords)
         return self.ours(*[arguments[name] for name in self.kernel["passed"]])
 
-    def settle(self):
-        """What was put off is done before anything else of its kind begins."""
-        if self.first and self.first.put_off:
+    def none_is_open(self, first=None):
+        """What was put off is too late by now: whatever came between may have read what it had not written yet."""
+        first = first or self.first
+        if first and first.put_off:
+            self.first = None
             guard.count(self.kernel, "order")
-            self.carried_out(self.first)
+            raise Broken(
+                f"warpsmith: {self.kernel['operator']}: a call of this chain was put off, and another one than was seen "
+                "before came behind it; start the server with WARPSMITH_SGLANG=off"
+            )
 
     def carried_out(self, first):
         """The framework's own first call. It may go to another of the functions here: that is the same call, counted once."""
@@ -117,9 +129,9 @@ class Chain:
         return given if set(given) == wanted else None
 
     def kind(self, given):
-        """What decides which way the framework goes: types, and sizes but for the number of tokens."""
+        """What decides which way the framework goes: types, and sizes, the number of tokens among them."""
         arrays = [value for value in given.values() if hasattr(value, "data_ptr")]
-        return tuple((str(one.dtype), tuple(one.shape[1:])) for one in arrays)
+        return tuple((str(one.dtype), tuple(one.shape)) for one in arrays)
 
     def refuses(self, arguments):
         if self.fast:

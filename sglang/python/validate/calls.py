@@ -74,7 +74,7 @@ class Layer:
 
     def __call__(self, values):
         # The plug-in watches a layer once for each kind of arrays, and serves it from then on.
-        kind = tuple((str(one.dtype), tuple(one.shape[1:])) for one in values.values() if hasattr(one, "shape"))
+        kind = tuple((str(one.dtype), tuple(one.shape)) for one in values.values() if hasattr(one, "shape"))
         if kind not in self.watched:
             self.chain.around_layer(lambda layer: self.whole(copied(values)), self)
             self.watched.add(kind)

@@ -110,47 +110,70 @@ def checked(kernel, hooked=("gated", "scaled")):
     return failed, package.counters()["gated_scaled"]["f32"].get("hit", 0) - before
 
 
-def layers_made(*times):
-    """A layer that does these steps each time, on arrays of their own: whether each array that is read holds what it must, and
-    how often the kernel was called."""
-    watch = chains.guard.Guard(KERNEL, capability=lambda device: (9, 0), device="cpu")
-    chain, calls, right = chains.Chain(KERNEL, watch), [], []
-    chain.ours = lambda input, out: calls.append(1) or both(input, out)
-    gated_by_another = lambda input, middle: chain.around_first(gated, input, middle)
+def around(hook, original):
+    return lambda *args: hook(original, *args)
 
-    def layer(_, input, steps):
-        expected, middle, out = (torch.full((2, 64), 7.0) for _ in range(3))
+
+def layers_made(*times, kernels=(KERNEL,)):
+    """A layer that does these steps each time, on arrays of their own with so many rows: whether each array that is read holds
+    what it must, and how often the kernel was called. The first kernel's hooks stand outermost."""
+    calls, right = [], []
+
+    def whole(_, input, steps):
+        expected, middle, out = (torch.full((input.shape[0], 64), 7.0) for _ in range(3))
         gated(input, expected)
         for step in steps:
             if step == "read":
                 right.append(torch.equal(middle, expected))
             elif step == "scaled":
-                chain.around_second(scaled, middle, out)
+                second(middle, out)
                 right.append(torch.allclose(out, 2 * expected))
             else:
-                middle = torch.full((2, 64), 7.0)
-                chain.around_first(gated if step == "gated" else gated_by_another, input, middle)
+                middle = torch.full((input.shape[0], 64), 7.0)
+                (first if step == "gated" else gated_by_another)(input, middle)
 
-    this = type("Layer", (), {})()
-    for seed, steps in enumerate(times):
-        given = torch.randn(2, 128, generator=torch.Generator().manual_seed(seed))
-        chain.around_layer(layer, this, given, steps)
+    first, second = gated, scaled
+    for kernel in reversed(kernels):
+        chain = chains.Chain(kernel, chains.guard.Guard(kernel, capability=lambda device: (9, 0), device="cpu"))
+        chain.ours = lambda input, out: calls.append(1) or both(input, out)
+        first, second = around(chain.around_first, first), around(chain.around_second, second)
+        whole = around(chain.around_layer, whole)
+    gated_by_another = around(chain.around_first, first)
+    layer = type("Layer", (), {})()
+    for seed, (rows, steps) in enumerate(times):
+        whole(layer, torch.randn(rows, 128, generator=torch.Generator().manual_seed(seed)), steps)
     return right, len(calls)
 
 
 class ALayer(unittest.TestCase):
     def test_puts_off_the_calls_that_the_second_one_follows_and_no_others(self):
-        steps = ["gated", "read", "gated", "scaled"]
+        steps = 2, ["gated", "read", "gated", "scaled"]
         self.assertEqual(layers_made(steps, steps, steps), ([True] * 6, 2))
+
+    def test_is_watched_for_each_number_of_tokens(self):
+        few, many = (2, ["gated", "read"]), (8, ["gated", "scaled"])
+        self.assertEqual(layers_made(many, many, few, few, many), ([True] * 5, 2))
 
     def test_counts_a_function_that_calls_another_of_these_once(self):
         steps = ["gated by another", "scaled", "gated", "read"]
-        self.assertEqual(layers_made(steps, steps, ["gated", *steps[1:]]), ([True] * 6, 2))
+        self.assertEqual(layers_made((2, steps), (2, steps), (2, ["gated", *steps[1:]])), ([True] * 6, 2))
 
     def test_does_such_a_function_where_the_kernel_does_not_serve(self):
-        steps = ["gated by another", "scaled"]
-        with mock.patch.object(chains.Chain, "refuses", lambda *_: "shape"):
+        steps = 2, ["gated by another", "scaled"]
+        with mock.patch.object(chains.Chain, "absent", lambda *_: "not built"):
             self.assertEqual(layers_made(steps, steps, steps), ([True] * 3, 0))
+
+    def test_is_left_alone_by_a_kernel_of_another_type(self):
+        half = {name: dict(said, dtype="bf16") for name, said in KERNEL["arguments"].items()}
+        other, steps = dict(KERNEL, dtype="bf16", arguments=half), (2, ["gated", "scaled", "gated", "read"])
+        for kernels in ((KERNEL, other), (other, KERNEL)):
+            self.assertEqual(layers_made(steps, steps, steps, kernels=kernels), ([True] * 6, 2))
+        self.assertNotIn("dtype", chains.guard.all_counters()["gated_scaled"].get("bf16", {}))
+
+    def test_where_something_else_follows_ends_in_an_error(self):
+        seen, other = (2, ["gated", "scaled"]), (2, ["gated", "read", "gated", "scaled"])
+        with self.assertRaisesRegex(chains.Broken, "WARPSMITH_SGLANG=off"):
+            layers_made(seen, seen, other)
 
 
 class AChain(unittest.TestCase):
