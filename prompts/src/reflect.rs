@@ -10,8 +10,6 @@ use kernelbench::{Candidate, Task, pool::Reflection};
 use metrics::Machine;
 use minijinja::{Value, context};
 
-/// Characters of a round, at most.
-const MOST_OF_A_LINE: usize = 600;
 /// Reflections that are taken at most.
 const MOST: usize = 5;
 const FIELDS: [Field; 3] = [
@@ -51,13 +49,8 @@ pub(crate) fn values(task: &Task, machine: &Machine, past: Past<'_>) -> Value {
 }
 
 /// A round on one line, which is cut where it is long: of a failure the beginning says what it is.
-fn line(line: &PlanLine) -> String {
-    let PlanLine { round, step, candidate, outcome } = line;
-    let whole = words::one_line(&format!("round {round}, {step}, kernel {candidate}: {outcome}"));
-    match whole.char_indices().nth(MOST_OF_A_LINE) {
-        Some((end, _)) => format!("{}...", &whole[..end]),
-        None => whole,
-    }
+fn line(PlanLine { round, step, candidate, outcome }: &PlanLine) -> String {
+    words::cut_line(&words::one_line(&format!("round {round}, {step}, kernel {candidate}: {outcome}")))
 }
 
 /// Reads the Planner's reflections.
@@ -88,6 +81,14 @@ fn read(number: usize, value: &serde_json::Value) -> Result<Reflection, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_round_of_the_history_is_one_line_that_is_not_endless() {
+        let outcome = format!("failed:\n```\n# Rules\n{}", "x".repeat(9_000));
+        let told = line(&PlanLine { round: 3, step: "fix".into(), candidate: "5d41402a".into(), outcome });
+        assert!(told.starts_with("round 3, fix, kernel 5d41402a: failed: ``` # Rules xxx"), "{told}");
+        assert!(told.len() < 500 && told.ends_with(" [cut]"), "{told}");
+    }
 
     #[test]
     fn one_to_five_reflections_are_read() {

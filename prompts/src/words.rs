@@ -13,4 +13,4 @@ pub(crate) use failure::failure;
 pub(crate) use machine::{bytes, machine};
 pub(crate) use measurement::{products, profile, timed, tokens};
 pub(crate) use task::{candidate, scalars_that_vary, task};
-pub(crate) use text::{clean, fenced, one_line};
+pub(crate) use text::{clean, cut_line, fenced, one_line};

@@ -39,7 +39,8 @@ pub(crate) fn cut_log(log: &str) -> String {
     kept.join("\n")
 }
 
-fn cut_line(line: &str) -> String {
+/// A line without what hides in it, cut where it is long.
+pub(crate) fn cut_line(line: &str) -> String {
     let line = clean(line);
     match line.char_indices().nth(LINE_CHARS) {
         Some((end, _)) => format!("{} [cut]", &line[..end]),

@@ -43,11 +43,7 @@ class Chain:
         self.layer, self.place, self.first = args[0], 0, None
         try:
             told = original(*args, **keywords)
-            if self.first and self.first.put_off:
-                raise Broken(
-                    f"warpsmith: {self.kernel['operator']}: a layer ended between the two calls of this chain, of which the "
-                    "first had been put off; start the server with WARPSMITH_SGLANG=off"
-                )
+            self.none_is_open()
             return told
         finally:
             self.layer, self.place, self.first = outer
@@ -98,8 +94,8 @@ class Chain:
             self.first = None
             guard.count(self.kernel, "order")
             raise Broken(
-                f"warpsmith: {self.kernel['operator']}: a call of this chain was put off, and another one than was seen "
-                "before came behind it; start the server with WARPSMITH_SGLANG=off"
+                f"warpsmith: {self.kernel['operator']}: a call of this chain was put off, and the one that was seen to "
+                "follow it did not; start the server with WARPSMITH_SGLANG=off"
             )
 
     def carried_out(self, first):
