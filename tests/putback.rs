@@ -155,6 +155,14 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// A kernel of the plug-in that includes what the framework has beside the original, and where it lies.
+fn includes(site: &Path, kernel: &str, headers: &[&str]) -> PathBuf {
+    let file = program::files(site).into_iter().find(|path| path.ends_with(kernel)).unwrap();
+    let lines: String = headers.iter().map(|header| format!("#include \"{header}\"\n")).collect();
+    fs::write(&file, lines + &fs::read_to_string(&file).unwrap()).unwrap();
+    file
+}
+
 fn python(site: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Told {
     let mut command = Command::new(env!("PYTHON_WITH_TORCH"));
     command.args(arguments).env("PYTHONPATH", site).env("PYTHONDONTWRITEBYTECODE", "1");
@@ -180,6 +188,7 @@ fn a_plug_in_is_found_and_serves_what_was_certified_and_nothing_else() {
     let (told, out) = story.export("plugin", &[]);
     assert!(told.clone().ended(0).out.contains("certified: "), "{told:?}");
     let site = story.site(&out);
+    includes(&site, "silu_and_mul_bf16/activation.cuh", &["other.cuh", "elementwise/other.cuh"]);
     hooked(&site, "certified", &[]);
     hooked(&site, "other instance", &[]);
     hooked(&site, "other gpu", &[]);

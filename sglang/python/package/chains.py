@@ -192,6 +192,7 @@ def built(kernel):
         cuda_wrappers=[("run", kernel["exported"])],
         # What it was certified with: other flags may give other bits.
         extra_cuda_cflags=kernel["flags"],
+        extra_include_paths=swap.include_paths(kernel, load_jit, {}),
     )
     return module.run
 

@@ -38,14 +38,13 @@ def loader():
 
 def differs(kernel, load_jit):
     """What the installed framework has otherwise than when the kernel was taken out, and the file: nothing if nothing."""
-    root = getattr(sys.modules.get(load_jit.__module__), "KERNEL_PATH", None)
+    root = framework(load_jit)
     if root is None:
         return "file differs", kernel["file"]
-    root = pathlib.Path(root)
     # A chain's own text is ours; its parts are among the headers.
     if "chain" not in kernel and sha256(root / "csrc" / kernel["file"]) != kernel["sha256"]:
         return "file differs", kernel["file"]
-    folders = [root / "include", root / "csrc", (root / "csrc" / kernel["file"]).parent, *tvm_ffi()]
+    folders = [root / "include", *beside_the_original(kernel, root), *tvm_ffi()]
     for header, recorded in kernel.get("headers", {}).items():
         found = next((folder / header for folder in folders if (folder / header).is_file()), None)
         if found is None and not header.startswith(OWN) and header not in kernel.get("parts", []):
@@ -53,6 +52,24 @@ def differs(kernel, load_jit):
         elif found is None or sha256(found) != recorded:
             return "header differs", header
     return None
+
+
+def framework(load_jit):
+    """Where the framework's kernels lie; None where it does not say."""
+    root = getattr(sys.modules.get(load_jit.__module__), "KERNEL_PATH", None)
+    return root and pathlib.Path(root)
+
+
+def beside_the_original(kernel, root):
+    """The folders in which a text finds the headers that its original finds by where it lies."""
+    return [root / "csrc", (root / "csrc" / kernel["file"]).parent]
+
+
+def include_paths(kernel, load_jit, keywords):
+    """What load_jit is asked for beyond the framework's own: the kernel's text lies elsewhere than its original."""
+    root = framework(load_jit)
+    ours = [str(folder) for folder in beside_the_original(kernel, root)] if root else []
+    return [*(keywords.get("extra_include_paths") or []), *ours]
 
 
 def tvm_ffi():
@@ -103,7 +120,9 @@ def beside(module, kernel, load_jit, args, keywords):
         return module
     source = str(guard.HERE / kernel["source"])
     changed = dict(
-        keywords, cuda_files=[source if file == kernel["file"] else file for file in keywords["cuda_files"]]
+        keywords,
+        cuda_files=[source if file == kernel["file"] else file for file in keywords["cuda_files"]],
+        extra_include_paths=include_paths(kernel, load_jit, keywords),
     )
     try:
         ours = load_jit(f"warpsmith_{kernel['candidate'][:12]}", *args, **changed)
