@@ -87,7 +87,7 @@ use verifier::Verifier;
 const SHARE_OF_INPUTS: u64 = 16;
 
 /// A request of the reference's calls lasts 20 ms, for Python's own part of a request takes a tenth of a millisecond and
-/// scatters; on a GPU pairs are taken for a second beyond the fewest. A certificate's pairs of processes are even in number, for
+/// scatters; on a GPU pairs beyond the fewest are taken for 850 ms. A certificate's pairs of processes are even in number, for
 /// either side's inputs lie first in every other one.
 const NUMBERS: Numbers = Numbers {
     draws: 5,
@@ -102,8 +102,8 @@ const NUMBERS: Numbers = Numbers {
     processes: (1, 4),
     spread: false,
     endurance: Duration::from_secs(15),
-    fewest: 20,
-    budget: Some(Duration::from_secs(1)),
+    fewest: 16,
+    budget: Some(Duration::from_millis(850)),
     disagreement: (50_000.0, 0.03),
     floor_margin: 1.15,
     between_processes: 0.0005,

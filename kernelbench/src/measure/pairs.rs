@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 const MOST_LOST: u32 = 20;
 /// Requests that warm up both sides, at most, where each holds several calls.
 const MOST_WARM_UPS: usize = 5;
+/// After so long in the loop, both sides are warm, however few their requests were: clocks have risen by then.
+const WARM_AFTER: Duration = Duration::from_millis(100);
 
 /// The fewest pairs of a glance, which only ranks, and what it may take for more.
 const FEWEST_OF_GLANCE: usize = 3;
@@ -136,7 +138,11 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
         }
     }
     let warm_up = (how.share_of(how.plan.warmup) as usize).div_ceil(calls).clamp(1, MOST_WARM_UPS);
-    for _ in 0..if glance { 0 } else { warm_up } {
+    let start = Instant::now();
+    for done in 0..if glance { 0 } else { warm_up } {
+        if done > 0 && how.effort == Effort::Loop && start.elapsed() > WARM_AFTER {
+            break;
+        }
         sampler.sample(calls, rng)?;
     }
     drop(calibrate);
@@ -230,6 +236,8 @@ mod tests {
     struct OnceLoaded {
         is_loaded: bool,
         asked: Vec<bool>,
+        called: usize,
+        lasts: Duration,
     }
 
     impl Pair for OnceLoaded {
@@ -245,6 +253,8 @@ mod tests {
         }
         fn call(&mut self, side: Side, _: Duration, _: &mut StdRng) -> Attempt<Option<Reading>> {
             self.is_loaded |= side == Side::Candidate;
+            self.called += 1;
+            std::thread::sleep(self.lasts);
             Ok(Some(Reading { outside_ns: 1e4, inside_ns: 1e4 }))
         }
         fn verify(&mut self, _: &Look<'_>) -> Attempt<Found> {
@@ -265,14 +275,12 @@ mod tests {
         }
     }
 
-    #[test]
-    fn launches_that_the_first_call_alone_keeps_from_being_recorded_are_recorded_after_it() {
+    fn taken(pair: &mut OnceLoaded, effort: Effort, plan: &TimingPlan) -> Block {
         let numbers = crate::backend::native::NUMBERS;
-        let plan = TimingPlan::median_of(1, 10);
         let tolerance = Tolerance { atol: 0.0, rtol: 0.0, share: 1.0 };
         let how = Taking {
-            plan: &plan,
-            effort: Effort::Certificate,
+            plan,
+            effort,
             numbers: &numbers,
             tolerance: &tolerance,
             verify: true,
@@ -282,9 +290,27 @@ mod tests {
             budget: None,
         };
         let case = Case { name: "a".to_owned(), scalars: std::collections::BTreeMap::default() };
+        take(pair, &case, &how, &mut StdRng::seed_from_u64(1)).unwrap()
+    }
+
+    #[test]
+    fn launches_that_the_first_call_alone_keeps_from_being_recorded_are_recorded_after_it() {
         let mut pair = OnceLoaded::default();
-        let block = take(&mut pair, &case, &how, &mut StdRng::seed_from_u64(1)).unwrap();
+        let block = taken(&mut pair, Effort::Certificate, &TimingPlan::median_of(1, 10));
         assert!(block.recorded, "{:?}", pair.asked);
         assert_eq!((pair.asked, block.pairs.len()), (vec![false, true], 10));
+    }
+
+    #[test]
+    fn what_is_warm_after_one_long_request_is_warmed_up_by_no_more_but_for_a_certificate() {
+        let called = |effort, lasts| {
+            let mut pair = OnceLoaded { lasts, ..OnceLoaded::default() };
+            taken(&mut pair, effort, &TimingPlan::median_of(20, 1));
+            pair.called / 2
+        };
+        // A first pair, those that warm up, and one that counts.
+        assert_eq!(called(Effort::Loop, WARM_AFTER / 2), 1 + 1 + 1);
+        assert_eq!(called(Effort::Certificate, WARM_AFTER / 2), 1 + MOST_WARM_UPS + 1);
+        assert_eq!(called(Effort::Loop, Duration::ZERO), 1 + MOST_WARM_UPS + 1);
     }
 }
