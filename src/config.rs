@@ -195,6 +195,8 @@ pub struct Run {
     pub features: Option<Guidance>,
     /// Whether the Planner's approaches before the first candidate are left out, where the policy has them.
     pub no_approaches: bool,
+    /// Whether the Coder looks nothing up before it writes, where the policy lets it.
+    pub no_lookups: bool,
     /// Who decides on the next step: `rule`, `model`, or empty for the policy's choice.
     #[serde(with = "words::or_nothing")]
     pub planner: Option<Decider>,
@@ -341,6 +343,7 @@ impl Default for Run {
             timed: String::new(),
             features: None,
             no_approaches: false,
+            no_lookups: false,
             planner: None,
             evaluations: 0,
             open_nodes: 0,

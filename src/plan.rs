@@ -112,6 +112,7 @@ pub fn policy(config: &Config, record: Option<&Record>) -> Result<Policy, Troubl
     policy.planner = run.planner.unwrap_or(policy.planner);
     policy.features = run.features.or(policy.features);
     policy.approaches &= !run.no_approaches;
+    policy.lookups = policy.lookups.filter(|_| !run.no_lookups);
     if !run.timed.is_empty() {
         policy.timed = overruled::read(&run.timed);
     }

@@ -7,7 +7,7 @@ pub use profile::{kernel_heading, profile, reading_name};
 
 use crate::{at::candidate_id, best, diff, progress, quantity, report};
 use agents::{
-    event::Step,
+    event::{LookedUp, Step},
     trajectory::{Round, Trajectory},
 };
 use kernelbench::{CaseTiming, Certificate, CertificateVerdict, Evaluation, Failure, Hash, Task, Timed};
@@ -189,6 +189,9 @@ fn remarks(round: &Round) -> String {
     let mut text = String::new();
     for (role, why) in &round.passed_over {
         let _ = writeln!(text, "passed over the {}: {why}", role.name());
+    }
+    for LookedUp { lookup, .. } in &round.looked_up {
+        let _ = writeln!(text, "looked up {} {}", lookup.look_up.name(), lookup.name);
     }
     for (call, why) in &round.misread {
         let _ = writeln!(text, "misread {call}: {why}");

@@ -5,7 +5,7 @@ use crate::llm::{AskError, CallId, Llm, Purpose};
 use kameo::prelude::*;
 use kernelbench::{Candidate, Evaluation, Failure, Operator, Primitives, Space, Task};
 use metrics::{Machine, Profile};
-use prompts::{Approaches, Fix, Optimization, Prompt, Prompts, Rewriting, Suggestions, Turn};
+use prompts::{Approaches, Fix, Looking, Optimization, Prompt, Prompts, Rewriting, Suggestions, Turn, Written};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -102,6 +102,8 @@ pub struct Write {
     pub worked_example: bool,
     /// What was said before, where the policy lets the Coder remember.
     pub conversation: Vec<Turn>,
+    /// What may be looked up, and what was for this candidate; `None` where nothing can be.
+    pub looking: Option<Looking>,
     /// The first try, when this is the second.
     pub earlier: Option<Earlier>,
 }
@@ -207,13 +209,15 @@ impl Coder {
         }
     }
 
-    async fn write(self, write: Write) -> Result<Answer<Candidate>, AskError> {
-        let prompt = match &write.earlier {
-            Some(first) => self.prompts.again(&first.prompt, &first.reply, &first.why),
-            None => self.prompt(&write).after(write.conversation),
+    async fn write(self, write: Write) -> Result<Answer<Written>, AskError> {
+        let looking = write.looking.as_ref();
+        let prompt = match (&write.earlier, looking) {
+            (Some(first), _) => self.prompts.again(&first.prompt, &first.reply, &first.why),
+            (None, None) => self.prompt(&write).after(write.conversation),
+            (None, Some(looking)) => self.prompts.with_lookups(self.prompt(&write).after(write.conversation), looking),
         };
         let language = write.task.language();
-        answer::ask(&*self.llm, write.call, prompt, |reply| prompts::read_candidate(reply, language)).await
+        answer::ask(&*self.llm, write.call, prompt, |reply| prompts::read_written(reply, language, looking)).await
     }
 }
 
@@ -279,7 +283,7 @@ impl Message<Rewrite> for Coder {
 }
 
 impl Message<Write> for Coder {
-    type Reply = DelegatedReply<Result<Answer<Candidate>, AskError>>;
+    type Reply = DelegatedReply<Result<Answer<Written>, AskError>>;
 
     async fn handle(&mut self, write: Write, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
         // Off the mailbox: many tasks may wait on the model at once.

@@ -12,9 +12,9 @@ use crate::tester::{
 };
 use crate::validator::{Validated, Validator};
 use kameo::{actor::ReplyRecipient, prelude::*, supervision::RestartPolicy};
-use kernelbench::{Baseline, Candidate, Case, Certificate, Evaluation, Failure, Fault, Suite, Workshop};
+use kernelbench::{Baseline, Case, Certificate, Evaluation, Failure, Fault, Suite, Workshop};
 use metrics::{Machine, MachineKind, Profile};
-use prompts::{Prompts, Verdict};
+use prompts::{Prompts, Verdict, Written};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 
@@ -25,7 +25,7 @@ const RESTARTS: u32 = 20;
 #[derive(Clone)]
 pub struct Crew {
     /// Writes.
-    pub coder: ReplyRecipient<Write, Answer<Candidate>, AskError>,
+    pub coder: ReplyRecipient<Write, Answer<Written>, AskError>,
     /// Rewrites one region.
     pub rewriter: ReplyRecipient<Rewrite, Answer<String>, AskError>,
     /// Writes a piece of an operator.

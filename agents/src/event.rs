@@ -2,6 +2,10 @@
 //!
 //! Everything that is ever known of a run is a fold of these. On disk an event is one line of JSON (docs/FORMAT.md).
 
+mod line;
+
+pub use line::Line;
+
 use crate::head::Weighed;
 use crate::lease::{Lease, Work};
 use crate::llm::{CallId, Role, Usage};
@@ -13,7 +17,7 @@ use kernelbench::{
     stage::Stretch,
 };
 use metrics::{Machine, Profile};
-use prompts::{Approaches, Suggestions, Verdict};
+use prompts::{Approaches, Lookup, Suggestions, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// What a round sets out to do. `base` is the candidate that it starts from.
@@ -175,6 +179,16 @@ impl End {
     }
 }
 
+/// What the Coder looked up, and what it was shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookedUp {
+    /// What.
+    #[serde(flatten)]
+    pub lookup: Lookup,
+    /// What it was shown, by hash.
+    pub found: Hash,
+}
+
 /// What happened to one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
@@ -237,6 +251,8 @@ pub enum Event {
         /// Requests sent for it.
         requests: u32,
     },
+    /// The Coder looked something up before it wrote, and was shown it.
+    LookedUp(LookedUp),
     /// A reply could not be read as what was asked for.
     Misread {
         /// Which call.
@@ -499,7 +515,7 @@ impl Event {
             | Self::Weighed(Weighed { candidate, .. }) => {
                 vec![candidate]
             }
-            Self::Generated { operator } => vec![operator],
+            Self::LookedUp(LookedUp { found: text, .. }) | Self::Generated { operator: text } => vec![text],
             Self::Printed { text: Ok(text), .. } => vec![text],
             Self::Tuned { candidate, bound, .. } => vec![candidate, bound],
             Self::Ordered(order) => [&order.definition].into_iter().chain(&order.imports).collect(),
@@ -537,60 +553,4 @@ pub fn readable(format: u32) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("this record has format {format}, this program reads format {FORMAT}: use the version that wrote it"))
-}
-
-/// One line of the log: an event, when it was noted, and where it stands.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Line {
-    /// 0, 1, 2, ...: a gap means that the file was damaged.
-    pub seq: u64,
-    /// Milliseconds since 1970-01-01 UTC.
-    pub at_ms: i64,
-    /// What happened.
-    #[serde(flatten)]
-    pub event: Event,
-}
-
-/// How such a line goes on behind its place, which takes no more than so many bytes.
-const SPENT: &[u8] = b",\"event\":\"spent\",\"work\":";
-const HEAD: usize = 96;
-
-impl Line {
-    /// A line as the log holds it: what `Deserialize` makes of it too, but that it keeps all fields until it knows which are the
-    /// event's.
-    ///
-    /// # Errors
-    ///
-    /// Where this is no line of a log.
-    pub fn read(json: &[u8]) -> serde_json::Result<Self> {
-        #[derive(Deserialize)]
-        struct Place {
-            seq: u64,
-            at_ms: i64,
-        }
-        if let Some(spent) = Self::read_spent(json) {
-            return Ok(spent);
-        }
-        let Place { seq, at_ms } = serde_json::from_slice(json)?;
-        Ok(Self { seq, at_ms, event: serde_json::from_slice(json)? })
-    }
-
-    /// One that says what time was spent on, which is three quarters of a log: with its event known beforehand, it is read once
-    /// and nothing is kept meanwhile. `None` for any other, and for what cannot be read so.
-    fn read_spent(json: &[u8]) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Spent {
-            seq: u64,
-            at_ms: i64,
-            work: Work,
-            build_ms: Option<u64>,
-            lease: Option<Lease>,
-            #[serde(default)]
-            stages: Vec<Stretch>,
-        }
-        let begins = &json[..json.len().min(HEAD)];
-        begins.windows(SPENT.len()).position(|part| part == SPENT)?;
-        let Spent { seq, at_ms, work, build_ms, lease, stages } = serde_json::from_slice(json).ok()?;
-        Some(Self { seq, at_ms, event: Event::Spent { work, build_ms, lease, stages } })
-    }
 }

@@ -21,12 +21,16 @@ pub struct Policy {
     pub summary: String,
     /// What comes first.
     pub start: Start,
-    /// How many candidates models write; the seed counts (CudaForge §3.2: 10; Astra §4: 5).
+    /// How many candidates models write; the seed counts (CudaForge §3.2: 10; Astra §4: 5), and so does what is looked up.
     pub rounds: u32,
     /// Whether the Planner ranks three approaches before the first candidate is written, which then carries out the first of
     /// them, and which the Judge goes on to see (Hawkeye, Figs. 47-48).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approaches: bool,
+    /// How many things the Coder may look up before it writes a candidate; what is looked up for the first time in a run counts
+    /// as one of its rounds (Hawkeye §3, Fig. 47). None when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lookups: Option<u32>,
     /// How many first candidates are written, each after the first in another way than the fastest so far; 1 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seeds: Option<u32>,
@@ -319,7 +323,7 @@ pub fn next(so_far: &Trajectory, policy: &Policy) -> ControlFlow<End, Step> {
     if let Some(search) = &policy.search {
         return next_generation(so_far, search);
     }
-    if so_far.written() >= so_far.extended_to.unwrap_or(policy.rounds) {
+    if so_far.spent() >= so_far.extended_to.unwrap_or(policy.rounds) {
         return ControlFlow::Break(End::OutOfRounds);
     }
     if policy.stall.is_some_and(|bears| head::idle(so_far) >= bears) {

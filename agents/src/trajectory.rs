@@ -1,6 +1,6 @@
 //! What do the events add up to?
 
-use crate::event::{End, Event, Step};
+use crate::event::{End, Event, LookedUp, Step};
 use crate::head::Weighed;
 use crate::llm::{CallId, Role, Usage};
 use crate::search::{Reached, Tree};
@@ -12,7 +12,7 @@ use kernelbench::{
 };
 use metrics::{Machine, Profile, Speedup};
 use prompts::{Approaches, Suggestions, Verdict};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One turn of the loop, as far as it got.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +33,8 @@ pub struct Round {
     pub answers: Vec<Answered>,
     /// Recorded replies that did not fit.
     pub passed_over: Vec<(Role, String)>,
+    /// What the Coder looked up before it wrote, in order.
+    pub looked_up: Vec<LookedUp>,
     /// Replies that could not be read.
     pub misread: Vec<(CallId, String)>,
     /// What was offered.
@@ -176,6 +178,14 @@ impl Trajectory {
         self.finished().filter(|round| round.step != Step::Baseline).count() as u32
     }
 
+    /// How many of a run's rounds are spent: the candidates that models have written, or should have, and whatever was looked
+    /// up, each thing once (Hawkeye §3: productive turns).
+    #[must_use]
+    pub fn spent(&self) -> u32 {
+        let looked_up = self.rounds.iter().flat_map(|round| &round.looked_up).map(|one| &one.lookup);
+        self.written() + looked_up.collect::<BTreeSet<_>>().len() as u32
+    }
+
     /// The approaches that the Planner ranked before the first candidate, where it did.
     #[must_use]
     pub fn approaches(&self) -> Option<&Approaches> {
@@ -301,6 +311,7 @@ impl Trajectory {
             Event::Extended { rounds } => self.extend(rounds),
             Event::Spent { lease, .. } => self.leased_us += lease.map_or(0, |lease| lease.us()),
             Event::Asked { .. } => {}
+            Event::LookedUp(looked_up) => self.in_round(|round| round.looked_up.push(looked_up)),
             Event::Misread { call, why } => self.in_round(|round| round.misread.push((call, why))),
             Event::PassedOver { role, why } => self.in_round(|round| round.passed_over.push((role, why))),
             Event::Profiled { candidate, profile } => self.in_round(|round| round.profiled(&candidate, profile)),
@@ -386,6 +397,7 @@ impl Trajectory {
             suggestions: None,
             answers: vec![],
             passed_over: vec![],
+            looked_up: vec![],
             misread: vec![],
             candidate: None,
             checked: vec![],

@@ -7,12 +7,12 @@ mod faces;
 pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
 
 use crate::{
-    Approaches, Choosing, Fix, Offered, Offering, OpenTransformation, Optimization, Passage, Past, PlanLine, Proposing,
-    Rewriting, Suggestions, Taken, Unreadable, action, advise, again, apply,
+    Approaches, Choosing, Fix, Looking, Lookup, Offered, Offering, OpenTransformation, Optimization, Passage, Past,
+    PlanLine, Proposing, Rewriting, Shelf, Suggestions, Taken, Unreadable, action, advise, again, apply,
     approaches::{to_carry_out, with_approaches},
     diagnose, extract, features, fix,
     hints::Hints,
-    optimize, plan, pooled, primitives, propose, refine, reflect, retry, seed, sentence, shapes, sketch, space,
+    lookup, optimize, plan, pooled, primitives, propose, refine, reflect, retry, seed, sentence, shapes, sketch, space,
     transform,
 };
 use kernelbench::{
@@ -330,9 +330,24 @@ fn raised() -> Failure {
     }
 }
 
-/// The values of the page that asks once more.
-pub(crate) fn again() -> Value {
-    again::values(&Unreadable("it holds no JSON object".into()), "One JSON object.")
+/// The values of the blocks that no page includes.
+pub(crate) fn blocks() -> [(&'static str, Value); 4] {
+    let looking = looking();
+    let (lookup, text) = &looking.seen[0];
+    [
+        ("again", again::values(&Unreadable("it holds no JSON object".into()), "One JSON object.")),
+        ("feature/context", crate::context::example()),
+        ("lookups", lookup::offered(&looking)),
+        ("looked", lookup::seen(lookup, text, 3)),
+    ]
+}
+
+/// What a Coder may look up, and one thing that it did.
+pub(crate) fn looking() -> Looking {
+    let shelves =
+        vec![(Shelf::ReadHeader, vec!["wgmma".to_owned()]), (Shelf::QueryReplay, vec!["1".into(), "2".into()])];
+    let lookup = Lookup { look_up: Shelf::ReadHeader, name: "wgmma".into() };
+    Looking { shelves, most: 4, seen: vec![(lookup, "# wgmma: a product\nIts fence comes first.".into())] }
 }
 
 pub(crate) fn candidate() -> Candidate {

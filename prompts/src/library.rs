@@ -32,7 +32,7 @@ pub(crate) const PAGES: [(&str, &str); 24] = [
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 44] = [
+pub(crate) const BLOCKS: [(&str, &str); 46] = [
     ("again", include_str!("../templates/again.md")),
     ("bound/kernel", include_str!("../templates/bound/kernel.md")),
     ("bound/reference", include_str!("../templates/context/reference.md")),
@@ -64,6 +64,8 @@ pub(crate) const BLOCKS: [(&str, &str); 44] = [
     ("hlsl/kernel", include_str!("../templates/hlsl/kernel.md")),
     ("hlsl/reference", include_str!("../templates/context/reference.md")),
     ("hlsl/rules", include_str!("../templates/hlsl/rules.md")),
+    ("looked", include_str!("../templates/looked.md")),
+    ("lookups", include_str!("../templates/lookups.md")),
     ("machine", include_str!("../templates/machine.md")),
     ("parameters", include_str!("../templates/parameters.md")),
     ("primitives/cuda", include_str!("../templates/primitives/cuda.md")),

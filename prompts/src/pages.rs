@@ -3,7 +3,7 @@
 use crate::seed::FirstPage;
 use crate::{
     catalogue::Catalogue,
-    context::{self, Context},
+    context::Context,
     example,
     hints::Hints,
     library::{BLOCKS, PAGES, PARTS, is_page, parts},
@@ -179,14 +179,14 @@ impl Prompts {
                 render(&self.environment, &format!("{page}.{part}"), values).map_err(|e| self.error(&e))?;
             }
         }
-        for (block, values) in [("again", example::again()), ("feature/context", context::example())] {
+        for (block, values) in example::blocks() {
             render(&self.environment, block, &values).map_err(|e| self.error(&e))?;
         }
         Ok(())
     }
 
     fn check_variables(&self, examples: &[(&'static str, Value)]) -> Result<(), TemplateError> {
-        let blocks = [("again", example::again()), ("feature/context", context::example())];
+        let blocks = example::blocks();
         for (name, template) in self.environment.templates() {
             let places: Vec<&Value> = match name.split_once('.') {
                 Some((page, "user")) => examples.iter().filter(|(p, _)| *p == page).map(|(_, v)| v).collect(),

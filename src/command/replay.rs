@@ -11,7 +11,7 @@ use crate::{
 };
 use agents::{
     crew::Crew,
-    event::{End, Event},
+    event::{End, Event, LookedUp},
     llm::{CallId, replay::Replay},
     log::{Log, MemoryLog},
     planner::{Job, Limit, work},
@@ -191,6 +191,11 @@ fn comparable(events: impl IntoIterator<Item = Event>, same_words: bool) -> Vec<
             Event::Answered { call, prompt, reply, model, usage, usd, .. } => {
                 let prompt = if same_words { prompt } else { Hash::of(b"") };
                 kept.push(Event::Answered { call, prompt, reply, model, usage, usd, latency_ms: 0, requests: 0 });
+            }
+            // The folders that it was looked up in may hold other things by now.
+            Event::LookedUp(LookedUp { lookup, found }) => {
+                let found = if same_words { found } else { Hash::of(b"") };
+                kept.push(Event::LookedUp(LookedUp { lookup, found }));
             }
             // What was under way when the run was interrupted stands twice in its record.
             again @ (Event::Asked { .. } | Event::Misread { .. }) if in_this_round(&kept, &again) => {}

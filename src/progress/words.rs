@@ -2,7 +2,7 @@
 
 use crate::quantity;
 use agents::{
-    event::{End, Event, Step},
+    event::{End, Event, LookedUp, Step},
     trajectory::Trajectory,
 };
 use kernelbench::{
@@ -18,6 +18,9 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::SuiteFrozen { suite, notes } => shapes(suite, notes),
         Event::Prepared { baseline } => [reference(baseline), labels(&baseline.labels)].concat(),
         Event::Began { round, step } => vec![String::new(), began(*round, step, so_far, rounds)],
+        Event::LookedUp(LookedUp { lookup, .. }) => {
+            vec![format!("  the Coder looks up {} {}", lookup.look_up.name(), plain(&lookup.name))]
+        }
         Event::Misread { call, why } => {
             vec![format!("  the {}'s reply cannot be read: {}", call.role.name(), plain(why))]
         }

@@ -6,7 +6,7 @@ use crate::{
     progress, quantity, show,
 };
 use agents::{
-    event::Step,
+    event::{LookedUp, Step},
     trajectory::{Answered, Round},
 };
 use kernelbench::{CandidateId, Evaluation, Failure, Timed};
@@ -272,9 +272,13 @@ fn call(answered: &Answered) -> CallView {
 
 fn remarks(round: &Round) -> Vec<String> {
     let passed_over = round.passed_over.iter().map(|(role, why)| format!("The {} was passed over: {why}", role.name()));
+    let looked_up = round
+        .looked_up
+        .iter()
+        .map(|LookedUp { lookup, .. }| format!("The Coder looked up {} {}", lookup.look_up.name(), lookup.name));
     let misread = round.misread.iter().map(|(call, why)| format!("A reply could not be read ({call}): {why}"));
     let unreadable = round.unreadable.iter().map(|(role, why)| format!("No readable {} reply: {why}", role.name()));
     let not_timed = round.not_timed.iter().map(|why| format!("It passed its checks and could not be timed: {why}"));
     let weighed = round.weighed.iter().flat_map(progress::weighed).map(|line| line.trim().to_owned());
-    passed_over.chain(misread).chain(unreadable).chain(not_timed).chain(weighed).collect()
+    passed_over.chain(looked_up).chain(misread).chain(unreadable).chain(not_timed).chain(weighed).collect()
 }

@@ -1,8 +1,8 @@
 //! One round, top to bottom: profile, advise, write, examine. What is already in the record is not done again.
 
-use super::same_code;
 use super::talk::{Told, asked, undisturbed};
 use super::{BrokeOff, Loop};
+use super::{lookup, same_code};
 use crate::answer;
 use crate::coder::{Assignment, Write};
 use crate::event::{End, Event, Step};
@@ -16,7 +16,7 @@ use crate::trajectory::Round;
 use futures::TryFutureExt;
 use kernelbench::{Baseline, Candidate, Evaluation, Suite, Tuned};
 use metrics::{Profile, facts};
-use prompts::{PlanLine, Prompt, Speaker, Suggestions, Turn, Verdict};
+use prompts::{Looking, PlanLine, Prompt, Speaker, Suggestions, Turn, Verdict, Written};
 use std::ops::ControlFlow;
 
 /// The candidate that a round starts from, and what came of it.
@@ -246,21 +246,39 @@ impl Loop {
             return Ok(Some(self.book.candidate(&known)?));
         }
         let conversation = self.conversation()?;
+        loop {
+            let looking = self.looking()?;
+            match self.write_or_look(round, &assignment, &conversation, looking).await? {
+                Told::Read(Written::Kernel(candidate)) => {
+                    self.keep_candidate(&candidate)?;
+                    return Ok(Some(candidate));
+                }
+                Told::Read(Written::Lookup(lookup)) => self.look_up(lookup)?,
+                Told::PassedOver => {
+                    return self.unreadable(Role::Coder, "the recorded reply does not fit".to_owned());
+                }
+                Told::Unreadable(why) => return self.unreadable(Role::Coder, why),
+            }
+        }
+    }
+
+    /// One answer of the Coder's: the candidate, or what it looks up first.
+    async fn write_or_look(
+        &mut self,
+        round: u32,
+        assignment: &Assignment,
+        conversation: &[Turn],
+        looking: Option<Looking>,
+    ) -> Result<Told<Written>, BrokeOff> {
         let (task, machine, coder) = (self.task.clone(), self.crew.machine.clone(), self.crew.coder.clone());
         let worked_example = self.policy.worked_example;
-        let told = self.ask_twice(round, Role::Coder, assignment.purpose(), |call, earlier| {
+        let part = lookup::part(looking.as_ref());
+        let told = self.ask_part_twice((round, &part), Role::Coder, assignment.purpose(), |call, earlier| {
             let (task, machine, assignment) = (task.clone(), machine.clone(), assignment.clone());
-            let conversation = conversation.clone();
-            asked(&coder, Write { call, task, machine, assignment, worked_example, conversation, earlier })
+            let (conversation, looking) = (conversation.to_vec(), looking.clone());
+            asked(&coder, Write { call, task, machine, assignment, worked_example, conversation, looking, earlier })
         });
-        match told.await? {
-            Told::Read(candidate) => {
-                self.keep_candidate(&candidate)?;
-                Ok(Some(candidate))
-            }
-            Told::PassedOver => self.unreadable(Role::Coder, "the recorded reply does not fit".to_owned()),
-            Told::Unreadable(why) => self.unreadable(Role::Coder, why),
-        }
+        told.await
     }
 
     pub(super) async fn examine(&mut self, candidate: Candidate) -> Result<(), BrokeOff> {
@@ -362,20 +380,7 @@ impl Loop {
 
     /// What happened, a line a round, for the Planner's model.
     fn history(&self) -> Vec<PlanLine> {
-        let so_far = self.book.so_far();
-        let line = |round: &Round| PlanLine {
-            round: round.number,
-            step: round.step.name().to_owned(),
-            candidate: round.candidate.as_ref().map_or("none", |id| id.short()).to_owned(),
-            outcome: match &round.evaluation {
-                Some(Evaluation::Passed(timed)) => format!("correct, {}", timed.speedup),
-                Some(Evaluation::Counted(counts)) => format!("correct, {counts}"),
-                Some(Evaluation::Compiled(code)) => code.to_string(),
-                Some(Evaluation::Failed(failure)) => failure.to_string(),
-                None => "no readable reply".to_owned(),
-            },
-        };
-        so_far.finished().map(line).collect()
+        self.book.so_far().finished().map(in_a_line).collect()
     }
 
     pub(super) fn keep_candidate(&mut self, candidate: &Candidate) -> Result<(), BrokeOff> {
@@ -399,5 +404,21 @@ impl Loop {
 
     pub(super) fn suite(&self) -> Suite {
         self.book.so_far().suite.clone().expect("the suite is frozen before the first round")
+    }
+}
+
+/// A round in a line, for a model.
+pub(super) fn in_a_line(round: &Round) -> PlanLine {
+    PlanLine {
+        round: round.number,
+        step: round.step.name().to_owned(),
+        candidate: round.candidate.as_ref().map_or("none", |id| id.short()).to_owned(),
+        outcome: match &round.evaluation {
+            Some(Evaluation::Passed(timed)) => format!("correct, {}", timed.speedup),
+            Some(Evaluation::Counted(counts)) => format!("correct, {counts}"),
+            Some(Evaluation::Compiled(code)) => code.to_string(),
+            Some(Evaluation::Failed(failure)) => failure.to_string(),
+            None => "no readable reply".to_owned(),
+        },
     }
 }

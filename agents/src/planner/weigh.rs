@@ -43,8 +43,7 @@ impl Loop {
         let shown = head.map_or(vec![], |head| self.shown(candidate, &head));
         let fired = shown.first().map(|shown| shown.proof.fired);
         let (accepted, why) = head::decide(over_head.as_ref(), fired, self.policy.slower.unwrap_or_default());
-        let written = so_far.written();
-        let left = so_far.extended_to.unwrap_or(self.policy.rounds).saturating_sub(written);
+        let left = so_far.extended_to.unwrap_or(self.policy.rounds).saturating_sub(so_far.spent());
         Weighed { candidate: candidate.clone(), over_head, shown, accepted, why: why.to_owned(), left }
     }
 
