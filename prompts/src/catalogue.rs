@@ -4,7 +4,7 @@ use crate::transformation::{Transformation, TransformationError};
 use std::collections::BTreeMap;
 
 /// The transformations that come with the program, by the names of their files, in the order of lists.
-const EMBEDDED: [(&str, &str); 21] = [
+const EMBEDDED: [(&str, &str); 22] = [
     ("refactor.toml", include_str!("../transformations/refactor.toml")),
     ("tb-tiling.toml", include_str!("../transformations/tb-tiling.toml")),
     ("warp-tiling.toml", include_str!("../transformations/warp-tiling.toml")),
@@ -21,6 +21,7 @@ const EMBEDDED: [(&str, &str); 21] = [
     ("tensor-tiling.toml", include_str!("../transformations/tensor-tiling.toml")),
     ("tensor-core-hip.toml", include_str!("../transformations/tensor-core-hip.toml")),
     ("unroll.toml", include_str!("../transformations/unroll.toml")),
+    ("warp-layout.toml", include_str!("../transformations/warp-layout.toml")),
     ("warpgroup-mma.toml", include_str!("../transformations/warpgroup-mma.toml")),
     ("bulk-copy.toml", include_str!("../transformations/bulk-copy.toml")),
     ("warp-specialization.toml", include_str!("../transformations/warp-specialization.toml")),
@@ -205,7 +206,7 @@ mod tests {
             of.filter(|t| (t.origin == Origin::Ours) == ours)
                 .fold((0, 0), |(all, calls), t| (all + 1, calls + t.calls()))
         };
-        assert_eq!((counts(false), counts(true)), ((16, 37), (5, 17)));
+        assert_eq!((counts(false), counts(true)), ((16, 37), (6, 20)));
         for (name, passes, calls, parameters) in TABLE_2 {
             let found = &catalogue.named(name).unwrap().transformation;
             assert_eq!((found.passes.len(), found.calls(), found.origin), (passes, calls, Origin::Table2), "{name}");
@@ -245,10 +246,10 @@ mod tests {
         };
         let snippet = ("fast.cpp".to_owned(), "int fast();\n".to_owned());
         let with = Catalogue::embedded().with([own("Mine", "fast"), snippet]).unwrap();
-        assert_eq!(with.all().len(), 22);
+        assert_eq!(with.all().len(), 23);
         let mine = &with.named("mine").unwrap().transformation;
         assert_eq!((with.imported(mine, "cpu"), with.imported(mine, "cuda").len()), (vec!["int fast();\n"], 0));
-        assert_eq!(Catalogue::embedded().with([own("Unroll", "copy-tile")]).unwrap().all().len(), 21);
+        assert_eq!(Catalogue::embedded().with([own("Unroll", "copy-tile")]).unwrap().all().len(), 22);
         let why = Catalogue::embedded().with([own("Mine", "copy-tyle")]).unwrap_err().to_string();
         let expected = "mine.toml: it imports \"copy-tyle\", and there is no such snippet; there are barrier, bulk-copy, \
                         bulk-store, copy-async, copy-tile,";
