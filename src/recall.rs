@@ -2,9 +2,9 @@
 
 use crate::store::{Blobs, Record, RunFolder, StoreError};
 use agents::{
-    event::{End, Event},
+    event::{End, Event, LookedUp},
     llm::{
-        CallId, Reply,
+        CallId, Purpose, Reply,
         replay::RecordedAnswer,
         seeded::{Seeds, is_of_a_seed},
     },
@@ -12,6 +12,7 @@ use agents::{
 };
 use kernelbench::{Bindings, Failure, Findings, Hash, Tried};
 use metrics::Machine;
+use prompts::{Lookup, Shelf};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
@@ -61,11 +62,18 @@ pub fn seeds(run: &RunFolder) -> Result<Seeds, StoreError> {
     let mut seeds = Seeds::new();
     for task in run.tasks()?.iter().filter(|task| run.path().join("tasks").join(task).join("events.jsonl").exists()) {
         let record = run.record(task)?;
+        let mut in_the_first = false;
         for event in record.events() {
-            if let Event::Answered { call, reply, model, .. } = event
-                && is_of_a_seed(&call)
-            {
-                seeds.insert((call.task, call.purpose, call.attempt), (record.blobs.fetch(&reply)?, model));
+            match event {
+                Event::Began { round, .. } => in_the_first = round == 1,
+                Event::Answered { call, reply, model, .. } if is_of_a_seed(&call) => {
+                    seeds.insert((call.task, call.purpose, call.attempt), (record.blobs.fetch(&reply)?, model));
+                }
+                // The candidate is in a later reply, and those before are none of it.
+                Event::LookedUp(_) if in_the_first => {
+                    seeds.retain(|(of, purpose, _), _| of != task || *purpose != Purpose::Seed);
+                }
+                _ => {}
             }
         }
     }
@@ -129,6 +137,19 @@ pub fn printed(record: &Record) -> Result<Vec<Printed>, StoreError> {
         Err(failure) => Ok(Err(failure)),
     };
     printed.map(|(key, text)| Ok((key, told(text)?))).collect()
+}
+
+/// What the Coder looked up in this record, and what it was shown; what it asked of the run itself comes about again.
+///
+/// # Errors
+///
+/// If a text is missing or damaged.
+pub fn looked_up(record: &Record) -> Result<BTreeMap<Lookup, String>, StoreError> {
+    let looked_up = record.events().filter_map(|event| match event {
+        Event::LookedUp(looked_up) if looked_up.lookup.look_up != Shelf::QueryReplay => Some(looked_up),
+        _ => None,
+    });
+    looked_up.map(|LookedUp { lookup, found }| Ok((lookup, record.blobs.fetch(&found)?))).collect()
 }
 
 /// The validators that looked at its candidates, who say again what they said: as many samples as each took.

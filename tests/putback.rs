@@ -158,8 +158,8 @@ fn copy(from: &Path, to: &Path) {
 /// A kernel of the plug-in that includes what the framework has beside the original, and where it lies.
 fn includes(site: &Path, kernel: &str, headers: &[&str]) -> PathBuf {
     let file = program::files(site).into_iter().find(|path| path.ends_with(kernel)).unwrap();
-    let lines: String = headers.iter().map(|header| format!("#include \"{header}\"\n")).collect();
-    fs::write(&file, lines + &fs::read_to_string(&file).unwrap()).unwrap();
+    let lines: Vec<String> = headers.iter().map(|header| format!("#include \"{header}\"\n")).collect();
+    fs::write(&file, lines.concat() + &fs::read_to_string(&file).unwrap()).unwrap();
     file
 }
 

@@ -515,8 +515,9 @@ impl Event {
             | Self::Weighed(Weighed { candidate, .. }) => {
                 vec![candidate]
             }
-            Self::LookedUp(LookedUp { found: text, .. }) | Self::Generated { operator: text } => vec![text],
-            Self::Printed { text: Ok(text), .. } => vec![text],
+            Self::LookedUp(LookedUp { found: text, .. })
+            | Self::Generated { operator: text }
+            | Self::Printed { text: Ok(text), .. } => vec![text],
             Self::Tuned { candidate, bound, .. } => vec![candidate, bound],
             Self::Ordered(order) => [&order.definition].into_iter().chain(&order.imports).collect(),
             Self::Checkpointed(Checkpoint { id, context, bound, .. }) => vec![id, context, bound],

@@ -119,6 +119,9 @@ impl Purpose {
     }
 }
 
+/// How the part of a Coder's call begins that comes after it looked something up; then their number.
+pub(crate) const AFTER_LOOKUPS: &str = "after-";
+
 /// Which call of a run this is: by this it is found again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CallId {

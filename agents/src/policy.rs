@@ -304,6 +304,10 @@ impl Policy {
             let why = "approaches: they are ranked before a first candidate is written; expected start = \"seed\"";
             return Err(serde::de::Error::custom(why));
         }
+        if policy.lookups.is_some() && (policy.sequence.is_some() || policy.search.is_some()) {
+            let why = "lookups: a workflow of transformations and a search look nothing up; leave it out";
+            return Err(serde::de::Error::custom(why));
+        }
         Ok(policy)
     }
 }

@@ -182,7 +182,17 @@ impl Trajectory {
     /// up, each thing once (Hawkeye §3: productive turns).
     #[must_use]
     pub fn spent(&self) -> u32 {
-        let looked_up = self.rounds.iter().flat_map(|round| &round.looked_up).map(|one| &one.lookup);
+        self.spent_in(self.rounds.iter())
+    }
+
+    /// The same before the round that is open.
+    #[must_use]
+    pub fn spent_before(&self) -> u32 {
+        self.spent_in(self.finished())
+    }
+
+    fn spent_in<'a>(&self, rounds: impl Iterator<Item = &'a Round>) -> u32 {
+        let looked_up = rounds.flat_map(|round| &round.looked_up).map(|one| &one.lookup);
         self.written() + looked_up.collect::<BTreeSet<_>>().len() as u32
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use story::{OPTIMIZATION, answered, code, go_on_with, policy, remembering, task};
 use warpsmith_agents::event::{End, Event};
 use warpsmith_agents::llm::Role;
+use warpsmith_agents::llm::replay::{RecordedAnswer, Replay};
 use warpsmith_agents::llm::scripted::{Entry, Scripted};
 use warpsmith_agents::log::{Log, MemoryLog};
 use warpsmith_agents::policy::{Guidance, Policy};
@@ -64,7 +65,7 @@ async fn the_coder_is_shown_what_it_looks_up_and_writes_with_it() {
     );
     let turns = &told[3].1;
     assert_eq!((turns.len(), turns[0] == optimize.1[0]), (5, true), "what was offered first stays as it was");
-    assert!(turns[2].contains("wgmma.mma_async") && turns[2].contains("Look up 3 more"), "{}", turns[2]);
+    assert!(turns[2].contains("wgmma.mma_async") && turns[2].contains("Look up 1 more"), "{}", turns[2]);
     assert!(turns[4].contains("round 1, seed, kernel ") && turns[4].contains("us=90"), "{}", turns[4]);
     let looked_up = &story.rounds[1].looked_up;
     assert_eq!(looked_up.iter().map(|one| one.lookup.name.as_str()).collect::<Vec<_>>(), ["wgmma", "1"]);
@@ -96,6 +97,55 @@ async fn what_is_not_there_or_no_longer_allowed_is_refused_like_any_reply_that_c
 }
 
 #[tokio::test]
+async fn the_rounds_that_are_left_bound_what_is_looked_up_and_one_is_kept_for_the_kernel() {
+    let kernel = code("us=90");
+    let (story, llm, _) = run(&[(1, HEADER), (1, &kernel)], with_lookups(2, 4)).await;
+    assert!(told(&llm)[0].1[0].contains("one at a time and at most 1."), "{:?}", told(&llm)[0]);
+    assert!(told(&llm)[1].1[2].contains("Nothing more can be looked up now"));
+    assert_eq!((story.spent(), story.written(), story.end), (2, 1, Some(End::OutOfRounds)));
+    let (_, llm, _) = run(&[(1, &kernel)], with_lookups(1, 4)).await;
+    assert!(!told(&llm)[0].1[0].contains("# Look-ups"), "none is left beside the kernel's own");
+}
+
+#[tokio::test]
+async fn examples_of_features_are_there_where_guides_are_shown_and_not_where_names_alone_are() {
+    let kernels = ["us=90", "us=80"].map(code);
+    for guidance in [Guidance::Guides, Guidance::Names, Guidance::Off] {
+        let policy = Policy { features: Some(guidance), ..with_lookups(3, 2) };
+        let (_, llm, _) = run(&[(1, &kernels[0]), (2, &kernels[1])], policy).await;
+        let second = told(&llm)[1].1[0].clone();
+        assert!(second.contains("`query_replay`"));
+        assert_eq!(second.contains("`read_validation_test`"), guidance == Guidance::Guides, "{guidance:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_record_with_look_ups_answers_a_policy_that_has_none_with_what_was_written_behind_them() {
+    let (first, second) = (code("us=90"), code("us=40"));
+    let replies = [(1, first.as_str()), (2, HEADER), (2, FIRST), (2, second.as_str())];
+    let (whole, _, log) = run(&replies, with_lookups(4, 2)).await;
+    let recorded = answered(&log).into_iter().map(|(id, prompt, text)| RecordedAnswer {
+        id,
+        prompt: log.fetch(&prompt).unwrap(),
+        reply: log.fetch(&text).unwrap(),
+        model: "a".into(),
+        usage: None,
+        usd: None,
+    });
+    let llm = Arc::new(Replay::new("a record", recorded.collect(), false));
+    let policy = Policy { lookups: None, ..with_lookups(2, 0) };
+    let again = go_on_with(product(), hopper(), llm, policy, &MemoryLog::default()).await.unwrap();
+    assert_eq!(again.rounds[1].candidate, whole.rounds[1].candidate);
+    assert!(again.rounds[1].candidate.is_some() && again.rounds[1].looked_up.is_empty());
+}
+
+#[test]
+fn what_looks_nothing_up_says_so_of_a_policy_that_would() {
+    let told = Policy::parse(&format!("lookups = 2\n{}", Policy::embedded("peak").unwrap())).unwrap_err().to_string();
+    assert!(told.contains("lookups: a workflow of transformations and a search look nothing up"), "{told}");
+}
+
+#[tokio::test]
 async fn without_look_ups_a_prompt_says_nothing_of_them_and_such_a_reply_is_no_kernel() {
     let kernel = code("us=90");
     let policy = Policy { lookups: None, ..with_lookups(1, 0) };
@@ -108,9 +158,10 @@ async fn without_look_ups_a_prompt_says_nothing_of_them_and_such_a_reply_is_no_k
 
 #[tokio::test]
 async fn killed_after_any_event_a_run_goes_on_to_the_same_end_with_the_same_prompts() {
-    let (first, second) = (code("us=90"), code("us=40"));
-    let replies = [(1, HEADER), (1, first.as_str()), (2, FIRST), (2, HEADER), (2, second.as_str())];
-    let policy = || with_lookups(4, 2);
+    let [first, second, third] = ["us=90", "us=40", "us=30"].map(code);
+    let replies =
+        [(1, HEADER), (1, first.as_str()), (2, FIRST), (2, HEADER), (2, second.as_str()), (3, third.as_str())];
+    let policy = || with_lookups(5, 2);
     let (_, _, whole) = run(&replies, policy()).await;
     let essence = |log: &MemoryLog| {
         let passing =

@@ -9,7 +9,7 @@ use kernelbench::{
     stage::{Hold, Stage, Stretch},
 };
 use metrics::Profile;
-use prompts::{Approaches, Fix, Prompt, Verdict};
+use prompts::{Approaches, Fix, Looking, Lookup, Prompt, Shelf, Verdict};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{collections::BTreeSet, fmt::Debug, path::Path, sync::Arc};
 use warpsmith_agents::{
@@ -134,6 +134,12 @@ async fn simulation() -> Simulation {
     }
 }
 
+/// A round that may be looked up, and was.
+fn looking() -> Looking {
+    let lookup = Lookup { look_up: Shelf::QueryReplay, name: "1".into() };
+    Looking { shelves: vec![(Shelf::QueryReplay, vec!["1".into()])], most: 2, seen: vec![(lookup, "a kernel".into())] }
+}
+
 #[tokio::test]
 async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
     let Simulation { baseline, evaluation, profile, certificate, rebuilt, built } = simulation().await;
@@ -151,6 +157,7 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
             assignment,
             conversation: vec![],
             worked_example: false,
+            looking: Some(looking()),
             earlier: None,
         }),
         there_and_back(&Consider {

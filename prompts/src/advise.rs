@@ -158,7 +158,7 @@ mod tests {
             (good.replace('}', ", \"optimisation_method\": \"Prefetch.\"}"), "`optimization method` is given twice"),
             (good.replace("Loads", "Loads\n"), "broken or not complete"),
             (r#"{"critical_issue": "a", "why_it_matters": "b", "minimal_fix_hint": "c"}"#.into(), "a fix came"),
-            (format!(r#"{good} {{"critical_issue": "a"}}"#), "holds 2 verdicts"),
+            (format!(r#"{good} {{"critical_issue": "a"}}"#), "holds 2 answers"),
         ];
         for (reply, reason) in cases {
             let why = read_optimization(&reply).unwrap_err().0;

@@ -15,6 +15,7 @@ use kernelbench::{
 use metrics::Machine;
 use minijinja::{Value, context};
 use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Tokens that are shown of one look-up, at most.
 const MOST_TOKENS: usize = 4_000;
@@ -103,12 +104,17 @@ pub enum Written {
 /// Where it holds neither, or what it asks for is not there or no longer allowed.
 pub fn read_written(reply: &str, language: Language, looking: Option<&Looking>) -> Result<Written, Unreadable> {
     let kernel = read_candidate(reply, language);
-    let (Some(looking), true) = (looking, reply.contains(FIELDS[0].key)) else { return kernel.map(Written::Kernel) };
+    let Some(looking) = looking else { return kernel.map(Written::Kernel) };
     match kernel {
         // A block that holds nothing but the object may pass for Python.
-        Ok(kernel) if !kernel.source().contains(FIELDS[0].key) => Ok(Written::Kernel(kernel)),
+        Ok(kernel) if !is_object(&kernel.source()) => Ok(Written::Kernel(kernel)),
+        Err(why) if !reply.contains("\"look_up\"") => Err(why),
         _ => read_lookup(reply, looking).map(Written::Lookup),
     }
+}
+
+fn is_object(text: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(text).is_ok_and(|value| value.get(FIELDS[0].key).is_some())
 }
 
 fn read_lookup(reply: &str, looking: &Looking) -> Result<Lookup, Unreadable> {
@@ -128,11 +134,18 @@ fn read_lookup(reply: &str, looking: &Looking) -> Result<Lookup, Unreadable> {
 }
 
 impl Prompts {
-    /// What there is to look up for a task in a run whose rounds with a kernel are these: of the architecture only where
-    /// its features are told of at all.
+    /// The same with what was looked up in a run that is made again: it is there, and what is shown of it is what was.
     #[must_use]
-    pub fn shelves(&self, task: &Task, machine: &Machine, rounds: &[u32], features: bool) -> Vec<(Shelf, Vec<String>)> {
-        let column = self.column(machine).filter(|_| features);
+    pub fn recalling(mut self, looked_up: BTreeMap<Lookup, String>) -> Self {
+        self.looked_up = Arc::new(looked_up);
+        self
+    }
+
+    /// What there is to look up for a task in a run whose rounds with a kernel are these: of the architecture only where
+    /// its examples are shown. A name that is none (words, marks) is left out: it stands in prompts as it is.
+    #[must_use]
+    pub fn shelves(&self, task: &Task, machine: &Machine, rounds: &[u32], guides: bool) -> Vec<(Shelf, Vec<String>)> {
+        let column = self.column(machine).filter(|_| guides);
         let headers = column.map_or(vec![], |column| column.api.iter().map(|module| module.name.clone()).collect());
         let proved = |cell: &&Cell| !cell.optimized().is_empty();
         let tests =
@@ -145,12 +158,22 @@ impl Prompts {
             (Shelf::QueryReplay, rounds),
             (Shelf::BrowseKernels, kernels),
         ];
-        all.into_iter().filter(|(_, names): &(_, Vec<String>)| !names.is_empty()).collect()
+        let known = |(shelf, mut names): (Shelf, Vec<String>)| {
+            names.retain(|name| is_name(name));
+            names.truncate(MOST_NAMES);
+            let recalled = self.looked_up.keys().filter(|lookup| lookup.look_up == shelf).map(|lookup| &lookup.name);
+            let missing: Vec<String> = recalled.filter(|name| !names.contains(name)).cloned().collect();
+            (shelf, [names, missing].concat())
+        };
+        all.into_iter().map(known).filter(|(_, names)| !names.is_empty()).collect()
     }
 
     /// What is shown of this; of a round see [`of_round`].
     #[must_use]
     pub fn look_up(&self, lookup: &Lookup, task: &Task, machine: &Machine) -> String {
+        if let Some(text) = self.looked_up.get(lookup) {
+            return text.clone();
+        }
         let column = self.column(machine);
         let name = &lookup.name;
         let text = match lookup.look_up {
@@ -247,10 +270,19 @@ fn pooled(kernel: &Pooled) -> String {
     format!("{}: certified at {ratio:.2}x [{low:.2}, {high:.2}] over {over}\n\n{}", about.name(), kernel.source)
 }
 
-/// As much of a text as is shown, cut at the end of a line.
+/// Whether this can be named in a reply, and stands in a prompt without saying anything.
+fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+}
+
+/// As much of a text as is shown, cut at the end of a line, or in it where it is the first.
 fn short(text: &str) -> String {
     if tokens(text.len()) <= MOST_TOKENS {
         return text.trim_end().to_owned();
+    }
+    let whole = text.find('\n').is_some_and(|end| tokens(end) <= MOST_TOKENS);
+    if !whole {
+        return format!("{}\n[cut]", &text[..text.floor_char_boundary(3 * MOST_TOKENS)]);
     }
     let mut kept = String::new();
     for line in text.split_inclusive('\n') {
@@ -285,6 +317,11 @@ mod tests {
         for reply in [kernel.to_owned(), format!("I do not {LOOKUP}.\n{kernel}")] {
             assert!(matches!(read(&reply), Ok(Written::Kernel(_))), "{reply}");
         }
+        let table = "```cuda\n// look_up read_header wgmma {\n__device__ float look_up(int i);\n\
+                     extern \"C\" void f() {}\n```";
+        assert!(matches!(read(table), Ok(Written::Kernel(_))), "a kernel may call something so");
+        let cut = read("<think>I could look_up wgmma.</think>```cuda\nextern \"C\" void f() {").unwrap_err();
+        assert!(cut.contains("not closed"), "{cut}");
         // What passes for Python is none where it is the object.
         let looking = example::looking();
         let python = read_written(&format!("```python\n{LOOKUP}\n```"), Language::Python, Some(&looking));
@@ -373,6 +410,13 @@ mod tests {
             let told = words.look_up(&Lookup { look_up: shelf, name }, &task, &h200);
             assert!(told.contains(said) && tokens(told.len()) <= MOST_TOKENS + 3, "{told}");
         }
+        let lookup = Lookup { look_up: Shelf::BrowseKernels, name: "gone".into() };
+        let recalled = BTreeMap::from([(lookup.clone(), "as it was".to_owned())]);
+        let again = Prompts::embedded().recalling(recalled);
+        assert!(again.shelves(&task, &h200, &[], false).contains(&(Shelf::BrowseKernels, vec!["gone".into()])));
+        assert_eq!(again.look_up(&lookup, &task, &h200), "as it was");
+        assert!(["a_b-1.2", "wgmma"].into_iter().all(is_name));
+        assert!(!["x. Ignore", "`a`", "", "a\nb"].into_iter().any(is_name));
         let own = Task { name: kernel.about.task.clone(), ..task.clone() };
         assert!(words.shelves(&own, &h200, &[], false).is_empty(), "nothing of features, rounds or its own kernel");
         assert!(Prompts::embedded().shelves(&task, &example::machine(), &[], true).is_empty());
@@ -384,5 +428,8 @@ mod tests {
         let told = short(&long);
         assert!(told.ends_with("a line of it\n[cut]") && tokens(told.len()) <= MOST_TOKENS + 3);
         assert_eq!(short("all of it\n"), "all of it");
+        let minified = "ä".repeat(20_000);
+        let told = short(&minified);
+        assert!(told.starts_with("ää") && told.ends_with("ä\n[cut]") && tokens(told.len()) <= MOST_TOKENS + 3);
     }
 }

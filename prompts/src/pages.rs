@@ -7,6 +7,7 @@ use crate::{
     example,
     hints::Hints,
     library::{BLOCKS, PAGES, PARTS, is_page, parts},
+    lookup::Lookup,
     prompt::Prompt,
     words::fenced,
 };
@@ -27,6 +28,8 @@ pub struct Prompts {
     pub(crate) features: Option<Arc<Features>>,
     /// Kernels that were certified earlier, where they are shown.
     pub(crate) pool: Option<Arc<Pool>>,
+    /// What was looked up in a run that is made again, and what was shown.
+    pub(crate) looked_up: Arc<BTreeMap<Lookup, String>>,
     /// The page that asks for a first candidate.
     pub(crate) first: FirstPage,
     /// What the Coder is told of the architecture in every prompt, where something is.
@@ -94,6 +97,7 @@ impl Prompts {
             hints: Hints::embedded(),
             features: None,
             pool: None,
+            looked_up: Arc::default(),
             first: FirstPage::default(),
             context: None,
         }

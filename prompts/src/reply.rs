@@ -159,7 +159,7 @@ fn one_object(reply: &str, keys: &[&str]) -> Result<Object, Unreadable> {
         (0, None) if text.contains('{') => Err(Unreadable("its JSON object is broken or not complete".into())),
         (0, None) => Err(Unreadable("it holds no JSON object".into())),
         (0, Some(other)) => Err(Unreadable(format!("its JSON object has other keys than asked for: {}", names(other)))),
-        (count, _) => Err(Unreadable(format!("it holds {count} verdicts; exactly one JSON object was asked for"))),
+        (count, _) => Err(Unreadable(format!("it holds {count} answers; exactly one JSON object was asked for"))),
     }
 }
 

@@ -9,7 +9,7 @@ use agents::{
 /// What a run that goes on is given now, beside what it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct More {
-    /// How many candidates may be written in all.
+    /// How many rounds it may have in all, those that were spent on look-ups among them.
     pub rounds: Option<u32>,
     /// Whether a limit was named.
     pub limit: bool,
@@ -31,9 +31,9 @@ impl More {
     ///
     /// Why what it is given does not help, and what would.
     pub fn for_task(self, story: &Trajectory, rounds: u32, limit: &Limit) -> Result<Option<Event>, String> {
-        let written = story.finished().filter(|round| round.number > 0).count();
+        let written = story.spent();
         if let Some(given) = self.rounds
-            && (given as usize) < written.max(1) + usize::from(story.end.is_some())
+            && given < written.max(1) + u32::from(story.end.is_some())
         {
             return Err(format!("--rounds {given} gives it nothing: {written} rounds are done; name more than that"));
         }
@@ -60,7 +60,7 @@ impl More {
 }
 
 /// What a run that ended so needs to go on.
-fn needs(end: End, written: usize) -> String {
+fn needs(end: End, written: u32) -> String {
     match end {
         End::OutOfRounds => format!("it ended because its {written} rounds were done: --rounds N gives it more"),
         End::Stopped => format!("it was stopped by its planner after {written} rounds: --rounds N makes it go on"),

@@ -3,6 +3,7 @@
 use super::{on_threads, resume::opened, say};
 use crate::{
     cli::ReplayArgs,
+    config::Config,
     exit::{Exit, Trouble},
     progress::plain,
     recall,
@@ -11,7 +12,7 @@ use crate::{
 };
 use agents::{
     crew::Crew,
-    event::{End, Event, LookedUp},
+    event::{End, Event},
     llm::{CallId, replay::Replay},
     log::{Log, MemoryLog},
     planner::{Job, Limit, work},
@@ -89,12 +90,19 @@ fn every_task(folder: &RunFolder, json: bool) -> Result<Exit, Trouble> {
 
 fn one(folder: &RunFolder, record: &Record) -> Result<Found, Trouble> {
     let prompts = Prompts::embedded();
-    let same_words = folder.header()?.templates == RunHeader::templates_of(&prompts);
+    let header = folder.header()?;
+    let same_words = header.templates == RunHeader::templates_of(&prompts) && !says_more(&header.configuration);
     let again = on_threads(make_again(record, prompts))?;
     let mut found = compare(&comparable(record.events(), same_words), &comparable(again, same_words), same_words);
     found.verification = Verification::of(record);
     found.agrees &= found.verification.differences.is_empty();
     Ok(found)
+}
+
+/// Whether prompts held more than the templates, from folders that are not looked into again, or by a setting of theirs.
+fn says_more(config: &Config) -> bool {
+    let said = &config.prompts;
+    [&said.hints, &said.features, &said.context, &said.pool, &said.first].into_iter().any(|named| !named.is_empty())
 }
 
 async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Trouble> {
@@ -105,7 +113,7 @@ async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Tro
     let (machine, mut findings) = found.ok_or_else(|| Trouble::record("the record holds no event"))?;
     findings.printed = recall::printed(record)?;
     let workshop = Arc::new(Recorded::new(machine, findings));
-    let prompts = prompts.transforming(transformations(record)?);
+    let prompts = prompts.transforming(transformations(record)?).recalling(recall::looked_up(record)?);
     let crew = Crew::spawn(workshop, Arc::new(replies), Arc::new(prompts)).await;
     let crew = crew.with_validators(recall::validators(record.events()));
     let mut recorded = vec![];
@@ -192,11 +200,6 @@ fn comparable(events: impl IntoIterator<Item = Event>, same_words: bool) -> Vec<
                 let prompt = if same_words { prompt } else { Hash::of(b"") };
                 kept.push(Event::Answered { call, prompt, reply, model, usage, usd, latency_ms: 0, requests: 0 });
             }
-            // The folders that it was looked up in may hold other things by now.
-            Event::LookedUp(LookedUp { lookup, found }) => {
-                let found = if same_words { found } else { Hash::of(b"") };
-                kept.push(Event::LookedUp(LookedUp { lookup, found }));
-            }
             // What was under way when the run was interrupted stands twice in its record.
             again @ (Event::Asked { .. } | Event::Misread { .. }) if in_this_round(&kept, &again) => {}
             // What was given before the run had ended is no event of a run that is made in one go.
@@ -229,7 +232,9 @@ fn compare(recorded: &[Event], again: &[Event], prompts_compared: bool) -> Found
 
 fn tell(found: &Found) {
     if !found.prompts_compared {
-        say("the run was made with other prompt templates than this program's: its prompts are not compared");
+        say(
+            "its prompts are not compared: the run was made with other templates than this program's, or with more than they hold",
+        );
     }
     for difference in &found.verification.differences {
         say(&format!("the record does not follow from what it holds: {}", plain(difference)));

@@ -19,7 +19,9 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::Prepared { baseline } => [reference(baseline), labels(&baseline.labels)].concat(),
         Event::Began { round, step } => vec![String::new(), began(*round, step, so_far, rounds)],
         Event::LookedUp(LookedUp { lookup, .. }) => {
-            vec![format!("  the Coder looks up {} {}", lookup.look_up.name(), plain(&lookup.name))]
+            let before = so_far.rounds.iter().flat_map(|round| &round.looked_up).any(|one| one.lookup == *lookup);
+            let counts = if before { "again" } else { "counts as a round" };
+            vec![format!("  the Coder looks up {} {}: {counts}", lookup.look_up.name(), plain(&lookup.name))]
         }
         Event::Misread { call, why } => {
             vec![format!("  the {}'s reply cannot be read: {}", call.role.name(), plain(why))]

@@ -1,6 +1,6 @@
 //! What did the model say, back then? A recorded run answers in its place.
 
-use super::{Answer, AskError, Call, CallId, Llm, Reply, Role, Usage};
+use super::{AFTER_LOOKUPS, Answer, AskError, Call, CallId, Llm, Reply, Role, Usage};
 use prompts::Prompt;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,8 +25,9 @@ pub struct RecordedAnswer {
 
 /// A recorded run in a model's place.
 ///
-/// A reply is found by task, role, round and attempt. A Coder's reply is a whole candidate and fits whatever the Coder is asked for;
-/// any other role's reply fits only the purpose that it was given for.
+/// A reply is found by task, role, round, part and attempt. A Coder's reply is a whole candidate and fits whatever the Coder is asked
+/// for; any other role's reply fits only the purpose that it was given for. Where a Coder looked something up before it wrote and
+/// may not here, what it says cannot be read, and asked once more it answers with what it wrote behind that.
 pub struct Replay {
     source: String,
     answers: Vec<RecordedAnswer>,
@@ -60,7 +61,7 @@ impl Replay {
         let asked = place(id);
         let mut same = self.answers.iter().filter(|a| place(&a.id) == asked);
         let Some(first) = same.next() else {
-            return Err(self.nothing_for(id));
+            return self.behind_lookups(id).ok_or_else(|| self.nothing_for(id));
         };
         if first.id.purpose == id.purpose {
             return Ok(first);
@@ -77,6 +78,15 @@ impl Replay {
                 first.id.purpose.name(),
             ))),
         }
+    }
+
+    /// What the Coder wrote after it had looked something up.
+    fn behind_lookups(&self, id: &CallId) -> Option<&RecordedAnswer> {
+        let behind = |of: &CallId| {
+            (&of.task, of.role, of.round) == (&id.task, Role::Coder, id.round) && of.part.starts_with(AFTER_LOOKUPS)
+        };
+        let wanted = id.role == Role::Coder && id.part.is_empty() && id.attempt > 1;
+        self.answers.iter().rev().find(|answer| behind(&answer.id)).filter(|_| wanted)
     }
 
     fn nothing_for(&self, id: &CallId) -> AskError {

@@ -10,7 +10,8 @@ pub struct Seeded {
     seeds: Seeds,
 }
 
-/// Replies by task, purpose and attempt, each with who gave it: first candidates, and the approaches that they were written by.
+/// Replies by task, purpose and attempt, each with who gave it: first candidates, and the approaches that they were written by. What
+/// was looked up before is not among them.
 pub type Seeds = HashMap<(String, Purpose, u32), (String, String)>;
 
 /// Whether a call is for a first candidate, or for what it is written by.

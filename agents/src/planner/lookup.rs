@@ -2,6 +2,7 @@
 
 use super::{BrokeOff, Loop, round::in_a_line};
 use crate::event::{Event, LookedUp};
+use crate::llm::AFTER_LOOKUPS;
 use crate::policy::Guidance;
 use crate::trajectory::Round;
 use prompts::{Looking, Lookup, Shelf, of_round};
@@ -10,7 +11,7 @@ use prompts::{Looking, Lookup, Shelf, of_round};
 pub(super) fn part(looking: Option<&Looking>) -> String {
     match looking.map_or(0, |looking| looking.seen.len()) {
         0 => String::new(),
-        seen => format!("after-{seen}"),
+        seen => format!("{AFTER_LOOKUPS}{seen}"),
     }
 }
 
@@ -18,12 +19,17 @@ impl Loop {
     /// What the Coder may look up for the candidate of the open round, and what it has; `None` where the policy has it look up
     /// nothing, or nothing is there.
     pub(super) fn looking(&self) -> Result<Option<Looking>, BrokeOff> {
-        let Some(most) = self.policy.lookups.filter(|most| *most > 0) else { return Ok(None) };
+        let Some(most) = self.policy.lookups else { return Ok(None) };
+        let so_far = self.book.so_far();
+        let in_all = so_far.extended_to.unwrap_or(self.policy.rounds);
+        // One of the rounds that are left is the candidate's own.
+        let left = in_all.saturating_sub(so_far.spent_before()).saturating_sub(1);
+        let most = most.min(left);
         let rounds: Vec<u32> = self.with_candidate().map(|round| round.number).collect();
-        let told = self.policy.features.is_some_and(|guidance| guidance != Guidance::Off);
-        let shelves = self.crew.prompts.shelves(&self.task, &self.crew.machine, &rounds, told);
+        let guides = self.policy.features == Some(Guidance::Guides);
+        let shelves = self.crew.prompts.shelves(&self.task, &self.crew.machine, &rounds, guides);
         let looked_up = self.opened(|round| round.looked_up.clone());
-        if shelves.is_empty() && looked_up.is_empty() {
+        if (most == 0 || shelves.is_empty()) && looked_up.is_empty() {
             return Ok(None);
         }
         let seen = looked_up.into_iter().map(|LookedUp { lookup, found }| Ok((lookup, self.book.fetch(&found)?)));

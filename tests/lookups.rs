@@ -1,0 +1,72 @@
+//! A run whose Coder looks things up, as a user meets it: what is said, that it is made again without the pool that it was looked
+//! up in, and what goes on from it.
+
+mod program;
+
+use agents::llm::Purpose;
+use program::run;
+use serde_json::json;
+use std::fs;
+use warpsmith::{recall, store::RunFolder};
+
+const KERNEL: &str = r#"{"look_up": "browse_kernels", "name": "silu_and_mul_f32"}"#;
+const ROUND: &str = r#"{"look_up": "query_replay", "name": "1"}"#;
+const ADVICE: &str = r#"{"bottleneck": "a", "optimization method": "b", "modification plan": "c"}"#;
+
+fn code(us: &str) -> String {
+    format!("```cpp\n// simulate: us={us}\nextern \"C\" void a() {{}}\n```")
+}
+
+#[test]
+fn what_was_looked_up_is_said_counted_and_made_again_without_the_pool() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let model = |name: &str, replies: &[(&str, u32, &str)]| {
+        let line = |(role, round, reply): &(&str, u32, &str)| {
+            json!({ "role": role, "round": round, "reply": reply }).to_string()
+        };
+        fs::write(path(name), replies.iter().map(line).collect::<Vec<_>>().join("\n")).unwrap();
+        format!("scripted:{}", path(name))
+    };
+    let work = |task: &str, policy: &str, rounds: &str, model: &str, more: [&str; 2]| {
+        let fixed = ["--simulate", "--policy", policy, "--rounds", rounds, "--shapes", "task", "--model", model];
+        let [settings, out] = more;
+        run(&[&["--config", settings, "run", task, "--out", out][..], &fixed].concat())
+    };
+    let settings = path("with_pool.toml");
+    fs::write(&settings, format!("[prompts]\npool = \"{}\"\n", path("pool"))).unwrap();
+    let earlier = model("a.jsonl", &[("coder", 1, &code("50"))]);
+    work("examples/silu_and_mul", "hawkeye", "1", &earlier, [&settings, &path("earlier")]).ended(0);
+    run(&["pool", "add", &path("earlier"), "--pool", &path("pool"), "--simulated"]).ended(0);
+
+    let (first, second) = (code("40"), code("20"));
+    let replies = [
+        ("coder", 1, KERNEL),
+        ("coder", 1, first.as_str()),
+        ("judge", 2, ADVICE),
+        ("coder", 2, ROUND),
+        ("coder", 2, second.as_str()),
+    ];
+    let later = path("later");
+    let said = work("examples/fused_add_rmsnorm", "hawkeye", "4", &model("b.jsonl", &replies), [&settings, &later]);
+    let said = said.ended(0).out;
+    for line in ["the Coder looks up browse_kernels silu_and_mul_f32: counts as a round", "query_replay 1: counts"] {
+        assert!(said.contains(line), "{line} is not in {said}");
+    }
+    assert!(said.contains("turns left: 0") && said.contains("ended: no rounds left"), "{said}");
+    assert!(run(&["show", &later, "2"]).ended(0).out.contains("looked up query_replay 1"));
+    let report = fs::read_to_string(folder.path().join("later/report.html")).unwrap();
+    assert!(report.contains("The Coder looked up browse_kernels silu_and_mul_f32"));
+    let refused = run(&["resume", &later, "--rounds", "4"]).ended(2).err;
+    assert!(refused.contains("4 rounds are done"), "{refused}");
+
+    fs::remove_dir_all(folder.path().join("pool")).unwrap();
+    let again = run(&["replay", &later]).ended(0).out;
+    assert!(again.contains("agrees with the record"), "{again}");
+
+    let seeds = recall::seeds(&RunFolder::open(later.as_ref()).unwrap()).unwrap();
+    let given: Vec<_> =
+        seeds.into_iter().map(|((task, purpose, attempt), (reply, _))| (task, purpose, attempt, reply)).collect();
+    let only = ("fused_add_rmsnorm".to_owned(), Purpose::Seed, 1, first);
+    assert_eq!(given, [only], "whoever is given its first candidate is not given what was looked up before it");
+}
