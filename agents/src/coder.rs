@@ -214,7 +214,9 @@ impl Coder {
         let prompt = match (&write.earlier, looking) {
             (Some(first), _) => self.prompts.again(&first.prompt, &first.reply, &first.why),
             (None, None) => self.prompt(&write).after(write.conversation),
-            (None, Some(looking)) => self.prompts.with_lookups(self.prompt(&write).after(write.conversation), looking),
+            (None, Some(looking)) => {
+                self.prompts.with_lookups(self.prompt(&write).after(write.conversation), &write.machine, looking)
+            }
         };
         let language = write.task.language();
         answer::ask(&*self.llm, write.call, prompt, |reply| prompts::read_written(reply, language, looking)).await

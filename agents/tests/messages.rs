@@ -137,7 +137,12 @@ async fn simulation() -> Simulation {
 /// A round that may be looked up, and was.
 fn looking() -> Looking {
     let lookup = Lookup { look_up: Shelf::QueryReplay, name: "1".into() };
-    Looking { shelves: vec![(Shelf::QueryReplay, vec!["1".into()])], most: 2, seen: vec![(lookup, "a kernel".into())] }
+    Looking {
+        shelves: vec![(Shelf::QueryReplay, vec!["1".into()])],
+        most: 2,
+        rounds: 3,
+        seen: vec![(lookup, "a kernel".into())],
+    }
 }
 
 #[tokio::test]

@@ -337,7 +337,13 @@ pub(crate) fn blocks() -> [(&'static str, Value); 4] {
     [
         ("again", again::values(&Unreadable("it holds no JSON object".into()), "One JSON object.")),
         ("feature/context", crate::context::example()),
-        ("lookups", lookup::offered(&looking)),
+        (
+            "lookups",
+            lookup::offered(
+                &looking,
+                |shelf, _| if shelf == Shelf::ReadHeader { "a product".into() } else { String::new() },
+            ),
+        ),
         ("looked", lookup::seen(lookup, text, 3)),
     ]
 }
@@ -347,7 +353,7 @@ pub(crate) fn looking() -> Looking {
     let shelves =
         vec![(Shelf::ReadHeader, vec!["wgmma".to_owned()]), (Shelf::QueryReplay, vec!["1".into(), "2".into()])];
     let lookup = Lookup { look_up: Shelf::ReadHeader, name: "wgmma".into() };
-    Looking { shelves, most: 4, seen: vec![(lookup, "# wgmma: a product\nIts fence comes first.".into())] }
+    Looking { shelves, most: 4, rounds: 9, seen: vec![(lookup, "# wgmma: a product\nIts fence comes first.".into())] }
 }
 
 pub(crate) fn candidate() -> Candidate {

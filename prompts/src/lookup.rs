@@ -78,6 +78,8 @@ pub struct Looking {
     pub shelves: Vec<(Shelf, Vec<String>)>,
     /// How many things it may look up for one kernel.
     pub most: u32,
+    /// How many rounds are left to the run, that of the kernel among them.
+    pub rounds: u32,
     /// What it looked up, in order, and what it was shown.
     pub seen: Vec<(Lookup, String)>,
 }
@@ -191,9 +193,10 @@ impl Prompts {
 
     /// A prompt that asks for a kernel, with what may be looked up, and with what was.
     #[must_use]
-    pub fn with_lookups(&self, mut prompt: Prompt, looking: &Looking) -> Prompt {
+    pub fn with_lookups(&self, mut prompt: Prompt, machine: &Machine, looking: &Looking) -> Prompt {
         if let Some(last) = prompt.turns.last_mut() {
-            last.text = format!("{}\n\n{}", last.text, self.text("lookups", &offered(looking)));
+            let values = offered(looking, |at, name| self.about(machine, at, name));
+            last.text = format!("{}\n\n{}", last.text, self.text("lookups", &values));
         }
         for (at, (lookup, text)) in looking.seen.iter().enumerate() {
             // Plain data always makes JSON.
@@ -203,6 +206,21 @@ impl Prompts {
             prompt.turns.push(Turn { speaker: Speaker::User, text: told });
         }
         prompt
+    }
+
+    /// What something is, in a few words; nothing where its name says it, or others' words would.
+    fn about(&self, machine: &Machine, at: Shelf, name: &str) -> String {
+        let column = self.column(machine);
+        let about = match at {
+            Shelf::ReadHeader => {
+                let module = column.and_then(|column| column.api.iter().find(|module| module.name == name));
+                let heading = module.and_then(|module| module.text.lines().next());
+                heading.and_then(|heading| heading.split_once(": ")).map(|(_, about)| about)
+            }
+            Shelf::ReadValidationTest => column.and_then(|c| c.cell(name).ok()).map(|cell| cell.summary.as_str()),
+            Shelf::QueryReplay | Shelf::BrowseKernels => None,
+        };
+        words::cut_line(&words::one_line(about.unwrap_or_default()))
     }
 
     fn column(&self, machine: &Machine) -> Option<&Column> {
@@ -234,16 +252,20 @@ pub fn of_round(PlanLine { round, step, candidate, outcome }: &PlanLine, source:
 }
 
 /// The values with what may be looked up.
-pub(crate) fn offered(looking: &Looking) -> Value {
+pub(crate) fn offered(looking: &Looking, about: impl Fn(Shelf, &str) -> String) -> Value {
     let shelf = |(shelf, names): &(Shelf, Vec<String>)| {
-        let names: Vec<String> = names.iter().map(|name| words::one_line(name)).collect();
-        context! { tool => shelf.name(), what => shelf.what(), names => names.join(", ") }
+        let said: Vec<(&String, String)> = names.iter().map(|name| (name, about(*shelf, name))).collect();
+        let (known, bare): (Vec<_>, Vec<_>) = said.into_iter().partition(|(_, about)| !about.is_empty());
+        let known: Vec<Value> = known.into_iter().map(|(name, about)| context! { name, about }).collect();
+        let bare: Vec<&str> = bare.into_iter().map(|(name, _)| name.as_str()).collect();
+        context! { tool => shelf.name(), what => shelf.what(), names => bare.join(", "), known }
     };
     let first = looking.shelves.first();
     let example =
         first.map(|(shelf, names)| Lookup { look_up: *shelf, name: names.first().cloned().unwrap_or_default() });
     context! {
         left => looking.most,
+        rounds => looking.rounds,
         example => example.and_then(|lookup| serde_json::to_string(&lookup).ok()),
         shelves => looking.shelves.iter().map(shelf).collect::<Vec<_>>(),
     }
@@ -354,7 +376,7 @@ mod tests {
         let again = Lookup { look_up: Shelf::QueryReplay, name: "2".into() };
         let looking = Looking { most: 2, ..example::looking() };
         let seen = [looking.seen.clone(), vec![(again, hostile)]].concat();
-        let prompt = words.with_lookups(plain.clone(), &Looking { seen, ..looking });
+        let prompt = words.with_lookups(plain.clone(), &example::h200(), &Looking { seen, ..looking });
         assert_eq!((prompt.system.as_str(), prompt.turns.len()), (plain.system.as_str(), 5));
         let turn = |at: usize| prompt.turns[at].text.as_str();
         let more = turn(0).strip_prefix(plain.turns[0].text.as_str()).unwrap();
@@ -366,6 +388,8 @@ mod tests {
             more.contains("- `query_replay`: an earlier round of this run, its kernel and what came of it: 1, 2"),
             "{more}"
         );
+        assert!(more.contains("one of its rounds, of which 9 are left"), "{more}");
+        assert!(more.contains("is written:\n  - `wgmma`: a product by a warpgroup\n- `query_replay`"), "{more}");
         assert_eq!(
             (turn(1), prompt.turns[1].speaker),
             (r#"{"look_up":"read_header","name":"wgmma"}"#, Speaker::Assistant)

@@ -22,9 +22,9 @@ impl Loop {
         let Some(most) = self.policy.lookups else { return Ok(None) };
         let so_far = self.book.so_far();
         let in_all = so_far.extended_to.unwrap_or(self.policy.rounds);
-        // One of the rounds that are left is the candidate's own.
-        let left = in_all.saturating_sub(so_far.spent_before()).saturating_sub(1);
-        let most = most.min(left);
+        let left = in_all.saturating_sub(so_far.spent_before());
+        // One of them is the candidate's own.
+        let most = most.min(left.saturating_sub(1));
         let rounds: Vec<u32> = self.with_candidate().map(|round| round.number).collect();
         let guides = self.policy.features == Some(Guidance::Guides);
         let shelves = self.crew.prompts.shelves(&self.task, &self.crew.machine, &rounds, guides);
@@ -34,7 +34,7 @@ impl Loop {
         }
         let seen = looked_up.into_iter().map(|LookedUp { lookup, found }| Ok((lookup, self.book.fetch(&found)?)));
         let seen = seen.collect::<Result<_, crate::log::LogError>>()?;
-        Ok(Some(Looking { shelves, most, seen }))
+        Ok(Some(Looking { shelves, most, rounds: left, seen }))
     }
 
     /// Shows the Coder something. It is in the record before it is shown, so that whoever goes on shows the same.
