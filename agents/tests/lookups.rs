@@ -7,10 +7,9 @@ mod story;
 use kernelbench::{Simulated, Task};
 use metrics::Arch;
 use std::sync::Arc;
-use story::{OPTIMIZATION, answered, code, go_on_with, policy, remembering, task};
+use story::{OPTIMIZATION, answered, code, go_on_with, policy, remembering, replay, task};
 use warpsmith_agents::event::{End, Event};
 use warpsmith_agents::llm::Role;
-use warpsmith_agents::llm::replay::{RecordedAnswer, Replay};
 use warpsmith_agents::llm::scripted::{Entry, Scripted};
 use warpsmith_agents::log::{Log, MemoryLog};
 use warpsmith_agents::policy::{Guidance, Policy};
@@ -124,15 +123,7 @@ async fn a_record_with_look_ups_answers_a_policy_that_has_none_with_what_was_wri
     let (first, second) = (code("us=90"), code("us=40"));
     let replies = [(1, first.as_str()), (2, HEADER), (2, FIRST), (2, second.as_str())];
     let (whole, _, log) = run(&replies, with_lookups(4, 2)).await;
-    let recorded = answered(&log).into_iter().map(|(id, prompt, text)| RecordedAnswer {
-        id,
-        prompt: log.fetch(&prompt).unwrap(),
-        reply: log.fetch(&text).unwrap(),
-        model: "a".into(),
-        usage: None,
-        usd: None,
-    });
-    let llm = Arc::new(Replay::new("a record", recorded.collect(), false));
+    let llm = Arc::new(replay(&log, false));
     let policy = Policy { lookups: None, ..with_lookups(2, 0) };
     let again = go_on_with(product(), hopper(), llm, policy, &MemoryLog::default()).await.unwrap();
     assert_eq!(again.rounds[1].candidate, whole.rounds[1].candidate);

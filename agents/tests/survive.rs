@@ -5,14 +5,13 @@ mod story;
 
 use warpsmith_agents::event::Event;
 use warpsmith_agents::lease::Lease;
-use warpsmith_agents::llm::replay::{RecordedAnswer, Replay};
+use warpsmith_agents::llm::Role;
 use warpsmith_agents::llm::scripted::{Entry, Scripted};
-use warpsmith_agents::llm::{CallId, Role};
-use warpsmith_agents::log::{Log, MemoryLog};
+use warpsmith_agents::log::MemoryLog;
 use warpsmith_agents::policy::Policy;
 
 use kernelbench::{
-    Baseline, Built, Candidate, Case, Certificate, Elsewhere, Fault, Findings, Fits, Hash, Outcome, Rebuilt, Recorded,
+    Baseline, Built, Candidate, Case, Certificate, Elsewhere, Fault, Findings, Fits, Outcome, Rebuilt, Recorded,
     Simulated, Step, Suite, Task, Timed, TimingPlan, Verified, Workshop,
 };
 use metrics::{Machine, Profile};
@@ -20,7 +19,7 @@ use std::{
     sync::Arc,
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
-use story::{FIX, OPTIMIZATION, answered, code, go_on, policy, remembering};
+use story::{FIX, OPTIMIZATION, answered, code, go_on, policy, remembering, replay};
 
 /// Four rounds: one mended, one whose verdict had to be asked for twice.
 fn script() -> Vec<Entry> {
@@ -101,7 +100,7 @@ async fn killed_after_any_event_a_run_goes_on_to_the_same_end_and_repeats_no_ans
 async fn a_record_makes_its_run_again_without_a_model_and_without_a_compiler() {
     let whole = unbroken().await;
     let again = MemoryLog::default();
-    go_on(Arc::new(recorded(&whole)), Arc::new(replay(&whole)), four_rounds(), &again).await.unwrap();
+    go_on(Arc::new(recorded(&whole)), Arc::new(replay(&whole, true)), four_rounds(), &again).await.unwrap();
     let without_model = |log: &MemoryLog| essence(log).into_iter().skip(1).collect::<Vec<_>>();
     let timeless = |mut events: Vec<Event>| {
         for event in &mut events {
@@ -112,18 +111,6 @@ async fn a_record_makes_its_run_again_without_a_model_and_without_a_compiler() {
         events
     };
     assert_eq!(timeless(without_model(&again)), timeless(without_model(&whole)));
-}
-
-fn replay(log: &MemoryLog) -> Replay {
-    let read = |(id, prompt, text): (CallId, Hash, Hash)| RecordedAnswer {
-        id,
-        prompt: log.fetch(&prompt).unwrap(),
-        reply: log.fetch(&text).unwrap(),
-        model: "scripted".into(),
-        usage: None,
-        usd: None,
-    };
-    Replay::new("the unbroken run", answered(log).into_iter().map(read).collect(), true)
 }
 
 fn recorded(log: &MemoryLog) -> Recorded {

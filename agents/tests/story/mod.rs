@@ -14,6 +14,7 @@ use std::{
 use warpsmith_agents::crew::Crew;
 use warpsmith_agents::event::Event;
 use warpsmith_agents::llm::remembering::Remembering;
+use warpsmith_agents::llm::replay::{RecordedAnswer, Replay};
 use warpsmith_agents::llm::scripted::Scripted;
 use warpsmith_agents::llm::{CallId, Llm, Reply};
 use warpsmith_agents::log::{Log, MemoryLog};
@@ -115,6 +116,16 @@ pub(crate) fn answered(log: &MemoryLog) -> Vec<(CallId, Hash, Hash)> {
         _ => None,
     };
     log.events().into_iter().filter_map(answered).collect()
+}
+
+/// A record in a model's place.
+pub(crate) fn replay(log: &MemoryLog, strict: bool) -> Replay {
+    let text = |hash: &Hash| log.fetch(hash).expect("the record has its texts");
+    let read = |(id, prompt, reply): (CallId, Hash, Hash)| {
+        let (prompt, reply, model) = (text(&prompt), text(&reply), "scripted".into());
+        RecordedAnswer { id, prompt, reply, model, usage: None, usd: None }
+    };
+    Replay::new("the unbroken run", answered(log).into_iter().map(read).collect(), strict)
 }
 
 /// A model's reply.
