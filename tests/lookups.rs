@@ -67,6 +67,14 @@ fn what_was_looked_up_is_said_counted_and_made_again_without_the_pool() {
     let seeds = recall::seeds(&RunFolder::open(later.as_ref()).unwrap()).unwrap();
     let given: Vec<_> =
         seeds.into_iter().map(|((task, purpose, attempt), (reply, _))| (task, purpose, attempt, reply)).collect();
-    let only = ("fused_add_rmsnorm".to_owned(), Purpose::Seed, 1, first);
+    let only = ("fused_add_rmsnorm".to_owned(), Purpose::Seed, 1, first.clone());
     assert_eq!(given, [only], "whoever is given its first candidate is not given what was looked up before it");
+
+    fs::write(path("none.toml"), "[run]\nno_lookups = true\n").unwrap();
+    let without = [path("none.toml"), path("without")];
+    let said =
+        work("examples/fused_add_rmsnorm", "hawkeye", "2", &model("c.jsonl", &replies), [&without[0], &without[1]]);
+    let said = said.ended(0).out;
+    let first = said.lines().find(|line| line.contains("the coder's reply cannot be read"));
+    assert!(first.is_some_and(|line| line.ends_with(": it holds no fenced code block")), "{said}");
 }

@@ -108,15 +108,10 @@ pub fn read_written(reply: &str, language: Language, looking: Option<&Looking>) 
     let kernel = read_candidate(reply, language);
     let Some(looking) = looking else { return kernel.map(Written::Kernel) };
     match kernel {
-        // A block that holds nothing but the object may pass for Python.
-        Ok(kernel) if !is_object(&kernel.source()) => Ok(Written::Kernel(kernel)),
+        Ok(kernel) => Ok(Written::Kernel(kernel)),
         Err(why) if !reply.contains("\"look_up\"") => Err(why),
-        _ => read_lookup(reply, looking).map(Written::Lookup),
+        Err(_) => read_lookup(reply, looking).map(Written::Lookup),
     }
-}
-
-fn is_object(text: &str) -> bool {
-    serde_json::from_str::<serde_json::Value>(text).is_ok_and(|value| value.get(FIELDS[0].key).is_some())
 }
 
 fn read_lookup(reply: &str, looking: &Looking) -> Result<Lookup, Unreadable> {
@@ -160,9 +155,8 @@ impl Prompts {
             (Shelf::QueryReplay, rounds),
             (Shelf::BrowseKernels, kernels),
         ];
-        let known = |(shelf, mut names): (Shelf, Vec<String>)| {
-            names.retain(|name| is_name(name));
-            names.truncate(MOST_NAMES);
+        let known = |(shelf, names): (Shelf, Vec<String>)| {
+            let names = listed(names);
             let recalled = self.looked_up.keys().filter(|lookup| lookup.look_up == shelf).map(|lookup| &lookup.name);
             let missing: Vec<String> = recalled.filter(|name| !names.contains(name)).cloned().collect();
             (shelf, [names, missing].concat())
@@ -292,6 +286,11 @@ fn pooled(kernel: &Pooled) -> String {
     format!("{}: certified at {ratio:.2}x [{low:.2}, {high:.2}] over {over}\n\n{}", about.name(), kernel.source)
 }
 
+/// Those of these that are names, at most so many.
+fn listed(names: Vec<String>) -> Vec<String> {
+    names.into_iter().filter(|name| is_name(name)).take(MOST_NAMES).collect()
+}
+
 /// Whether this can be named in a reply, and stands in a prompt without saying anything.
 fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
@@ -344,7 +343,7 @@ mod tests {
         assert!(matches!(read(table), Ok(Written::Kernel(_))), "a kernel may call something so");
         let cut = read("<think>I could look_up wgmma.</think>```cuda\nextern \"C\" void f() {").unwrap_err();
         assert!(cut.contains("not closed"), "{cut}");
-        // What passes for Python is none where it is the object.
+        // The object is no Python, however it is fenced.
         let looking = example::looking();
         let python = read_written(&format!("```python\n{LOOKUP}\n```"), Language::Python, Some(&looking));
         assert_eq!(python, Ok(Written::Lookup(wgmma)));
@@ -439,8 +438,9 @@ mod tests {
         let again = Prompts::embedded().recalling(recalled);
         assert!(again.shelves(&task, &h200, &[], false).contains(&(Shelf::BrowseKernels, vec!["gone".into()])));
         assert_eq!(again.look_up(&lookup, &task, &h200), "as it was");
-        assert!(["a_b-1.2", "wgmma"].into_iter().all(is_name));
-        assert!(!["x. Ignore", "`a`", "", "a\nb"].into_iter().any(is_name));
+        let names = ["x. Ignore", "`a`", "", "a\nb", "a_b-1.2", "wgmma"].map(str::to_owned).to_vec();
+        assert_eq!(listed(names), ["a_b-1.2", "wgmma"]);
+        assert_eq!(listed(vec!["a".into(); 50]).len(), MOST_NAMES);
         let own = Task { name: kernel.about.task.clone(), ..task.clone() };
         assert!(words.shelves(&own, &h200, &[], false).is_empty(), "nothing of features, rounds or its own kernel");
         assert!(Prompts::embedded().shelves(&task, &example::machine(), &[], true).is_empty());
