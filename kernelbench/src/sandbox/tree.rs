@@ -4,7 +4,14 @@ use super::process::signal;
 use nix::sys::signal::Signal;
 use std::{
     fs,
-    sync::atomic::{AtomicU64, Ordering},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
+    sync::{
+        LazyLock,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -122,19 +129,46 @@ fn state(id: i32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
+/// So many users are one program's while it runs.
+const OF_A_PROGRAM: u32 = 1000;
+
 /// A user that is nobody else's.
 pub(crate) fn own_user() -> u32 {
-    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    static OURS: LazyLock<(u32, Option<UnixDatagram>)> = LazyLock::new(|| reserve(std::process::id()));
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (first, next) = (OURS.0, NEXT.fetch_add(1, Ordering::Relaxed));
     let free = |user: &u32| ProcessTree::of(0, Some(*user)).others().is_empty();
-    let users = (0..1000).map(|step| 100_000 + (std::process::id() % 1000) * 1000 + (next + step) % 1000);
-    users.into_iter().find(free).unwrap_or(65534)
+    let mut users = (0..OF_A_PROGRAM).map(|step| first + next.wrapping_add(step) % OF_A_PROGRAM);
+    users.find(free).unwrap_or(65534)
+}
+
+/// The first of a program's users, and what holds them for it: a name of this system that one program at a time has. Who
+/// only looked which users have no process would share one with a program that had looked at the same moment.
+fn reserve(wanted: u32) -> (u32, Option<UnixDatagram>) {
+    let first = |block: u32| 100_000 + block % 1000 * OF_A_PROGRAM;
+    let held = (0..1000).find_map(|step| {
+        let first = first(wanted.wrapping_add(step));
+        let name = SocketAddr::from_abstract_name(format!("warpsmith-users-{first}")).ok()?;
+        Some((first, Some(UnixDatagram::bind_addr(&name).ok()?)))
+    });
+    held.unwrap_or_else(|| (first(wanted), None))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::{os::unix::process::CommandExt, process::Command, time::Instant};
+
+    #[test]
+    fn programs_that_want_the_same_users_get_others() {
+        let wanted = std::process::id().wrapping_add(500);
+        let [one, two] = [wanted, wanted + 1000].map(reserve);
+        assert!(one.1.is_some() && two.1.is_some(), "{one:?} {two:?}");
+        assert!(one.0.abs_diff(two.0) >= OF_A_PROGRAM, "{one:?} {two:?}");
+        let first = one.0;
+        drop(one);
+        assert_eq!(reserve(wanted).0, first, "what nobody holds any more");
+    }
 
     #[test]
     fn a_group_runs_until_all_of_it_stands_still() {
