@@ -187,6 +187,10 @@ fn passed(timed: &Timed) -> String {
 
 fn remarks(round: &Round) -> String {
     let mut text = String::new();
+    let unmeasured = round.unmeasured();
+    if !unmeasured.is_empty() {
+        let _ = writeln!(text, "the Judge reasons from what its profile does not have: {}", unmeasured.join(", "));
+    }
     for (role, why) in &round.passed_over {
         let _ = writeln!(text, "passed over the {}: {why}", role.name());
     }
@@ -298,6 +302,8 @@ mod tests {
         for part in ["Bottleneck: The scalar exponential", "failed: it does not build", "'expf8'", "\n+        acc"] {
             assert!(text.contains(part), "{part} in {text}");
         }
+        let unmeasured = "\nthe Judge reasons from what its profile does not have: ipc, l1d-miss-rate\n";
+        assert!(text.contains(unmeasured) && text.contains("branch-misses\n"), "{text}");
     }
 
     #[test]

@@ -70,6 +70,21 @@ impl Round {
         self.evaluation.is_some() || self.unreadable.is_some() || self.not_timed.is_some()
     }
 
+    /// The metrics that the Judge says it reasons from and that its profile does not have (CudaForge §2.2: three or four of
+    /// those shown). None where there was no profile: then it was shown times alone.
+    #[must_use]
+    pub fn unmeasured(&self) -> Vec<&str> {
+        let (Some(Verdict::Optimization(optimization)), Some(Ok(profile))) = (&self.verdict, &self.profile) else {
+            return vec![];
+        };
+        let readings = || profile.readings.iter().chain(profile.kernels.iter().flat_map(|kernel| &kernel.readings));
+        let is = |named: &str, name: &str| !named.is_empty() && (name.contains(named) || named.contains(name));
+        let shown = |named: &&str| {
+            readings().any(|one| is(named, &one.name) || one.stands_for.as_ref().is_some_and(|name| is(named, name)))
+        };
+        optimization.metrics.iter().map(|named| named.trim()).filter(|named| !shown(named)).collect()
+    }
+
     /// Takes in what a profiler read: of its own candidate once that is evaluated, else of its base.
     fn profiled(&mut self, candidate: &CandidateId, profile: Result<Profile, String>) {
         let own = self.evaluation.is_some() && self.candidate.as_ref() == Some(candidate);

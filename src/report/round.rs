@@ -280,5 +280,16 @@ fn remarks(round: &Round) -> Vec<String> {
     let unreadable = round.unreadable.iter().map(|(role, why)| format!("No readable {} reply: {why}", role.name()));
     let not_timed = round.not_timed.iter().map(|why| format!("It passed its checks and could not be timed: {why}"));
     let weighed = round.weighed.iter().flat_map(progress::weighed).map(|line| line.trim().to_owned());
-    passed_over.chain(looked_up).chain(misread).chain(unreadable).chain(not_timed).chain(weighed).collect()
+    let unmeasured = round.unmeasured();
+    let unmeasured = (!unmeasured.is_empty())
+        .then(|| format!("The Judge reasons from what its profile does not have: {}", unmeasured.join(", ")));
+    unmeasured
+        .into_iter()
+        .chain(passed_over)
+        .chain(looked_up)
+        .chain(misread)
+        .chain(unreadable)
+        .chain(not_timed)
+        .chain(weighed)
+        .collect()
 }

@@ -290,7 +290,7 @@ impl Sample {
                 features: vec![],
             }),
             _ => Verdict::Optimization(Optimization {
-                metrics: vec![self.dirty("ipc"), "l1d-miss-rate".into()],
+                metrics: vec![self.dirty("ipc"), "l1d-miss-rate".into(), "branch-misses".into()],
                 features: vec![self.dirty("wgmma")],
                 bottleneck: self.dirty("The scalar exponential dominates: 61 % of the instructions."),
                 method: self.dirty("Evaluate eight exponentials at once with a polynomial."),

@@ -1,8 +1,9 @@
 //! The words for a failure: what went wrong, where, and by which limit.
 
-use super::text::{cut_log, one_line};
+use super::text::{cut_log, one_line, without_arguments};
 use kernelbench::{Failure, Spread};
 use minijinja::{Value, context};
+use std::borrow::Cow;
 
 /// The values that `failure.md` names.
 pub(crate) fn failure(failure: &Failure) -> Value {
@@ -12,7 +13,7 @@ pub(crate) fn failure(failure: &Failure) -> Value {
         summary => summary(failure),
         details => details(failure),
         log_title => log_title,
-        log => cut_log(log),
+        log => cut_log(&log),
     }
 }
 
@@ -42,7 +43,9 @@ fn summary(failure: &Failure) -> String {
     let text = match failure {
         Failure::Build { .. } => "Build error: the file does not compile or link.".into(),
         Failure::Interface { .. } => "Interface error: the file builds, but not with the entry point asked for.".into(),
-        Failure::Raised { stage, error, .. } => format!("Exception: the file raised {error} in its {stage}."),
+        Failure::Raised { stage, error, .. } => {
+            format!("Exception: the file raised {} in its {stage}.", without_arguments(error))
+        }
         Failure::Crash { case, signal, .. } => format!("Crash: the kernel died of {signal} on case {case}."),
         Failure::Exit { case, status, .. } => {
             format!("Exit: instead of returning, the kernel ended its process with status {status} on case {case}.")
@@ -134,13 +137,13 @@ fn list(numbers: &[u64]) -> String {
 }
 
 /// The log's title and text; empty where there is none.
-fn log(failure: &Failure) -> (&'static str, &str) {
+fn log(failure: &Failure) -> (&'static str, Cow<'_, str>) {
     match failure {
-        Failure::Build { log } => ("The compiler said", log),
-        Failure::Interface { log } => ("What is missing or different", log),
-        Failure::Raised { traceback, .. } => ("Python's traceback", traceback),
-        Failure::Crash { stderr, .. } | Failure::Exit { stderr, .. } => ("On standard error", stderr),
-        Failure::Sanitizer { finding, .. } => ("It found", finding),
-        _ => ("", ""),
+        Failure::Build { log } => ("The compiler said", log.into()),
+        Failure::Interface { log } => ("What is missing or different", log.into()),
+        Failure::Raised { traceback, .. } => ("Python's traceback", without_arguments(traceback)),
+        Failure::Crash { stderr, .. } | Failure::Exit { stderr, .. } => ("On standard error", stderr.into()),
+        Failure::Sanitizer { finding, .. } => ("It found", finding.into()),
+        _ => ("", "".into()),
     }
 }

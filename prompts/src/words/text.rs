@@ -1,11 +1,16 @@
 //! How does text that we did not write get into a prompt without breaking it?
 
+use std::borrow::Cow;
+
 /// Lines of a log that are shown: the last ones (CudaForge's release).
 const LOG_LINES: usize = 150;
 /// Characters of a log's line that are shown.
 const LINE_CHARS: usize = 400;
 /// Characters of a log that are shown: about 2,500 tokens, so that no log makes a Coder's page too long by itself.
 const LOG_CHARS: usize = 9_000;
+
+/// What pybind11 writes before the arguments of a call.
+const INVOKED: &str = "Invoked with:";
 
 /// A code block that this text cannot break out of: its fence is longer than any run of backticks inside.
 pub(crate) fn fenced(text: &str, info: &str) -> String {
@@ -37,6 +42,15 @@ pub(crate) fn cut_log(log: &str) -> String {
         .collect();
     kept.reverse();
     kept.join("\n")
+}
+
+/// What Python says, without the arguments that pybind11 prints behind a call that fits none of a function's forms: a
+/// tensor's elements would push those forms out of what is shown (CudaForge's release leaves them out as well).
+pub(crate) fn without_arguments(text: &str) -> Cow<'_, str> {
+    match text.find(INVOKED) {
+        Some(at) => format!("{}{INVOKED} [arguments left out]", &text[..at]).into(),
+        None => text.into(),
+    }
 }
 
 /// A line without what hides in it, cut where it is long.
@@ -73,6 +87,18 @@ mod tests {
     fn control_characters_and_reversals_do_not_get_through() {
         assert_eq!(clean("a\x1b[31mb\0\u{202e}c\td\r\n"), "a[31mbc\td\n");
         assert_eq!(one_line(" a\n# b \t c\r\n"), "a # b c");
+    }
+
+    #[test]
+    fn arguments_that_pybind_prints_are_left_out() {
+        let forms = "TypeError: f(): incompatible function arguments. The following argument types are supported:\n    \
+                     1. (arg0: torch.Tensor, arg1: int) -> torch.Tensor\n\n";
+        let dump = "tensor([[0.1, 0.2],\n        [0.3, 0.4]]), 3\n".repeat(200);
+        assert_eq!(
+            without_arguments(&format!("{forms}Invoked with: {dump}")),
+            format!("{forms}Invoked with: [arguments left out]")
+        );
+        assert_eq!(without_arguments(forms), forms);
     }
 
     #[test]
