@@ -3,7 +3,7 @@
 mod overruled;
 mod seeded;
 
-pub use overruled::{known, overruled};
+pub use overruled::{known, of_one_shape, overruled};
 pub use seeded::seeded;
 
 use crate::{

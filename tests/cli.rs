@@ -209,6 +209,22 @@ fn a_run_without_a_right_candidate_ends_with_1() {
 }
 
 #[test]
+fn who_chooses_shapes_is_told_their_limit_and_of_a_problem_nobody_chooses() {
+    let limit = |task: &str| {
+        let prompt = run(&["prompts", "render", "--role", "tester", "--step", "shapes", task]).ended(0).out;
+        prompt.split("add up to at most ").nth(1).unwrap().split(" a shape").next().unwrap().to_owned()
+    };
+    assert_eq!([limit(TASK), limit("examples/cuda/matmul_fp32")], ["32 MiB", "256 MiB"]);
+    let (folder, run_path) = place();
+    let letters = format!("mailbox:{}", folder.path().join("letters").display());
+    let simulated = ["--simulate", "--rounds", "1", "--model", &letters, "--exit-when-waiting", "--out", &run_path];
+    let problem = "examples/problems/level1/1_Softplus.py";
+    let told = run(&[&["run", problem, "--shapes", "model"], &simulated[..]].concat());
+    assert!(told.err.contains("--shapes model changes nothing: level1-1_Softplus is a problem"), "{told:?}");
+    assert!(told.out.contains("chosen by the task"), "{told:?}");
+}
+
+#[test]
 fn where_a_setting_comes_from_is_told() {
     let (folder, _) = place();
     let file = folder.path().join("settings.toml").display().to_string();

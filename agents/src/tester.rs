@@ -10,15 +10,25 @@ use kernelbench::{
     Baseline, Bindings, Candidate, Case, Certificate, Evaluation, Failure, Fault, Hash, Provenance, Suite, Task,
     TimedCases, TimingPlan, Tuned, Workshop,
 };
+use metrics::MachineKind;
 use prompts::Prompts;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
 /// Shapes that a model is asked for (CudaForge, Appendix B).
-const SHAPES: usize = 10;
-/// The most bytes that all arrays of one proposed shape may take.
-const SHAPE_BYTES: u64 = 32 << 20;
+pub const SHAPES: usize = 10;
+
+/// The most bytes that all arrays of one proposed shape may take: on a GPU enough for a product of 4096 by 4096 in single
+/// precision (CudaForge, Appendix B: from there on), elsewhere more than caches hold.
+#[must_use]
+pub const fn shape_bytes(on: MachineKind) -> u64 {
+    match on {
+        MachineKind::Gpu => 256 << 20,
+        MachineKind::Cpu | MachineKind::Simulated => 32 << 20,
+    }
+}
+
 /// Fewer shapes than this test nothing: the task's own are taken.
 const FEWEST: usize = 2;
 
@@ -163,10 +173,11 @@ impl Message<ProposeShapes> for Tester {
 
     async fn handle(&mut self, ask: ProposeShapes, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
         let (llm, words) = (self.llm.clone(), self.prompts.clone());
+        let bytes = shape_bytes(self.workshop.machine().kind);
         ctx.spawn(async move {
             let prompt = match &ask.earlier {
                 Some(first) => words.again(&first.prompt, &first.reply, &first.why),
-                None => words.shapes(&ask.task, SHAPES, SHAPE_BYTES),
+                None => words.shapes(&ask.task, SHAPES, bytes),
             };
             answer::ask(&*llm, ask.call, prompt, |reply| prompts::read_shapes(reply, &ask.task)).await
         })

@@ -34,7 +34,7 @@ use crate::{
 };
 use agents::{
     crew::Place,
-    policy::{Policy, Profiling, Shapes},
+    policy::{Policy, Profiling},
     trajectory::Trajectory,
 };
 use kernelbench::Task;
@@ -56,9 +56,7 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
     priced(config, &spec)?;
     let mut policy = plan::policy(config, None)?;
     let needs = Needs::Workshops(Kind::of(&chosen.tasks[0].1, arguments.simulate));
-    if chosen.tasks[0].1.problem().is_some() {
-        policy.shapes = Shapes::Task;
-    }
+    plan::of_one_shape(&chosen.tasks[0].1, &mut policy, config.run.shapes).iter().for_each(|line| eprint(line));
     chosen.tasks.iter().try_for_each(|(_, task)| plan::known(task, &policy)).map_err(Trouble::usage)?;
     let mut policy = plan::searching_all(policy, chosen.tasks.iter().map(|(_, task)| task), config)?;
     if let Some((_, task)) = chosen.tasks.iter().find(|(_, task)| task.processor().is_some()) {
@@ -145,7 +143,8 @@ pub(super) fn priced(config: &Config, spec: &Spec) -> Result<(), Trouble> {
     }
 }
 
-fn eprint(line: &str) {
+/// A line for whoever looks on.
+pub(super) fn eprint(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }

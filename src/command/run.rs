@@ -17,7 +17,7 @@ use crate::{
     wiring::{self, Answering, Hand, Kind},
 };
 use agents::{
-    policy::{Decider, Policy, Profiling, Shapes},
+    policy::{Decider, Policy, Profiling},
     trajectory::Trajectory,
 };
 use kernelbench::Workshop;
@@ -62,9 +62,8 @@ fn start(
     }
     let hand = begun.as_ref().map_or_else(Hand::default, |begun| begun.hand);
     let steps = begun.map(|begun| begun.steps);
-    if plan.task.problem().is_some() {
-        plan.policy.shapes = Shapes::Task;
-    }
+    let shapes = layers.config.run.shapes;
+    plan::of_one_shape(&plan.task, &mut plan.policy, shapes).iter().for_each(|line| super::batch::eprint(line));
     plan::known(&plan.task, &plan.policy).map_err(Trouble::usage)?;
     super::batch::priced(&layers.config, &plan.spec)?;
     let kind = Kind::of(&plan.task, arguments.simulate);

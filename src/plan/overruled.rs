@@ -56,6 +56,16 @@ pub(super) fn read(word: &str) -> Option<TimedCases> {
     }
 }
 
+/// A problem has the one shape that its file gives: the policy keeps it, whoever else may choose. What to say of that where
+/// a model was asked for.
+pub fn of_one_shape(task: &Task, policy: &mut Policy, asked: Option<Shapes>) -> Option<String> {
+    task.problem()?;
+    policy.shapes = Shapes::Task;
+    let name = plain(&task.name);
+    (asked == Some(Shapes::Model))
+        .then(|| format!("--shapes model changes nothing: {name} is a problem, and its file gives its one shape"))
+}
+
 /// Whether the case that is to be timed is there.
 ///
 /// # Errors

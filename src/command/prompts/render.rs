@@ -14,14 +14,13 @@ use crate::{
 use agents::{
     event::Step,
     policy::Guidance,
+    tester::{SHAPES, shape_bytes},
     trajectory::{Round, Trajectory},
 };
 use kernelbench::{Candidate, Evaluation, Failure, Simulated, Suite, Task, TimingPlan, Workshop};
-use metrics::{Machine, Profile};
+use metrics::{Machine, MachineKind, Profile};
 use prompts::{Approaches, Fix, Hints, Optimization, Prompt, Prompts, Suggestions, Verdict};
 
-/// Shapes that are asked for, and the bytes that each may take, where a policy wants a model's shapes.
-const SHAPES: (usize, u64) = (10, 1 << 30);
 /// How the simulated machine times its candidate.
 const PLAN: TimingPlan = TimingPlan::median_of(1, 20);
 
@@ -99,7 +98,11 @@ impl Situation {
             }
             (RenderRole::Planner, "seed") => words.approaches(task, machine),
             (RenderRole::Planner, "suggest") => words.suggest(task, machine, candidate, &self.evaluation, profile),
-            (RenderRole::Tester, "shapes") => words.shapes(task, SHAPES.0, SHAPES.1),
+            (RenderRole::Tester, "shapes") => {
+                // A kernel in CUDA runs on a GPU, whatever stands in for it here.
+                let on = if task.is_cuda() { MachineKind::Gpu } else { machine.kind };
+                words.shapes(task, SHAPES, shape_bytes(on))
+            }
             _ => return None,
         })
     }
