@@ -20,7 +20,7 @@ use serde::Serialize;
 use std::collections::HashSet;
 
 /// What came of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunScores {
     /// The run's folder, by its name.
     pub run: String,

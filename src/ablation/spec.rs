@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 
 /// The ablations that come with the program.
-const EMBEDDED: [(&str, &str); 14] = [
+const EMBEDDED: [(&str, &str); 16] = [
     ("cudaforge-table1", include_str!("../../agents/ablations/cudaforge-table1.toml")),
     ("cudaforge-table3", include_str!("../../agents/ablations/cudaforge-table3.toml")),
     ("cudaforge-table5", include_str!("../../agents/ablations/cudaforge-table5.toml")),
@@ -19,6 +19,8 @@ const EMBEDDED: [(&str, &str); 14] = [
     ("hawkeye-modules", include_str!("../../agents/ablations/hawkeye-modules.toml")),
     ("hawkeye-features", include_str!("../../agents/ablations/hawkeye-features.toml")),
     ("hawkeye-accept", include_str!("../../agents/ablations/hawkeye-accept.toml")),
+    ("hawkeye-models", include_str!("../../agents/ablations/hawkeye-models.toml")),
+    ("hawkeye-agents", include_str!("../../agents/ablations/hawkeye-agents.toml")),
     ("astra-table3", include_str!("../../agents/ablations/astra-table3.toml")),
     ("roles", include_str!("../../agents/ablations/roles.toml")),
 ];
