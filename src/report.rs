@@ -23,7 +23,7 @@ pub(crate) mod sample;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use round::{advice, details, fields};
+pub(crate) use round::{advice, details, fields, invented};
 
 pub use apart::apart;
 

@@ -191,6 +191,10 @@ fn remarks(round: &Round) -> String {
     if !unmeasured.is_empty() {
         let _ = writeln!(text, "the Judge reasons from what its profile does not have: {}", unmeasured.join(", "));
     }
+    let invented = report::invented(round);
+    if !invented.is_empty() {
+        let _ = writeln!(text, "it names what does not exist: {}", invented.join(", "));
+    }
     for (role, why) in &round.passed_over {
         let _ = writeln!(text, "passed over the {}: {why}", role.name());
     }
@@ -304,6 +308,20 @@ mod tests {
         }
         let unmeasured = "\nthe Judge reasons from what its profile does not have: ipc, l1d-miss-rate\n";
         assert!(text.contains(unmeasured) && text.contains("branch-misses\n"), "{text}");
+    }
+
+    #[test]
+    fn an_intrinsic_that_the_compiler_does_not_know_is_named() {
+        let mut sample = sample::certified();
+        let nvcc = "error: identifier \\\"__expf8\\\" is undefined";
+        for line in &mut sample.lines {
+            let text = serde_json::to_string(line).unwrap();
+            *line = serde_json::from_str(&text.replace("error: 'expf8' was not declared in this scope", nvcc)).unwrap();
+        }
+        let text = told(&sample, |story, _| {
+            story.rounds.iter().filter_map(|one| round(story, &|_| None, one.number).ok()).collect::<String>()
+        });
+        assert_eq!(text.matches("it names what does not exist: __expf8\n").count(), 1, "{text}");
     }
 
     #[test]

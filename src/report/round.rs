@@ -9,7 +9,7 @@ use agents::{
     event::{LookedUp, Step},
     trajectory::{Answered, Round},
 };
-use kernelbench::{CandidateId, Evaluation, Failure, Timed};
+use kernelbench::{CandidateId, Evaluation, Failure, Timed, feature::score};
 use metrics::{Profile, Reading};
 use prompts::Verdict;
 use serde::Serialize;
@@ -267,6 +267,14 @@ fn call(answered: &Answered) -> CallView {
         latency: quantity::wait(answered.latency_ms),
         prompt: answered.prompt.to_string(),
         reply: answered.reply.to_string(),
+    }
+}
+
+/// The intrinsics and instructions in its candidate that the compiler does not know (Hawkeye, D.2).
+pub(crate) fn invented(round: &Round) -> Vec<String> {
+    match &round.evaluation {
+        Some(Evaluation::Failed(Failure::Build { log })) => score::invented(log),
+        _ => vec![],
     }
 }
 
