@@ -172,6 +172,23 @@ pub struct RoleModel {
     /// How much a reasoning model is to think, in the endpoint's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<String>,
+    /// The base URL of an endpoint of its own. The key of `[model]` is not sent there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// The key for its endpoint, or another key for that of `[model]`. Never written.
+    #[serde(skip_serializing)]
+    pub api_key: Option<Secret>,
+    /// A file that holds this key. Its name is not written either.
+    #[serde(skip_serializing)]
+    pub api_key_file: Option<std::path::PathBuf>,
+}
+
+impl RoleModel {
+    /// Whether what it asks is another endpoint, or asked with another key.
+    #[must_use]
+    pub fn has_own_endpoint(&self) -> bool {
+        self.base_url.is_some() || self.api_key.is_some() || self.api_key_file.is_some()
+    }
 }
 
 /// `[run]`: how a run goes.

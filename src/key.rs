@@ -4,7 +4,9 @@
     reason = "an environment can only be changed while there is one thread, which the compiler cannot see"
 )]
 
-use crate::config::{ConfigError, Model, Secret};
+use crate::config::{ConfigError, Model, RoleModel, Secret};
+use agents::llm::Role;
+use std::path::Path;
 
 const KEY: &str = "OPENAI_API_KEY";
 const BASE_URL: &str = "OPENAI_BASE_URL";
@@ -52,12 +54,39 @@ impl Environment {
         if let Some(key) = self.key.clone().or_else(|| model.api_key.clone()) {
             return Ok(Some(key));
         }
-        let Some(file) = &model.api_key_file else { return Ok(None) };
-        let text = std::fs::read_to_string(file)
-            .map_err(|e| ConfigError(format!("{}: cannot read the key (model.api_key_file): {e}", file.display())))?;
-        let empty = || ConfigError(format!("{}: expected a key (model.api_key_file), found nothing", file.display()));
-        Secret::new(&text).map(Some).ok_or_else(empty)
+        model.api_key_file.as_deref().map(|file| key_in(file, "model.api_key_file")).transpose()
     }
+
+    /// The key that a role has of its own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::key_for`].
+    pub fn key_of(role: Role, own: &RoleModel) -> Result<Option<Secret>, ConfigError> {
+        if own.api_key.is_some() {
+            return Ok(own.api_key.clone());
+        }
+        let setting = format!("model.roles.{}.api_key_file", role.name());
+        own.api_key_file.as_deref().map(|file| key_in(file, &setting)).transpose()
+    }
+
+    /// What of the settings a run's folder holds: addresses as they may be written down.
+    #[must_use]
+    pub fn recorded(&self, model: &Model) -> Model {
+        let mut recorded = model.clone();
+        recorded.base_url = without_credentials(&self.base_url_for(model));
+        for url in recorded.roles.values_mut().filter_map(|role| role.base_url.as_mut()) {
+            *url = without_credentials(url);
+        }
+        recorded
+    }
+}
+
+fn key_in(file: &Path, setting: &str) -> Result<Secret, ConfigError> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| ConfigError(format!("{}: cannot read the key ({setting}): {e}", file.display())))?;
+    Secret::new(&text)
+        .ok_or_else(|| ConfigError(format!("{}: expected a key ({setting}), found nothing", file.display())))
 }
 
 /// An address as it may be written down: without a user, a password and what is asked of it.

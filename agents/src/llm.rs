@@ -4,6 +4,7 @@ pub mod by_hand;
 pub mod chat;
 pub mod mailbox;
 pub mod openai;
+pub mod per_role;
 pub mod price;
 pub mod remembering;
 pub mod replay;

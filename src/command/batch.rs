@@ -22,7 +22,7 @@ use crate::{
     exit::{Exit, Trouble},
     guidance::Told,
     hosts,
-    key::{Environment, without_credentials},
+    key::Environment,
     live::{self, Live, Served},
     logging, plan,
     progress::{self, Screen, plain},
@@ -257,7 +257,7 @@ impl New<'_> {
     fn header(&self, machine: &Machine, model: &str, prompts: &prompts::Prompts) -> RunHeader {
         let mut configuration = self.config.clone();
         configuration.hosts = configuration.hosts.recorded();
-        configuration.model.base_url = without_credentials(&self.environment.base_url_for(&self.config.model));
+        configuration.model = self.environment.recorded(&self.config.model);
         let compiler = machine.facts.iter().find(|fact| fact.name == "compiler");
         RunHeader {
             format: agents::event::FORMAT,

@@ -192,7 +192,7 @@ fn model(config: &Config, environment: &Environment) -> Vec<Finding> {
     let url = without_credentials(&environment.base_url_for(&config.model));
     let spec = &config.model.spec;
     let spec = if spec.is_empty() { "none: the recorded run of a task answers" } else { spec };
-    vec![
+    let mut lines = vec![
         Finding { what: "key".into(), found, detail, advice: (!found).then(|| advice.into()) },
         Finding {
             what: "endpoint".into(),
@@ -206,7 +206,18 @@ fn model(config: &Config, environment: &Environment) -> Vec<Finding> {
             detail: spec.to_owned(),
             advice: None,
         },
-    ]
+    ];
+    for (role, own) in config.model.roles.iter().filter(|(_, own)| own.has_own_endpoint()) {
+        let (found, key) = match Environment::key_of(*role, own) {
+            Ok(Some(_)) => (true, "a key of its own is set".to_owned()),
+            Ok(None) => (true, "no key goes there".to_owned()),
+            Err(why) => (false, why.to_string()),
+        };
+        let url = own.base_url.as_deref().map_or_else(|| "that of all".into(), without_credentials);
+        let what = format!("endpoint of the {}", role.name());
+        lines.push(Finding { what, found, detail: format!("{url}; {key}"), advice: None });
+    }
+    lines
 }
 
 /// What a Python is asked: itself, and the torch that it would use.

@@ -5,7 +5,7 @@ use crate::{
     ablation::AblationFolder,
     batch::{extension::More, limits::Meter},
     cli::{FinishArgs, ResumeArgs},
-    config::{Config, Layers, Spec},
+    config::{Config, Layers, Model, Spec},
     exit::{Exit, Trouble},
     guidance::{self, Told},
     hosts,
@@ -128,7 +128,29 @@ fn settings(
     if !here.is_empty() {
         config.model.base_url = here;
     }
+    endpoints_of_roles(&mut config.model, &layers.config.model)?;
     Ok(config)
+}
+
+/// A role's key, and where that goes, are of the settings here, as those of all are.
+fn endpoints_of_roles(recorded: &mut Model, here: &Model) -> Result<(), Trouble> {
+    for role in recorded.roles.values_mut() {
+        (role.api_key, role.api_key_file) = (None, None);
+    }
+    for (role, own) in here.roles.iter().filter(|(_, own)| own.has_own_endpoint()) {
+        let asked = recorded.roles.entry(*role).or_default();
+        if let (None, Some(url)) = (&own.base_url, &asked.base_url) {
+            let role = role.name();
+            return Err(Trouble::usage(format!(
+                "this run's {role} asked {url}: your key is not sent to an address that only a run's folder names; \
+                 if it may be, set model.roles.{role}.base_url in warpsmith.toml"
+            )));
+        }
+        asked.base_url.clone_from(&own.base_url);
+        asked.api_key.clone_from(&own.api_key);
+        asked.api_key_file.clone_from(&own.api_key_file);
+    }
+    Ok(())
 }
 
 fn go_on(

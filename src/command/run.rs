@@ -7,7 +7,7 @@ use crate::{
     exit::{Exit, Trouble},
     guidance::{self, Told},
     hosts,
-    key::{Environment, without_credentials},
+    key::Environment,
     logging,
     plan::{self, Plan},
     progress::{Screen, Voice, plain},
@@ -171,7 +171,7 @@ fn header(
 ) -> RunHeader {
     let mut configuration = config.clone();
     configuration.hosts = configuration.hosts.recorded();
-    configuration.model.base_url = without_credentials(&environment.base_url_for(&config.model));
+    configuration.model = environment.recorded(&config.model);
     if let Spec::Replay(run) = &plan.spec {
         configuration.model.spec = format!("replay:{}", run.display());
     }

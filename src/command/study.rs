@@ -6,7 +6,7 @@ use crate::{
     cli::{ModelArgs, ResumeArgs, StudyCommand, StudyErrorsArgs, SuccessRateArgs, TrajectoryArgs, TuningDepthArgs},
     config::{Config, Layers, Limits},
     exit::{Exit, Trouble},
-    key::{Environment, without_credentials},
+    key::Environment,
     plan,
     progress::be_quiet,
     session::Steps,
@@ -127,11 +127,12 @@ impl Trying<'_> {
     /// The run's header with another model, and without limits: what was spent before the study is not the model's.
     fn header(&self, model: &str) -> Result<RunHeader, Trouble> {
         let mut header = self.at.folder.header()?;
-        let mut settings = self.layers.config.model.clone();
+        let mut settings = self.environment.recorded(&self.layers.config.model);
         model.clone_into(&mut settings.spec);
-        settings.base_url = without_credentials(&self.environment.base_url_for(&settings));
         // It is this model that is tried, whatever a role has otherwise.
-        settings.roles.values_mut().for_each(|role| role.model = None);
+        for role in settings.roles.values_mut() {
+            (role.model, role.base_url, role.api_key, role.api_key_file) = (None, None, None, None);
+        }
         header.configuration.model = settings;
         header.configuration.limits = Limits::default();
         header.configuration.run.first_candidates.clear();

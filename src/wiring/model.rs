@@ -1,7 +1,7 @@
 //! What answers?
 
 use crate::{
-    config::{Config, RoleModel, Spec},
+    config::{Config, RoleModel, Secret, Spec},
     exit::{Exit, Trouble},
     key::Environment,
     recall,
@@ -14,12 +14,13 @@ use agents::llm::{
     chat::{Sampling, Samplings},
     mailbox::Mailbox,
     openai::{Key, OpenAi, Options},
+    per_role::PerRole,
     price::PriceTable,
     replay::Replay,
     scripted::Scripted,
     seeded::Seeded,
 };
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 /// All that a model's port is made from.
 pub struct Answering<'a> {
@@ -53,7 +54,7 @@ impl Answering<'_> {
 
     fn asked(&self, spec: &Spec) -> Result<Arc<dyn Llm>, Trouble> {
         Ok(match spec {
-            Spec::OpenAi(name) => Arc::new(OpenAi::new(self.endpoint(name)?).map_err(refused)?),
+            Spec::OpenAi(name) => self.endpoints(name)?,
             #[cfg(feature = "batch-api")]
             Spec::OpenAiBatch(name) => self.batched(name)?,
             #[cfg(not(feature = "batch-api"))]
@@ -63,14 +64,36 @@ impl Answering<'_> {
             Spec::Replay(run) => Arc::new(self.replay(run)?),
             Spec::Scripted(file) => Arc::new(Scripted::read(file).map_err(refused)?),
             Spec::Mailbox(folder) => {
-                let letters = Mailbox::new(folder, self.samplings("mailbox")).prefix(&self.run);
+                let letters = Mailbox::new(
+                    folder,
+                    samplings("mailbox", self.config.model.roles.iter().map(|(role, own)| (*role, own))),
+                )
+                .prefix(&self.run);
                 Arc::new(letters.exit_when_waiting(self.exit_when_waiting))
             }
         })
     }
 
+    /// The endpoint of all, and those that roles have of their own.
+    fn endpoints(&self, name: &str) -> Result<Arc<dyn Llm>, Trouble> {
+        let mut own: BTreeMap<Role, Arc<dyn Llm>> = BTreeMap::new();
+        for (role, settings) in self.config.model.roles.iter().filter(|(_, role)| role.has_own_endpoint()) {
+            let options = self.endpoint_of(*role, settings, name)?;
+            own.insert(*role, Arc::new(OpenAi::new(options).map_err(refused)?));
+        }
+        let others: Arc<dyn Llm> = Arc::new(OpenAi::new(self.endpoint(name)?).map_err(refused)?);
+        Ok(if own.is_empty() { others } else { Arc::new(PerRole::new(others, own)) })
+    }
+
     #[cfg(feature = "batch-api")]
     fn batched(&self, name: &str) -> Result<Arc<dyn Llm>, Trouble> {
+        if let Some((role, _)) = self.config.model.roles.iter().find(|(_, role)| role.has_own_endpoint()) {
+            let role = role.name();
+            return Err(Trouble::usage(format!(
+                "openai-batch: sends all questions to one endpoint, and model.roles.{role} names its own: \
+                 expected openai:{name}, or no base_url and no key there"
+            )));
+        }
         let window = Duration::from_secs(self.config.model.batch_window_s);
         let batching = Batching { window, ..Batching::new(self.folder.join(BATCHES)) };
         Ok(Arc::new(Batched::new(self.endpoint(name)?, batching).map_err(refused)?))
@@ -78,13 +101,37 @@ impl Answering<'_> {
 
     fn endpoint(&self, name: &str) -> Result<Options, Trouble> {
         let model = &self.config.model;
-        let secret = self.environment.key_for(model)?;
-        let key = secret.map(|secret| Key::new(secret.reveal())).transpose().map_err(refused)?;
-        let named = self.environment.base_url_for(model);
-        let base_url = if named.is_empty() { Options::OPENAI.to_owned() } else { named };
+        let (base_url, key) = (self.common_url(), self.environment.key_for(model)?);
         if key.is_none() && base_url == Options::OPENAI {
             return Err(Trouble::usage(NO_KEY));
         }
+        let of_all = |role: &RoleModel| !role.has_own_endpoint();
+        let common = model.roles.iter().filter(|(_, role)| of_all(role)).map(|(role, own)| (*role, own));
+        self.options(base_url, key, samplings(name, common))
+    }
+
+    /// What a role asks: its own endpoint with its own key or none, or the common one with its own key.
+    fn endpoint_of(&self, role: Role, own: &RoleModel, name: &str) -> Result<Options, Trouble> {
+        let base_url = own.base_url.clone().unwrap_or_else(|| self.common_url());
+        let key = Environment::key_of(role, own)?;
+        if key.is_none() && base_url == Options::OPENAI {
+            let role = role.name();
+            return Err(Trouble::usage(format!(
+                "there is no key for the {role}: set model.roles.{role}.api_key or model.roles.{role}.api_key_file in \
+                 warpsmith.toml; the key of [model] is not sent to an endpoint that a role names"
+            )));
+        }
+        self.options(base_url, key, Samplings::all(sampling(name, own)))
+    }
+
+    fn common_url(&self) -> String {
+        let named = self.environment.base_url_for(&self.config.model);
+        if named.is_empty() { Options::OPENAI.to_owned() } else { named }
+    }
+
+    fn options(&self, base_url: String, key: Option<Secret>, samplings: Samplings) -> Result<Options, Trouble> {
+        let model = &self.config.model;
+        let key = key.map(|secret| Key::new(secret.reveal())).transpose().map_err(refused)?;
         Ok(Options {
             prices: prices(&model.prices)?,
             request_timeout: Duration::from_secs(model.request_timeout_s),
@@ -92,7 +139,7 @@ impl Answering<'_> {
             retries: model.retries,
             patience: Duration::from_secs(model.patience_s),
             in_flight: model.in_flight,
-            ..Options::new(base_url, key, self.samplings(name))
+            ..Options::new(base_url, key, samplings)
         })
     }
 
@@ -101,16 +148,20 @@ impl Answering<'_> {
         let strict = self.config.run.strict_replay;
         Ok(Replay::new(run.display().to_string(), recall::answers(&record)?, strict))
     }
+}
 
-    fn samplings(&self, name: &str) -> Samplings {
-        let own = |role: &RoleModel| Sampling {
-            model: role.model.clone().unwrap_or_else(|| name.to_owned()),
-            temperature: role.temperature,
-            max_completion_tokens: role.max_tokens,
-            reasoning_effort: role.reasoning_effort.clone(),
-        };
-        let add = |all: Samplings, (role, settings): (&Role, &RoleModel)| all.with(*role, own(settings));
-        self.config.model.roles.iter().fold(Samplings::all(Sampling::model(name)), add)
+/// What these roles ask with, and all others.
+fn samplings<'a>(name: &str, roles: impl Iterator<Item = (Role, &'a RoleModel)>) -> Samplings {
+    let add = |all: Samplings, (role, own): (Role, &RoleModel)| all.with(role, sampling(name, own));
+    roles.fold(Samplings::all(Sampling::model(name)), add)
+}
+
+fn sampling(name: &str, own: &RoleModel) -> Sampling {
+    Sampling {
+        model: own.model.clone().unwrap_or_else(|| name.to_owned()),
+        temperature: own.temperature,
+        max_completion_tokens: own.max_tokens,
+        reasoning_effort: own.reasoning_effort.clone(),
     }
 }
 
