@@ -16,7 +16,7 @@ pub use self::features::{
     FeaturesCommand, FeaturesListArgs, FeaturesReportArgs, FeaturesScoreArgs, FeaturesShowArgs, FeaturesVerifyArgs,
 };
 pub use self::flags::{
-    ChoiceArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
+    ChoiceArgs, HandArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
 };
 pub use self::metrics::{HandedOver, Metrics, MetricsArgs, MetricsSampleArgs, MetricsShowArgs};
 pub use self::pool::{PoolAddArgs, PoolCommand, PoolListArgs, PoolReflectArgs};
@@ -247,6 +247,9 @@ pub struct RunArgs {
     /// On a simulated machine: nothing is compiled or run, the times are made up. For trying the machinery.
     #[arg(long)]
     pub simulate: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub hand: HandArgs,
     /// Print every event as a line of JSON, and a last line with the outcome.
     #[arg(long)]
     pub json: bool,
@@ -345,6 +348,9 @@ pub struct ResumeArgs {
     /// [default: workshop.python, or python3].
     #[arg(long, value_name = "PATH")]
     pub python: Option<String>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub hand: HandArgs,
     /// Print every event as a line of JSON, and a last line with the outcome.
     #[arg(long)]
     pub json: bool,

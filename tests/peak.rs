@@ -3,6 +3,8 @@
 
 #[path = "peak/hlsl.rs"]
 mod hlsl;
+#[path = "peak/person.rs"]
+mod person;
 mod program;
 #[path = "peak/study.rs"]
 mod study;

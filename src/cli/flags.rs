@@ -329,3 +329,15 @@ pub enum PlannerArg {
     /// A model proposes, the policy checks.
     Model,
 }
+
+/// Where a person takes part in transformations.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct HandArgs {
+    /// Finish each reply of a transformation in $EDITOR: the region that was asked for, and no other. What is left there is
+    /// checked like a reply.
+    #[arg(long)]
+    pub edit: bool,
+    /// Ask at the terminal before each call of a transformation: yes, edit the reply, rephrase, skip the transformation.
+    #[arg(long, conflicts_with = "json")]
+    pub pause: bool,
+}

@@ -1,6 +1,6 @@
 //! What can be asked about transformations, and about the checkpoints that they lead to?
 
-use super::{LimitArgs, ModelArgs, TimingArgs};
+use super::{HandArgs, LimitArgs, ModelArgs, TimingArgs};
 use agents::workflow::TuningPlan;
 use clap::Args;
 use kernelbench::Tuner;
@@ -8,7 +8,6 @@ use std::path::PathBuf;
 
 /// `transform`
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct TransformArgs {
     /// What to transform: a task (a folder that holds a task.toml with regions in its reference), which begins a run, or a
     /// run's head, or one of its checkpoints as RUN@NAME.
@@ -18,7 +17,7 @@ pub struct TransformArgs {
     #[arg(required_unless_present = "list")]
     pub name: Option<String>,
     /// List the transformations instead.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["edit", "pause"])]
     pub list: bool,
     /// Of the list, those for this backend: cuda, hip, hlsl or cpu.
     #[arg(long, value_name = "NAME", requires = "list")]
@@ -29,12 +28,9 @@ pub struct TransformArgs {
     /// What the model is told beside the transformation.
     #[arg(long, value_name = "TEXT")]
     pub say: Option<String>,
-    /// Finish each reply in $EDITOR: the region that was asked for, and no other. What is left there is checked like a reply.
-    #[arg(long, conflicts_with = "list")]
-    pub edit: bool,
-    /// Ask at the terminal before each call: yes, edit the reply, rephrase, skip the transformation.
-    #[arg(long, conflicts_with_all = ["list", "json"])]
-    pub pause: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub hand: HandArgs,
     /// How often it is tried before the context stays what it was [default: as the transformation says, three].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
     pub tries: Option<u32>,

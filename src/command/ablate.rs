@@ -3,7 +3,7 @@
 use super::{batch, json, resume, say, verbatim};
 use crate::{
     ablation::{AblationFolder, Asked, Planned, Spec, Table},
-    cli::{BatchArgs, Cli, Command, ResumeArgs},
+    cli::{BatchArgs, Cli, Command, HandArgs, ResumeArgs},
     compare::Side,
     config::Layers,
     exit::{Exit, Trouble},
@@ -167,7 +167,18 @@ impl Work<'_> {
         let python = now.python.clone().or(given.problem.python);
         let (without_device, json) = (now.without_device, now.json || given.json);
         resume::resume(
-            &ResumeArgs { run: path, without_device, model, width, limits, hosts, rounds: None, python, json },
+            &ResumeArgs {
+                run: path,
+                without_device,
+                model,
+                width,
+                limits,
+                hosts,
+                rounds: None,
+                python,
+                hand: HandArgs::default(),
+                json,
+            },
             self.layers,
             self.environment,
         )

@@ -146,7 +146,7 @@ fn transformations(record: &Record) -> Result<Catalogue, Trouble> {
                 let file = format!("{}.toml", order.transformation);
                 catalogue = catalogue.with([(file, text)]).map_err(|why| Trouble::record(why.to_string()))?;
             }
-            Event::Ordered(_) | Event::Restored { .. } | Event::Branched { .. } => {
+            Event::Ordered(_) | Event::Restored { .. } | Event::Branched { .. } | Event::Steered { .. } => {
                 return Err(Trouble::usage(
                     "this workflow was steered by hand: only a run of a policy's sequence alone can be made again",
                 ));

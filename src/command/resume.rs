@@ -44,13 +44,19 @@ pub(super) struct Given<'a> {
 
 /// Goes on.
 pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
+    let of_one = || match Hand::of(arguments.hand)?.is_lent() {
+        true => Err(Trouble::usage("--edit and --pause are for a run of one task: expected its folder")),
+        false => Ok(()),
+    };
     if let Some(ablation) = AblationFolder::at(&arguments.run) {
+        of_one()?;
         return super::ablate::work(&ablation, arguments, layers, environment);
     }
     let folder = RunFolder::open(&arguments.run)?;
     let header = folder.header()?;
     let config = settings(arguments, layers, &header, environment)?;
     if let Some(list) = folder.batch()? {
+        of_one()?;
         let (simulated, exit_when_waiting) = (header.simulated, arguments.model.exit_when_waiting);
         let absent = arguments.without_device.then(|| header.machine.clone());
         let json = arguments.json;
@@ -161,9 +167,9 @@ fn go_on(
     environment: &Environment,
     begun: Option<Begun>,
 ) -> Result<Exit, Trouble> {
-    let hand = begun.as_ref().map_or_else(Hand::default, |begun| begun.hand);
     let steps = begun.map(|begun| begun.steps);
     let voice = if arguments.json { Voice::Json } else { Voice::Words };
+    let hand = Hand::of(arguments.hand)?;
     let screen = Screen::new(voice == Voice::Words && !hand.is_lent());
     let (lock, taken_over) = folder.lock()?;
     let mended = match folder.tasks()?.as_slice() {
@@ -184,6 +190,7 @@ fn go_on(
             start.policy.name
         )));
     }
+    let hand = hand.in_a_run_of(&start.policy)?;
     let (mut log, torn) = folder.append(&start.task.name, &lock)?;
     taken_over.iter().chain(&torn).chain(&mended.words).for_each(|word| screen.warn(word));
     if start.so_far.end.is_some() && extended.is_none() && steps.is_none() {

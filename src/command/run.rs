@@ -60,7 +60,7 @@ fn start(
     if let Some(seed) = begun.as_ref().and_then(|begun| begun.seed.as_ref()) {
         plan.task = plan::seeded(plan.task, seed)?;
     }
-    let hand = begun.as_ref().map_or_else(Hand::default, |begun| begun.hand);
+    let hand = Hand::of(arguments.hand)?.in_a_run_of(&plan.policy)?;
     let steps = begun.map(|begun| begun.steps);
     let shapes = layers.config.run.shapes;
     plan::of_one_shape(&plan.task, &mut plan.policy, shapes).iter().for_each(|line| super::batch::eprint(line));

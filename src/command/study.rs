@@ -12,7 +12,7 @@ use crate::{
     session::Steps,
     store::{Lock, RunFolder, RunHeader},
     study::{Depth, Errors, Evolution, ModelTries, StepName, SuccessRates},
-    wiring::{Answering, Hand},
+    wiring::Answering,
 };
 use agents::{
     event::Event,
@@ -177,7 +177,7 @@ fn work(
         return Ok(());
     }
     let run = ResumeArgs { run: folder.path().to_owned(), model, ..ResumeArgs::default() };
-    resume::transform(&run, layers, environment, Begun { steps, seed: None, hand: Hand::default() }).map(drop)
+    resume::transform(&run, layers, environment, Begun { steps, seed: None }).map(drop)
 }
 
 /// What a study's run begins behind: the last checkpoint of the run that it is about.

@@ -31,8 +31,6 @@ pub(super) struct Begun {
     pub(super) steps: Steps,
     /// The candidate in the place of the task's reference, where one was named.
     pub(super) seed: Option<At>,
-    /// Where a person takes part.
-    pub(super) hand: Hand,
 }
 
 /// Lists the transformations, or applies one.
@@ -43,8 +41,7 @@ pub(super) fn transform(
 ) -> Result<Exit, Trouble> {
     let (Some(what), Some(name)) = (&arguments.what, &arguments.name) else { return list(&arguments, &layers.config) };
     catalogue(&layers.config)?.named(name).map_err(Trouble::usage)?;
-    let hand = Hand { edits: arguments.edit, pauses: arguments.pause };
-    hand.check()?;
+    Hand::of(arguments.hand)?;
     let request = Request {
         transformation: name.clone(),
         from: None,
@@ -59,13 +56,14 @@ pub(super) fn transform(
             return Err(Trouble::usage(format!("{what}: {why}")));
         }
         let from = workflow::named(&at)?.map(|checkpoint| checkpoint.id);
-        let TransformArgs { model, limits, json, .. } = arguments;
-        let resumed = ResumeArgs { run: at.folder.path().to_owned(), model, limits, json, ..ResumeArgs::default() };
+        let TransformArgs { model, limits, hand, json, .. } = arguments;
+        let run = at.folder.path().to_owned();
+        let resumed = ResumeArgs { run, model, limits, hand, json, ..ResumeArgs::default() };
         return super::resume::transform(
             &resumed,
             &layers,
             environment,
-            Begun { steps: Steps::one(Request { from, ..request }), seed: None, hand },
+            Begun { steps: Steps::one(Request { from, ..request }), seed: None },
         );
     }
     if !Path::new(what).exists() {
@@ -74,11 +72,12 @@ pub(super) fn transform(
     layers.flag("run.policy", Some(BY_HAND.to_owned()), |config, policy| config.run.policy = policy);
     let task = Some(what.into());
     let seed = arguments.from.as_deref().map(|words| seed(words, &layers.config)).transpose()?;
-    let TransformArgs { model, limits, timing, out, simulate, json, .. } = arguments;
+    let TransformArgs { model, limits, timing, out, simulate, hand, json, .. } = arguments;
     let problem = crate::cli::ProblemArgs::default();
     let way = WayArgs::default();
-    let run = RunArgs { task, model, problem, limits, out, way, timing, hosts: HostsArgs::default(), simulate, json };
-    super::run::transform(&run, layers, environment, Begun { steps: Steps::one(request), seed, hand })
+    let run =
+        RunArgs { task, model, problem, limits, out, way, timing, hosts: HostsArgs::default(), simulate, hand, json };
+    super::run::transform(&run, layers, environment, Begun { steps: Steps::one(request), seed })
 }
 
 /// Searches the configurations of a checkpoint again.
@@ -89,7 +88,7 @@ pub(super) fn tune(arguments: TuneArgs, layers: &Layers, environment: &Environme
     let from = workflow::named(&at)?.map(|checkpoint| checkpoint.id);
     let steps = Steps::one(Request::tune(from, tuning.into()));
     let resumed = ResumeArgs { run: at.folder.path().to_owned(), limits, json, ..ResumeArgs::default() };
-    super::resume::transform(&resumed, layers, environment, Begun { steps, seed: None, hand: Hand::default() })
+    super::resume::transform(&resumed, layers, environment, Begun { steps, seed: None })
 }
 
 /// The candidate that a workflow begins with.

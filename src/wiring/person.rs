@@ -1,10 +1,11 @@
 //! A person at this terminal, with an editor.
 
-use crate::{exit::Trouble, show};
+use crate::{cli::HandArgs, exit::Trouble, show};
 use agents::llm::{
     Call, Llm,
     by_hand::{ByHand, Person, Wish},
 };
+use agents::policy::Policy;
 use std::{
     env, fs,
     io::{self, IsTerminal, Write},
@@ -28,12 +29,33 @@ impl Hand {
         self.edits || self.pauses
     }
 
-    /// Whether a person can take part as is wanted.
+    /// Where a person wants to take part.
     ///
     /// # Errors
     ///
     /// Where there is no terminal to ask at, or no editor.
-    pub fn check(self) -> Result<(), Trouble> {
+    pub fn of(HandArgs { edit: edits, pause: pauses }: HandArgs) -> Result<Self, Trouble> {
+        let hand = Self { edits, pauses };
+        hand.check().map(|()| hand)
+    }
+
+    /// The same, where the policy applies transformations, which is where a person takes part.
+    ///
+    /// # Errors
+    ///
+    /// Where it does not.
+    pub fn in_a_run_of(self, policy: &Policy) -> Result<Self, Trouble> {
+        if self.is_lent() && policy.sequence.is_none() {
+            return Err(Trouble::usage(format!(
+                "--edit and --pause are for transformations, and the policy {} applies none: expected one with a \
+                 sequence, such as peak-x1-85 (`warpsmith policies` lists them)",
+                show::plain(&policy.name)
+            )));
+        }
+        Ok(self)
+    }
+
+    fn check(self) -> Result<(), Trouble> {
         if self.pauses && !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
             return Err(Trouble::usage(
                 "--pause asks at a terminal, and there is none here: --say says something beside the transformation, --edit \
