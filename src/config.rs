@@ -299,7 +299,8 @@ pub struct Prompts {
     /// A folder of features, beside those that come with the program; empty for `features` in the working directory, if it
     /// holds columns.
     pub features: String,
-    /// What the Coder is told of the architecture in every prompt: `modules:K`, `lexical`, `folder:PATH`; empty for nothing.
+    /// What the Coder is told of the architecture in every prompt: `modules:K`, `lexical`, `folder:PATH`; or `library:PATH`, of
+    /// which it may read pages; empty for nothing.
     pub context: String,
     /// A folder of kernels that were certified earlier, of which the first prompt shows the nearest; empty for none.
     pub pool: String,

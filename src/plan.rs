@@ -113,6 +113,14 @@ pub fn policy(config: &Config, record: Option<&Record>) -> Result<Policy, Troubl
     policy.features = run.features.or(policy.features);
     policy.approaches &= !run.no_approaches;
     policy.lookups = policy.lookups.filter(|_| !run.no_lookups);
+    if config.prompts.context.starts_with("library:") && policy.lookups.is_none() {
+        let context = &config.prompts.context;
+        return Err(Trouble::usage(format!(
+            "prompts.context = {context:?}: its pages are looked up, and the policy {} looks nothing up, or run.no_lookups \
+             is set: expected a policy with `lookups`, such as hawkeye, or folder:PATH",
+            policy.name
+        )));
+    }
     if !run.timed.is_empty() {
         policy.timed = overruled::read(&run.timed);
     }

@@ -78,3 +78,70 @@ fn what_was_looked_up_is_said_counted_and_made_again_without_the_pool() {
     let first = said.lines().find(|line| line.contains("the coder's reply cannot be read"));
     assert!(first.is_some_and(|line| line.ends_with(": it holds no fenced code block")), "{said}");
 }
+
+#[test]
+fn of_documentation_that_is_too_long_for_a_prompt_pages_are_read_and_a_replay_needs_none_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::create_dir_all(path("manual/ptx")).unwrap();
+    let lines = (0..40_000).map(|at| format!("Line {at} of a long manual.\n")).collect::<String>();
+    fs::write(path("manual/ptx/isa.md"), lines + "setmaxnreg takes registers from a warpgroup.\n").unwrap();
+    fs::write(path("manual/host.txt"), "Tensor maps are made on the host.\n").unwrap();
+    let settings = |context: &str| {
+        fs::write(path("s.toml"), format!("[prompts]\ncontext = \"{context}:{}\"\n", path("manual"))).unwrap();
+    };
+    let (words, page) = (
+        r#"{"look_up": "read_context", "name": "setmaxnreg registers"}"#,
+        r#"{"look_up": "read_context", "name": "host.txt"}"#,
+    );
+    let replies =
+        [words, page, &code("40")].map(|reply| json!({ "role": "coder", "round": 1, "reply": reply }).to_string());
+    fs::write(path("script.jsonl"), replies.join("\n")).unwrap();
+    let work = |policy: &str, out: &str| {
+        let model = format!("scripted:{}", path("script.jsonl"));
+        run(&[
+            "--config",
+            &path("s.toml"),
+            "run",
+            "examples/silu_and_mul",
+            "--simulate",
+            "--policy",
+            policy,
+            "--rounds",
+            "3",
+            "--shapes",
+            "task",
+            "--model",
+            &model,
+            "--out",
+            &path(out),
+        ])
+    };
+    settings("library");
+    let said = work("hawkeye", "run").ended(0).out;
+    assert!(said.contains("the Coder looks up read_context setmaxnreg registers: counts as a round"), "{said}");
+    let record = RunFolder::open(path("run").as_ref()).unwrap().only_record().unwrap();
+    let shown: Vec<String> = recall::looked_up(&record).unwrap().into_values().collect();
+    assert!(shown.iter().any(|text| text.starts_with("host.txt, page 1 of 1\n\nTensor maps")), "{shown:?}");
+    let of_words = shown.iter().find(|text| text.starts_with("ptx.isa.md, page ")).unwrap();
+    assert!(of_words.ends_with("setmaxnreg takes registers from a warpgroup."), "{}", &of_words[..60]);
+    let prompts = record.events().find_map(|event| match event {
+        agents::event::Event::Answered { prompt, .. } => Some(record.blobs.fetch(&prompt).unwrap()),
+        _ => None,
+    });
+    let first = prompts.unwrap();
+    assert!(
+        first.contains("read_context") && first.contains("`ptx.isa.md`: ") && !first.contains("Line 7 of"),
+        "{first}"
+    );
+    let refused = work("cudaforge", "no").ended(2).err;
+    assert!(refused.contains("the policy cudaforge looks nothing up"), "{refused}");
+    settings("folder");
+    fs::rename(path("manual/ptx/isa.md"), path("manual/isa.md")).unwrap();
+    assert!(work("hawkeye", "no").ended(2).err.contains("by library:"), "too long for a prompt");
+    fs::remove_dir_all(path("manual")).unwrap();
+    settings("library");
+    assert!(work("hawkeye", "no").ended(2).err.contains("cannot look into"));
+    let again = run(&["replay", &path("run")]).ended(0).out;
+    assert!(again.contains("agrees with the record"), "{again}");
+}

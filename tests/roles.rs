@@ -100,3 +100,28 @@ fn a_key_is_not_sent_to_a_roles_address_that_only_a_runs_folder_names() {
     resume(&format!("[model.roles.judge]\napi_key = '{OWN}'\nbase_url = '{url}'\n")).ended(0);
     assert!(judge.requests().len() > asked && keys(&judge).ends_with(&[format!("Bearer {OWN}")]));
 }
+
+#[test]
+fn texts_of_this_machine_are_not_sent_to_an_address_that_only_a_runs_folder_names() {
+    let (folder, common, judge) = (tempfile::tempdir().unwrap(), saying(CANDIDATE), saying(ADVICE));
+    run(folder.path(), &format!("base_url = '{}'\n", judge.url()), &common, "openai:hosted").ended(0);
+    // As somebody would hand it on who wants to see what lies here.
+    let (run, texts) = (folder.path().join("run"), folder.path().join("texts"));
+    fs::create_dir(&texts).unwrap();
+    fs::write(texts.join("private.txt"), "what is nobody else's").unwrap();
+    let header = fs::read_to_string(run.join("run.toml")).unwrap();
+    let header = header.replace("\ncontext = \"\"\n", &format!("\ncontext = \"folder:{}\"\n", texts.display()));
+    assert!(header.contains("folder:"), "{header}");
+    fs::write(run.join("run.toml"), header).unwrap();
+    let asked = [&common, &judge].map(|endpoint| endpoint.requests().len());
+    let resume = |url: Option<String>| {
+        let mut command = warpsmith(&["resume", &run.display().to_string(), "--rounds", "4"]);
+        url.map(|url| command.env("OPENAI_BASE_URL", url));
+        Told::of(command.output().unwrap()).ended(2).err
+    };
+    let why = "texts of this machine are not sent to an address that only a run's folder names";
+    assert!(resume(None).contains(why), "without a key, too");
+    let told = resume(Some(common.url()));
+    assert!(told.contains("this run's judge asked") && told.contains(why), "{told}");
+    assert_eq!([&common, &judge].map(|endpoint| endpoint.requests().len()), asked);
+}

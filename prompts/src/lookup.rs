@@ -2,7 +2,7 @@
 //! the tools of its agent. To evaluate a kernel it hands one in, and the reference stands in every prompt.)
 
 use crate::{
-    PlanLine, Prompt, Prompts, Speaker, Turn, Unreadable, read_candidate,
+    Documents, PlanLine, Prompt, Prompts, Speaker, Turn, Unreadable, read_candidate,
     reply::{Field, quoted, read_fields},
     words,
     words::tokens,
@@ -36,6 +36,8 @@ pub enum Shelf {
     QueryReplay,
     /// A kernel of the pool.
     BrowseKernels,
+    /// A page of the documentation that the settings name.
+    ReadContext,
 }
 
 impl Shelf {
@@ -47,6 +49,7 @@ impl Shelf {
             Self::ReadValidationTest => "read_validation_test",
             Self::QueryReplay => "query_replay",
             Self::BrowseKernels => "browse_kernels",
+            Self::ReadContext => "read_context",
         }
     }
 
@@ -58,6 +61,10 @@ impl Shelf {
             }
             Self::QueryReplay => "an earlier round of this run, its kernel and what came of it",
             Self::BrowseKernels => "the certified kernel of another task",
+            Self::ReadContext => {
+                "a page of the documentation here, by a text's name, with `.7` behind it for its seventh page, or by up to \
+                 eight words that the page is to have"
+            }
         }
     }
 }
@@ -123,7 +130,8 @@ fn read_lookup(reply: &str, looking: &Looking) -> Result<Lookup, Unreadable> {
         let known: Vec<&str> = looking.shelves.iter().map(|(shelf, _)| shelf.name()).collect();
         return Err(Unreadable(format!("`{}` is none of {}", quoted(&shelf), known.join(", "))));
     };
-    if !names.contains(&name) {
+    // Of documentation anything may be asked.
+    if *shelf != Shelf::ReadContext && !names.contains(&name) {
         let why = format!("{} has no `{}`; it has {}", shelf.name(), quoted(&name), names.join(", "));
         return Err(Unreadable(why));
     }
@@ -135,6 +143,13 @@ impl Prompts {
     #[must_use]
     pub fn recalling(mut self, looked_up: BTreeMap<Lookup, String>) -> Self {
         self.looked_up = Arc::new(looked_up);
+        self
+    }
+
+    /// The same with documentation, of which the Coder may read pages.
+    #[must_use]
+    pub fn documented(mut self, documents: Documents) -> Self {
+        self.documents = Some(Arc::new(documents));
         self
     }
 
@@ -154,6 +169,7 @@ impl Prompts {
             (Shelf::ReadValidationTest, tests),
             (Shelf::QueryReplay, rounds),
             (Shelf::BrowseKernels, kernels),
+            (Shelf::ReadContext, self.documents.as_ref().map_or(vec![], |documents| documents.names())),
         ];
         let known = |(shelf, names): (Shelf, Vec<String>)| {
             let names = listed(names);
@@ -180,6 +196,7 @@ impl Prompts {
             Shelf::BrowseKernels => {
                 self.others(task, machine).into_iter().find(|k| k.about.name() == *name).map(pooled)
             }
+            Shelf::ReadContext => self.documents.as_ref().map(|documents| documents.read(name)),
             Shelf::QueryReplay => None,
         };
         short(&text.unwrap_or_else(|| "It is not there any more.".to_owned()))
@@ -204,6 +221,9 @@ impl Prompts {
 
     /// What something is, in a few words; nothing where its name says it, or others' words would.
     fn about(&self, machine: &Machine, at: Shelf, name: &str) -> String {
+        if at == Shelf::ReadContext {
+            return self.documents.as_ref().and_then(|documents| documents.length(name)).unwrap_or_default();
+        }
         let column = self.column(machine);
         let about = match at {
             Shelf::ReadHeader => {
@@ -212,7 +232,7 @@ impl Prompts {
                 heading.and_then(|heading| heading.split_once(": ")).map(|(_, about)| about)
             }
             Shelf::ReadValidationTest => column.and_then(|c| c.cell(name).ok()).map(|cell| cell.summary.as_str()),
-            Shelf::QueryReplay | Shelf::BrowseKernels => None,
+            Shelf::QueryReplay | Shelf::BrowseKernels | Shelf::ReadContext => None,
         };
         words::cut_line(&words::one_line(about.unwrap_or_default()))
     }
@@ -267,7 +287,7 @@ pub(crate) fn offered(looking: &Looking, about: impl Fn(Shelf, &str) -> String) 
 
 /// The values of what was looked up.
 pub(crate) fn seen(lookup: &Lookup, text: &str, left: u32) -> Value {
-    context! { tool => lookup.look_up.name(), name => words::one_line(&lookup.name), text, left }
+    context! { tool => lookup.look_up.name(), name => words::one_line(&lookup.name).replace('`', ""), text, left }
 }
 
 fn validation(cell: &Cell) -> String {

@@ -4,6 +4,7 @@ use crate::seed::FirstPage;
 use crate::{
     catalogue::Catalogue,
     context::Context,
+    documents::Documents,
     example,
     hints::Hints,
     library::{BLOCKS, PAGES, PARTS, is_page, parts},
@@ -28,6 +29,8 @@ pub struct Prompts {
     pub(crate) features: Option<Arc<Features>>,
     /// Kernels that were certified earlier, where they are shown.
     pub(crate) pool: Option<Arc<Pool>>,
+    /// Documentation of which the Coder reads pages, where there is some.
+    pub(crate) documents: Option<Arc<Documents>>,
     /// What was looked up in a run that is made again, and what was shown.
     pub(crate) looked_up: Arc<BTreeMap<Lookup, String>>,
     /// The page that asks for a first candidate.
@@ -97,6 +100,7 @@ impl Prompts {
             hints: Hints::embedded(),
             features: None,
             pool: None,
+            documents: None,
             looked_up: Arc::default(),
             first: FirstPage::default(),
             context: None,

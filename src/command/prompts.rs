@@ -67,7 +67,8 @@ pub(super) fn library(config: &Config) -> Result<Prompts, Trouble> {
     };
     let library = library.beginning_with(first(config)?);
     Ok(match context::told(config)? {
-        Some(context) => library.in_context(context),
+        Some(context::Told::Context(context)) => library.in_context(context),
+        Some(context::Told::Library(documents)) => library.documented(documents),
         None => library,
     })
 }

@@ -120,38 +120,55 @@ fn settings(
     config.workshop.cache.clone_from(&layers.config.workshop.cache);
     config.workshop.python.clone_from(arguments.python.as_ref().unwrap_or(&layers.config.workshop.python));
     let (here, recorded) = (environment.base_url_for(&layers.config.model), config.model.base_url.clone());
-    let has_key = environment.key_for(&config.model)?.is_some();
-    if here.is_empty()
+    let sent = match environment.key_for(&config.model)? {
+        Some(_) => Some("your key is"),
+        None => shows_files(&config).then_some("texts of this machine are"),
+    };
+    if let Some(sent) = sent
+        && here.is_empty()
         && !recorded.is_empty()
-        && has_key
         && matches!(plan::spec(&config.model.spec), Ok(Spec::OpenAi(_) | Spec::OpenAiBatch(_)))
     {
         return Err(Trouble::usage(format!(
-            "this run asked {recorded}: your key is not sent to an address that only a run's folder names; \
+            "this run asked {recorded}: {sent} not sent to an address that only a run's folder names; \
              if it may be, set OPENAI_BASE_URL={recorded} or model.base_url in warpsmith.toml"
         )));
     }
     if !here.is_empty() {
         config.model.base_url = here;
     }
-    endpoints_of_roles(&mut config.model, &layers.config.model)?;
+    let shows = shows_files(&config);
+    endpoints_of_roles(&mut config.model, &layers.config.model, shows)?;
     Ok(config)
 }
 
+/// Whether prompts hold texts of files that the settings name.
+fn shows_files(config: &Config) -> bool {
+    let prompts = &config.prompts;
+    let folders = [&prompts.folder, &prompts.features, &prompts.pool, &config.run.first_candidates];
+    let texts = ["folder:", "library:"].iter().any(|kind| prompts.context.starts_with(kind));
+    texts || folders.into_iter().any(|named| !named.is_empty())
+}
+
 /// A role's key, and where that goes, are of the settings here, as those of all are.
-fn endpoints_of_roles(recorded: &mut Model, here: &Model) -> Result<(), Trouble> {
-    for role in recorded.roles.values_mut() {
-        (role.api_key, role.api_key_file) = (None, None);
-    }
-    for (role, own) in here.roles.iter().filter(|(_, own)| own.has_own_endpoint()) {
-        let asked = recorded.roles.entry(*role).or_default();
-        if let (None, Some(url)) = (&own.base_url, &asked.base_url) {
+fn endpoints_of_roles(recorded: &mut Model, here: &Model, shows_files: bool) -> Result<(), Trouble> {
+    for (role, asked) in &mut recorded.roles {
+        (asked.api_key, asked.api_key_file) = (None, None);
+        let own = here.roles.get(role);
+        let sent = match own {
+            Some(own) if own.api_key.is_some() || own.api_key_file.is_some() => Some("your key is"),
+            _ => shows_files.then_some("texts of this machine are"),
+        };
+        if let (Some(sent), Some(url), None) = (sent, &asked.base_url, own.and_then(|own| own.base_url.as_ref())) {
             let role = role.name();
             return Err(Trouble::usage(format!(
-                "this run's {role} asked {url}: your key is not sent to an address that only a run's folder names; \
+                "this run's {role} asked {url}: {sent} not sent to an address that only a run's folder names; \
                  if it may be, set model.roles.{role}.base_url in warpsmith.toml"
             )));
         }
+    }
+    for (role, own) in here.roles.iter().filter(|(_, own)| own.has_own_endpoint()) {
+        let asked = recorded.roles.entry(*role).or_default();
         asked.base_url.clone_from(&own.base_url);
         asked.api_key.clone_from(&own.api_key);
         asked.api_key_file.clone_from(&own.api_key_file);

@@ -1,29 +1,39 @@
-//! What the settings have the Coder told of the architecture, and how many tokens that is.
+//! What the settings have the Coder told of the architecture, or let it read page by page.
 
 use super::super::features;
 use crate::{config::Config, exit::Trouble, wiring};
 use kernelbench::feature::{Column, Features, Module};
-use prompts::Context;
+use prompts::{Context, Documents};
 use std::{fs, path::Path};
 
 /// The most tokens that a folder's texts may come to: more fits into no prompt.
 const MOST_TOKENS: usize = 200_000;
+/// The most bytes of a library's texts.
+const MOST_BYTES: usize = 64 << 20;
 /// Files that are texts, by how their names end.
 const ENDINGS: [&str; 9] = ["md", "txt", "h", "cuh", "hpp", "cu", "hip", "py", "rst"];
+
+/// What the settings name.
+pub(in crate::command) enum Told {
+    /// It stands in every prompt of the Coder.
+    Context(Context),
+    /// The Coder reads pages of it.
+    Library(Documents),
+}
 
 /// The context that the settings name; none where they name none.
 ///
 /// # Errors
 ///
 /// If it cannot be read, or is none.
-pub(in crate::command) fn told(config: &Config) -> Result<Option<Context>, Trouble> {
+pub(in crate::command) fn told(config: &Config) -> Result<Option<Told>, Trouble> {
     let named = config.prompts.context.as_str();
     let wrong = |why: String| Trouble::usage(format!("prompts.context = {named:?}: {why}"));
-    let expected = "expected modules:K with K up to 6, lexical, or folder:PATH";
+    let expected = "expected modules:K with K up to 6, lexical, folder:PATH or library:PATH";
     let of_column = |context: &dyn Fn(&Column) -> Context| {
         let features = features::library(config)?;
         let column = column(&features, config).ok_or_else(|| wrong("there are no features here".to_owned()))?;
-        Ok::<_, Trouble>(Some(context(column)))
+        Ok::<_, Trouble>(Some(Told::Context(context(column))))
     };
     match named.split_once(':').unwrap_or((named, "")) {
         ("", _) => Ok(None),
@@ -32,7 +42,8 @@ pub(in crate::command) fn told(config: &Config) -> Result<Option<Context>, Troub
             Ok(count) if count <= 6 => of_column(&|column| Context::modules(column, count)),
             _ => Err(wrong(expected.to_owned())),
         },
-        ("folder", path) => folder(Path::new(path)).map(Some).map_err(wrong),
+        ("folder", path) => folder(Path::new(path)).map(Told::Context).map(Some).map_err(wrong),
+        ("library", path) => library(Path::new(path)).map(Told::Library).map(Some).map_err(wrong),
         _ => Err(wrong(expected.to_owned())),
     }
 }
@@ -45,27 +56,54 @@ fn column<'a>(features: &'a Features, config: &Config) -> Option<&'a Column> {
 
 /// The texts of a folder, in the order of their names.
 fn folder(path: &Path) -> Result<Context, String> {
-    let mut files: Vec<_> = fs::read_dir(path)
-        .map_err(|e| format!("cannot look into {}: {e}", path.display()))?
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|file| file.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known)))
-        .collect();
-    files.sort();
-    let mut api = vec![];
-    for file in files {
-        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-        api.push(Module { text: format!("# {name}\n\n{text}"), name });
-    }
-    if api.is_empty() {
-        return Err(format!("{} has no texts; they end with {}", path.display(), ENDINGS.join(", ")));
-    }
-    let context = Context { api, ..Context::default() };
+    let module = |(name, text): (String, String)| Module { text: format!("# {name}\n\n{text}"), name };
+    let context = Context { api: texts(path, false)?.into_iter().map(module).collect(), ..Context::default() };
     match context.tokens() {
-        more if more > MOST_TOKENS => {
-            Err(format!("{} holds {more} tokens, and {MOST_TOKENS} are the most: leave fewer there", path.display()))
-        }
+        more if more > MOST_TOKENS => Err(format!(
+            "{} holds {more} tokens, and {MOST_TOKENS} are the most: leave fewer there, or let the Coder read pages of it, by \
+             library:{}",
+            path.display(),
+            path.display()
+        )),
         _ => Ok(context),
     }
+}
+
+/// The texts of a folder and of those below it, in pages.
+fn library(path: &Path) -> Result<Documents, String> {
+    let texts = texts(path, true)?;
+    let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
+    if bytes > MOST_BYTES {
+        let found = format!("{} holds {} MiB of texts", path.display(), bytes >> 20);
+        return Err(format!("{found}, and {} are the most: leave fewer there", MOST_BYTES >> 20));
+    }
+    Ok(Documents::new(texts))
+}
+
+/// The texts of a folder, with `below` of those in it too, each by its path with `.` in the place of what parts folders.
+fn texts(path: &Path, below: bool) -> Result<Vec<(String, String)>, String> {
+    let (mut folders, mut files) = (vec![path.to_owned()], vec![]);
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).map_err(|e| format!("cannot look into {}: {e}", folder.display()))?;
+        for entry in entries.flatten() {
+            // What a link leads to may lie anywhere.
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() && below => folders.push(entry.path()),
+                Ok(kind) if !kind.is_dir() && (kind.is_file() || !below) => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    files.retain(|file| file.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known)));
+    files.sort();
+    let text = |file: &std::path::PathBuf| {
+        let parts = file.strip_prefix(path).unwrap_or(file).iter().map(|part| part.to_string_lossy().into_owned());
+        let name = parts.collect::<Vec<_>>().join(".");
+        Ok((name, fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?))
+    };
+    let texts = files.iter().map(text).collect::<Result<Vec<_>, String>>()?;
+    if texts.is_empty() {
+        return Err(format!("{} has no texts; they end with {}", path.display(), ENDINGS.join(", ")));
+    }
+    Ok(texts)
 }
