@@ -84,8 +84,9 @@ fn of_documentation_that_is_too_long_for_a_prompt_pages_are_read_and_a_replay_ne
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     fs::create_dir_all(path("manual/ptx")).unwrap();
-    let lines = (0..40_000).map(|at| format!("Line {at} of a long manual.\n")).collect::<String>();
-    fs::write(path("manual/ptx/isa.md"), lines + "setmaxnreg takes registers from a warpgroup.\n").unwrap();
+    let lines = (0..40_000).map(|at| format!("Line {at} of a long manual."));
+    let lines: Vec<_> = lines.chain(["setmaxnreg takes registers from a warpgroup.".into()]).collect();
+    fs::write(path("manual/ptx/isa.md"), lines.join("\n")).unwrap();
     fs::write(path("manual/host.txt"), "Tensor maps are made on the host.\n").unwrap();
     let settings = |context: &str| {
         fs::write(path("s.toml"), format!("[prompts]\ncontext = \"{context}:{}\"\n", path("manual"))).unwrap();

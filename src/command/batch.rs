@@ -56,7 +56,9 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
     priced(config, &spec)?;
     let mut policy = plan::policy(config, None)?;
     let needs = Needs::Workshops(Kind::of(&chosen.tasks[0].1, arguments.simulate));
-    plan::of_one_shape(&chosen.tasks[0].1, &mut policy, config.run.shapes).iter().for_each(|line| eprint(line));
+    if let Some(line) = plan::of_one_shape(&chosen.tasks[0].1, &mut policy, config.run.shapes) {
+        eprint(&line);
+    }
     chosen.tasks.iter().try_for_each(|(_, task)| plan::known(task, &policy)).map_err(Trouble::usage)?;
     let mut policy = plan::searching_all(policy, chosen.tasks.iter().map(|(_, task)| task), config)?;
     if let Some((_, task)) = chosen.tasks.iter().find(|(_, task)| task.processor().is_some()) {

@@ -44,9 +44,10 @@ pub(super) struct Given<'a> {
 
 /// Goes on.
 pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
-    let of_one = || match Hand::of(arguments.hand)?.is_lent() {
-        true => Err(Trouble::usage("--edit and --pause are for a run of one task: expected its folder")),
-        false => Ok(()),
+    let of_one = || {
+        let lent = Hand::of(arguments.hand)?.is_lent();
+        let why = "--edit and --pause are for a run of one task: expected its folder";
+        if lent { Err(Trouble::usage(why)) } else { Ok(()) }
     };
     if let Some(ablation) = AblationFolder::at(&arguments.run) {
         of_one()?;

@@ -63,7 +63,9 @@ fn start(
     let hand = Hand::of(arguments.hand)?.in_a_run_of(&plan.policy)?;
     let steps = begun.map(|begun| begun.steps);
     let shapes = layers.config.run.shapes;
-    plan::of_one_shape(&plan.task, &mut plan.policy, shapes).iter().for_each(|line| super::batch::eprint(line));
+    if let Some(line) = plan::of_one_shape(&plan.task, &mut plan.policy, shapes) {
+        super::batch::eprint(&line);
+    }
     plan::known(&plan.task, &plan.policy).map_err(Trouble::usage)?;
     super::batch::priced(&layers.config, &plan.spec)?;
     let kind = Kind::of(&plan.task, arguments.simulate);
