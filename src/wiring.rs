@@ -6,7 +6,7 @@ mod person;
 
 pub use machine::{
     CHILD, Kind, cache_folder, compiled, cuda, cuda_options, cuda_reading, gpu_arch, has_gpu, is_problem,
-    largest_case_for, native, of_each, torch, vulkan, workshop,
+    largest_case_for, metrics, native, of_each, torch, vulkan, workshop,
 };
 pub use model::{Answering, unpriced};
 pub use person::Hand;

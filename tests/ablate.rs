@@ -212,3 +212,22 @@ fn what_is_wrong_is_told_before_anything_is_made() {
     assert!(list.contains("cudaforge-table1") && list.contains("astra-table3"), "{list}");
     drop(model);
 }
+
+#[test]
+fn what_any_variant_lacks_is_said_before_the_first_begins() {
+    let (folder, out) = place();
+    let (model, spec) = written(folder.path());
+    for (variant, why) in [
+        ("settings.workshop.metrics = 'top5.toml'", "variant last: metrics \"top5.toml\""),
+        ("settings.prompts.context = 'folder:contexts/triton'", "variant last: prompts.context"),
+        ("settings.prompts.folder = 'nowhere'", "variant last: nowhere (prompts.folder)"),
+        ("policy = 'nowhere.toml'", "variant last: "),
+    ] {
+        fs::write(&spec, format!("{SPEC}\n[[variant]]\nname = 'last'\n{variant}\n")).unwrap();
+        let told = ablate(&out, &spec, &model, &[]).ended(2);
+        assert!(told.err.contains(why), "{variant}: {told:?}");
+        assert!(!fs::exists(&out).unwrap(), "{variant}");
+    }
+    let told = ablate(&out, "cudaforge-table3", &model, &[]).ended(2);
+    assert!(told.err.contains("variant random-24: metrics \"random24.toml\""), "{told:?}");
+}

@@ -73,10 +73,14 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
     New { arguments, chosen, policy, spec, config, environment, needs, told }.begin()
 }
 
-/// Whether something answers, and at a price by which a limit in dollars could be kept.
+/// Whether all that the settings name is there, something answers, and at a price by which a limit in dollars could be kept.
 pub(super) fn answered(arguments: &BatchArgs, mut layers: Layers) -> Result<(), Trouble> {
     apply_flags(arguments, &mut layers);
-    priced(&layers.config, &spec(&layers.config)?)
+    let config = &layers.config;
+    plan::policy(config, None)?;
+    wiring::metrics(&config.workshop.metrics)?;
+    super::prompts::library(config)?;
+    priced(config, &spec(config)?)
 }
 
 fn apply_flags(arguments: &BatchArgs, layers: &mut Layers) {

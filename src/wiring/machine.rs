@@ -318,7 +318,11 @@ fn kernelbench(folder: &str) -> Result<Option<KernelBench>, Trouble> {
 }
 
 /// The metrics that Nsight Compute is asked for: those of a set with this name or in this file; `None` for none.
-fn metrics(named: &str) -> Result<Option<MetricSet>, Trouble> {
+///
+/// # Errors
+///
+/// If there is no such set, or the file is none.
+pub fn metrics(named: &str) -> Result<Option<MetricSet>, Trouble> {
     let name = if named.is_empty() { "cudaforge24" } else { named };
     if name == "none" {
         return Ok(None);
@@ -326,7 +330,7 @@ fn metrics(named: &str) -> Result<Option<MetricSet>, Trouble> {
     if let Some(set) = MetricSet::known(name) {
         return Ok(Some(set));
     }
-    let expected = "expected cudaforge24, full, none or the file of a set";
+    let expected = "expected cudaforge24, hopper24, full, none or the file of a set";
     let text =
         std::fs::read_to_string(name).map_err(|e| Trouble::usage(format!("metrics {name:?}: {e}; {expected}")))?;
     MetricSet::parse(&text).map(Some).map_err(|why| Trouble::usage(format!("{name}: {why}")))
