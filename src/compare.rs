@@ -4,6 +4,7 @@
 //! first, for then their numbers differ for other reasons too.
 
 pub mod pair;
+pub mod profiles;
 mod text;
 
 use crate::{

@@ -249,7 +249,7 @@ fn numbered(story: &Trajectory, number: u32) -> Result<&Round, String> {
 }
 
 /// Rows with their columns under each other, one line a row; the last column runs free.
-fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(|column| if column + 1 == N { 0 } else { width(column) });
     let mut text = String::new();

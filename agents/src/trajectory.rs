@@ -242,6 +242,14 @@ impl Trajectory {
         rounds.find_map(|round| round.counters.as_ref()?.as_ref().ok())
     }
 
+    /// The last profile of a candidate: when it was weighed, or as the base of a later round.
+    #[must_use]
+    pub fn profile_of(&self, candidate: &CandidateId) -> Option<&Profile> {
+        let as_base = |round: &'_ Round| round.step.base() == Some(candidate);
+        let mut of_base = self.rounds.iter().rev().filter(|round| as_base(round));
+        self.counters(candidate).or_else(|| of_base.find_map(|round| round.profile.as_ref()?.as_ref().ok()))
+    }
+
     /// The features that a candidate was to bring in: those that the Judge named for it, or for the one that it mends.
     #[must_use]
     pub fn features_of(&self, candidate: &CandidateId) -> Vec<String> {

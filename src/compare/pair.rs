@@ -1,5 +1,6 @@
 //! How do two candidates differ: in which regions, in which bindings, and in time?
 
+use super::profiles::Profiles;
 use crate::{at::At, diff, exit::Trouble, progress, quantity, show};
 use kernelbench::{Bindings, Candidate, CandidateId, Evaluation, Parameter};
 use metrics::Speedup;
@@ -19,6 +20,9 @@ pub struct Pair {
     pub bindings: Vec<Differing>,
     /// Over the reference, as measured when each was made.
     pub recorded: [Option<Speedup>; 2],
+    /// What the profiler read of both, where both were profiled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profiles: Option<Profiles>,
     /// What came of the second where the first stood in the reference's place; none where nothing was measured now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<Evaluation>,
@@ -60,6 +64,10 @@ impl Pair {
             regions: regions(&both),
             bindings: differing(both[0].bindings(), both[1].bindings()),
             recorded: [recorded(first, &both[0]), recorded(second, &both[1])],
+            profiles: match [(first, &both[0]), (second, &both[1])].map(|(at, of)| at.story().profile_of(&of.id())) {
+                [Some(one), Some(other)] => Some(Profiles::of([one, other])),
+                _ => None,
+            },
             times: None,
         })
     }
@@ -87,6 +95,9 @@ impl Pair {
         let _ = writeln!(text, "over the reference, when each was made: {one} and {other}");
         if let Some(times) = &self.times {
             text += &self.timed(times);
+        }
+        if let Some(profiles) = &self.profiles {
+            text += &profiles.text(&self.names);
         }
         show::plain(&text)
     }
