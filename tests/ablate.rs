@@ -119,7 +119,14 @@ fn no_reply_is_shared_unless_it_is_asked_for_and_then_only_first_candidates() {
 fn an_ablation_goes_on_where_it_was_broken_off_and_comes_to_the_same_table() {
     let (folder, out) = place();
     let (model, spec) = written(folder.path());
+    let paper = "\n[[paper]]\nvariant = 'judged'\nof = 'D*, RTX 6000'\ncorrect = 1.0\nperf = 1.767\n";
+    fs::write(&spec, [SPEC, paper].concat()).unwrap();
     ablate(&out, &spec, &model, &[]).ended(0);
+    let text = fs::read_to_string(Path::new(&out).join("comparison.txt")).unwrap();
+    let line = text.lines().find(|line| line.starts_with("paper: judged")).unwrap();
+    let cells: Vec<&str> = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(cells[1..7], ["D*, RTX 6000", "100.0 %", "-", "-", "1.767", "-"], "{text}");
+    assert!(text.contains("they do not compare"), "{text}");
     let table = || -> Value {
         let table: Value =
             serde_json::from_str(&fs::read_to_string(Path::new(&out).join("comparison.json")).unwrap()).unwrap();

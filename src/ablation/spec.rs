@@ -48,6 +48,34 @@ pub struct Spec {
     /// The variants; the others are compared with the first.
     #[serde(rename = "variant")]
     pub variants: Vec<Variant>,
+    /// What a paper has of them, to stand beside what is measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paper: Vec<Paper>,
+}
+
+/// A line of a paper's table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paper {
+    /// The variant that it is of, or what else the paper compares with.
+    pub variant: String,
+    /// On which tasks and which machine.
+    pub of: String,
+    /// The share of tasks with a correct candidate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correct: Option<f64>,
+    /// The median speedup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub median: Option<f64>,
+    /// What a quarter of the tasks exceed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upper_quartile: Option<f64>,
+    /// The mean speedup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub perf: Option<f64>,
+    /// The share of tasks that are faster than the reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fast_1: Option<f64>,
 }
 
 /// One variant.

@@ -1,6 +1,6 @@
 //! How do the variants of an ablation compare, in the form of the papers' tables?
 
-use super::spec::Spec;
+use super::spec::{Paper, Spec};
 use crate::{
     compare::{Comparison, Side},
     quantity,
@@ -30,6 +30,8 @@ pub struct Table {
     pub summary: String,
     /// The runs that have begun, in the order of the variants.
     pub rows: Vec<Row>,
+    /// What a paper has of the variants.
+    pub paper: Vec<Paper>,
     /// Of each variant that is repeated, the best of its runs.
     pub best_of: Vec<BestOf>,
     /// The runs side by side, beside the first.
@@ -79,7 +81,8 @@ impl Table {
         (!sides.is_empty()).then(|| {
             let rows: Vec<_> = runs.iter().map(|(variant, side)| Row::of(variant, &side.name, &side.scores)).collect();
             let (name, summary, comparison) = (spec.name.clone(), spec.summary.clone(), Comparison::of(&sides));
-            Self { name, summary, best_of: repeated(&rows).map(BestOf::of).collect(), rows, comparison }
+            let paper = spec.paper.clone();
+            Self { name, summary, paper, best_of: repeated(&rows).map(BestOf::of).collect(), rows, comparison }
         })
     }
 
@@ -90,6 +93,10 @@ impl Table {
         text += "\nAll over the reference, or the baseline that a task names; a task without a certificate counts 0. perf is CudaForge's: the mean of the \
                  speedups. What differs from the first line by more than chance is starred, task by task in pairs; a dash \
                  means fewer than 6 tasks, too few to tell.\n";
+        if !self.paper.is_empty() {
+            text += "Lines that begin with \"paper:\" are what the paper has, on its machine with its models: they do not compare \
+                     with the others but by their order.\n";
+        }
         for (rows, best) in repeated(&self.rows).zip(&self.best_of) {
             let means: Vec<f64> = rows.iter().filter_map(|row| Some(row.measures[PERF]?.value)).collect();
             let edge = |of: fn(f64, f64) -> f64| means.iter().copied().reduce(of).unwrap_or(f64::NAN);
@@ -114,7 +121,7 @@ impl Table {
         let head = ["variant".to_owned(), "tasks".to_owned()].into_iter().chain(SHOWN.map(|(_, name)| name.to_owned()));
         let head = head.chain(["$ a task", "time a task", "calls a task"].map(str::to_owned)).collect();
         let rows = self.rows.iter().enumerate().map(|(at, row)| self.line(at, row));
-        [head].into_iter().chain(rows).collect()
+        [head].into_iter().chain(rows).chain(self.paper.iter().map(in_the_paper)).collect()
     }
 
     fn line(&self, at: usize, row: &Row) -> Vec<String> {
@@ -183,6 +190,14 @@ impl Row {
     }
 }
 
+/// A line of the paper's, under those of the runs.
+fn in_the_paper(Paper { variant, of, correct, median, upper_quartile, perf, fast_1 }: &Paper) -> Vec<String> {
+    let values = SHOWN.iter().zip([correct, median, upper_quartile, perf, fast_1]);
+    let told = values.map(|((measure, _), value)| value.map_or_else(|| "-".into(), |value| in_style(*measure, value)));
+    let unknown = ["$ a task", "time a task", "calls a task"].map(|_| "-".to_owned());
+    [format!("paper: {variant}"), of.clone()].into_iter().chain(told).chain(unknown).collect()
+}
+
 /// As CudaForge's tables write it: a share in percent, a speedup with three digits.
 fn in_style(measure: Measure, value: f64) -> String {
     if measure.is_share() { format!("{:.1} %", value * 100.0) } else { format!("{value:.3}") }
@@ -191,6 +206,17 @@ fn in_style(measure: Measure, value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_paper_has_stands_below_in_the_same_columns() {
+        let spec = Spec::named("cudaforge-table1").unwrap();
+        let lines: Vec<_> = spec.paper.iter().map(in_the_paper).collect();
+        assert_eq!(lines.len(), 8);
+        let whole = lines.iter().find(|line| line[0] == "paper: cudaforge" && line[1].starts_with("D*")).unwrap();
+        assert_eq!(whole[2..7], ["100.0 %", "1.322", "1.736", "1.767", "84.0 %"]);
+        let other = lines.iter().find(|line| line[0].contains("Lange")).unwrap();
+        assert_eq!(other[2..7], ["95.0 %", "-", "-", "1.490", "-"]);
+    }
 
     #[test]
     fn of_repeats_each_tasks_best_counts_and_one_run_is_no_repeat() {
