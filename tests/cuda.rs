@@ -396,30 +396,79 @@ fn the_texts_for_a_hopper_make_a_right_product() {
     }
 }
 
-/// Compiled by a real nvcc, where there is one.
+/// Compiles a text to a GPU's own code by a real nvcc, where a warning is a fault.
+fn compile(arch: &str, text: &str) {
+    let nvcc = kernelbench::cuda::find_nvcc().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("source.cu");
+    fs::write(&source, text).unwrap();
+    let mut command = Command::new(&nvcc);
+    command.args([&format!("-arch={arch}"), "-std=c++17", "-O1", "-Werror=all-warnings", "-cubin", "-I"]);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("kernelbench/src/backend/cuda")).arg("-o");
+    let built = command.arg(folder.path().join("cubin")).arg(&source).output().unwrap();
+    assert!(built.status.success(), "{arch}: {text}: {}", String::from_utf8_lossy(&built.stderr));
+}
+
+const BEFORE: &str = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n#include <cuda_fp8.h>\n#include <stdint.h>\n#define WS_INVALID 1\n";
+
 #[test]
 #[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
 fn the_examples_and_the_verifier_are_cuda() {
-    let nvcc = kernelbench::cuda::find_nvcc().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let examples = fs::read_dir(root.join("examples/cuda")).unwrap().map(|folder| folder.unwrap().path());
-    let before = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n#include <cuda_fp8.h>\n#include <stdint.h>\n#define WS_INVALID 1\n";
-    let reference = |task: PathBuf| format!("{before}{}", kernelbench::load::task(&task).unwrap().reference());
+    let reference = |task: PathBuf| format!("{BEFORE}{}", kernelbench::load::task(&task).unwrap().reference());
     let verifier = fs::read_to_string(root.join("kernelbench/src/backend/cuda/verifier.cu")).unwrap();
     let sequences = ["peak-a6000-fp32", "peak-a6000-fp16", "peak-h200-fp16", "peak-h200-fp32"];
-    let imported = sequences.map(|name| format!("{before}{}", imports(name)));
-    let by_hand = hopper().map(|text| format!("{before}{text}"));
+    let imported = sequences.map(|name| format!("{BEFORE}{}", imports(name)));
+    let by_hand = hopper().map(|text| format!("{BEFORE}{text}"));
     let sources = examples.filter(|path| path.is_dir()).map(reference).chain([verifier]);
     let sources: Vec<String> = sources.chain(imported).chain(by_hand).collect();
     assert!(sources.len() >= 16, "{sources:?}");
     for text in sources {
-        let folder = tempfile::tempdir().unwrap();
-        let source = folder.path().join("source.cu");
-        fs::write(&source, &text).unwrap();
-        let mut command = Command::new(&nvcc);
-        command.args(["-arch=sm_90a", "-std=c++17", "-O1", "-Werror=all-warnings", "-cubin", "-I"]);
-        command.arg(root.join("kernelbench/src/backend/cuda")).arg("-o");
-        let built = command.arg(folder.path().join("cubin")).arg(&source).output().unwrap();
-        assert!(built.status.success(), "{text}: {}", String::from_utf8_lossy(&built.stderr));
+        compile("sm_90a", &text);
     }
+}
+
+/// What all transformations for an architecture import, each text once.
+fn imported_for(arch: &str) -> Vec<String> {
+    let catalogue = prompts::Catalogue::embedded();
+    let all = catalogue.all().iter().map(|listed| &listed.transformation);
+    let here = all.filter(|one| one.arch.is_empty() || one.arch.iter().any(|known| known == arch));
+    let mut texts = vec![];
+    for text in here.flat_map(|one| catalogue.imported(one, "cuda")) {
+        if !texts.iter().any(|known| known == text) {
+            texts.push(text.to_owned());
+        }
+    }
+    texts
+}
+
+/// The functions that a text defines on the GPU or on the host.
+fn functions(text: &str) -> Vec<&str> {
+    let begins = ["__device__ __forceinline__ ", "__host__ __device__ constexpr ", "inline bool "];
+    let defining =
+        text.lines().filter(|line| !line.starts_with("//") && begins.iter().any(|begin| line.contains(begin)));
+    defining.map(|line| line.split_once('(').unwrap().0.rsplit([' ', '*']).next().unwrap()).collect()
+}
+
+/// ptxas reads the instructions of a function only where a kernel calls it.
+#[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
+fn every_text_that_is_imported_assembles_for_the_gpus_that_it_is_for() {
+    let calls = fs::read_to_string("tests/peak/snippets.cu").unwrap();
+    let [ampere, hopper] = ["sm_80", "sm_90a"].map(imported_for);
+    let snippets = fs::read_dir("prompts/transformations/snippets").unwrap().map(|file| file.unwrap().path());
+    let texts = snippets.filter(|path| path.extension().is_some_and(|ending| ending == "cu"));
+    for text in texts.map(|path| fs::read_to_string(path).unwrap()) {
+        assert!(hopper.contains(&text), "nothing imports it: {text}");
+        assert!(!functions(&text).is_empty(), "{text}");
+        let own = text.lines().filter(|line| line.starts_with(' ')).chain(calls.lines());
+        let called: Vec<&str> = own.flat_map(|line| line.split(|c: char| c != '_' && !c.is_alphanumeric())).collect();
+        for name in functions(&text) {
+            assert!(called.contains(&name), "tests/peak/snippets.cu does not call {name}");
+        }
+    }
+    assert_eq!((ampere.len(), hopper.len()), (3, 8));
+    compile("sm_80", &[BEFORE, &ampere.concat(), &calls].concat());
+    compile("sm_90a", &[BEFORE, "#define HOPPER\n", &hopper.concat(), &calls].concat());
 }
