@@ -66,7 +66,8 @@ impl Compiler {
     pub(crate) fn build_linked(&self, context: &KernelContext, source: &str, link: &[String]) -> Attempt<PathBuf> {
         let recipe = self.recipe(context)?.linked(link);
         let [unit, caller] = [unit::candidate(context, source), unit::caller(context)];
-        let flags = [&recipe.flags[..], &recipe.libraries].concat().join("\n");
+        let shaders = if context.language == Language::Hlsl { hlsl::arguments("") } else { vec![] };
+        let flags = [&recipe.flags[..], &recipe.libraries, &shaders].concat().join("\n");
         let parts = [&unit, &caller, &flags, &recipe.toolchain.version, &self.machine];
         self.cache
             .get_or_make(&parts.map(String::as_str), "so", |folder| self.compile(&recipe, context, source, folder))
