@@ -3,12 +3,14 @@
 
 mod program;
 
+use agents::policy::Policy;
 use kernelbench::Gfx;
 use program::{Told, run, warpsmith};
 use serde_json::{Value, json};
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 const EXAMPLE: &str = "examples/hip/matmul_fp32";
+const HALF: &str = "examples/hip/matmul_fp16";
 const SAID: &str = "compiled, not run, for gfx";
 
 const SIZES: &str = "#define TILE_K {{TILE_K_SIZE}}\n";
@@ -49,19 +51,19 @@ __global__ static void halves(float *c, const _Float16 *a) {
 /// What every compiler here knows; gfx950 has tests of its own.
 const OLDER: [Gfx; 2] = [Gfx::Gfx90a, Gfx::Gfx942];
 
-/// A copy of the example for an architecture.
-fn task(place: &Path, arch: Gfx) -> String {
+/// A copy of an example for an architecture.
+fn task(place: &Path, example: &str, arch: Gfx) -> String {
     let folder = place.join(arch.name());
     fs::create_dir(&folder).unwrap();
-    let text = fs::read_to_string(format!("{EXAMPLE}/task.toml")).unwrap();
+    let text = fs::read_to_string(format!("{example}/task.toml")).unwrap();
     fs::write(folder.join("task.toml"), text.replace("\"gfx90a\"", &format!("\"{arch}\""))).unwrap();
-    fs::copy(format!("{EXAMPLE}/reference.hip"), folder.join("reference.hip")).unwrap();
+    fs::copy(format!("{example}/reference.hip"), folder.join("reference.hip")).unwrap();
     folder.display().to_string()
 }
 
-/// The reference's regions, device and host.
-fn regions() -> [String; 2] {
-    let text = fs::read_to_string(format!("{EXAMPLE}/reference.hip")).unwrap();
+/// An example's reference's regions, device and host.
+fn regions(example: &str) -> [String; 2] {
+    let text = fs::read_to_string(format!("{example}/reference.hip")).unwrap();
     let (_, rest) = text.split_once("// region: device\n").unwrap();
     let (device, host) = rest.split_once("// region: host\n").unwrap();
     [device, host].map(str::to_owned)
@@ -69,20 +71,22 @@ fn regions() -> [String; 2] {
 
 #[test]
 #[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
-fn the_example_is_compiled_for_each_architecture_and_no_time_is_told() {
-    no_time_is_told(&OLDER);
+fn the_examples_are_compiled_for_each_architecture_and_no_time_is_told() {
+    no_time_is_told(EXAMPLE, &OLDER);
+    no_time_is_told(HALF, &OLDER);
 }
 
 #[test]
 #[cfg_attr(not(has_gfx950), ignore = "needs clang 20 or newer and lld, for gfx950")]
-fn the_example_is_compiled_for_gfx950_as_well() {
-    no_time_is_told(&[Gfx::Gfx950]);
+fn the_examples_are_compiled_for_gfx950_as_well() {
+    no_time_is_told(EXAMPLE, &[Gfx::Gfx950]);
+    no_time_is_told(HALF, &[Gfx::Gfx950]);
 }
 
-fn no_time_is_told(archs: &[Gfx]) {
+fn no_time_is_told(example: &str, archs: &[Gfx]) {
     let place = tempfile::tempdir().unwrap();
     for arch in archs {
-        let task = task(place.path(), *arch);
+        let task = task(place.path(), example, *arch);
         let reference = format!("{task}/reference.hip");
         let told = run(&["evaluate", &task, &reference]).ended(0).out;
         assert!(told.contains(&format!("compiled, not run, for {arch}: product with")), "{told}");
@@ -123,12 +127,13 @@ fn every_snippet_compiles(archs: &[Gfx]) {
             .map(|path| fs::read_to_string(path).unwrap()),
     );
     assert_eq!(texts.len(), 3);
-    let [_, host] = regions();
+    let [_, host] = regions(EXAMPLE);
     texts.extend([MATRIX.to_owned(), HALVES.to_owned(), host]);
     let candidate = place.path().join("candidate.hip");
     fs::write(&candidate, texts.concat()).unwrap();
     for arch in archs {
-        let told = run(&["evaluate", &task(place.path(), *arch), &candidate.display().to_string(), "--json"]).ended(0);
+        let told = run(&["evaluate", &task(place.path(), EXAMPLE, *arch), &candidate.display().to_string(), "--json"])
+            .ended(0);
         let told: Value = serde_json::from_str(&told.out).unwrap();
         let kernels = told["evaluation"]["compiled"]["kernels"].as_array().unwrap().clone();
         let mfma = |name: &str| {
@@ -147,7 +152,7 @@ fn entry(round: u32, part: &str, text: &str) -> String {
 
 /// Replies to PEAK's sequence for an MI200; the first try at TB-Tiling does not compile.
 fn script() -> String {
-    let [device, host] = regions();
+    let [device, host] = regions(EXAMPLE);
     let tiled = |round: u32, kernel: &str| {
         let part = |part: &str| match part.split_once('.').unwrap().1 {
             "macros" => entry(round, part, SIZES),
@@ -211,12 +216,62 @@ fn a_sequence_of_peak_s_goes_its_way_and_where_a_time_would_stand_it_says_that_n
     assert!(run(&["scores", &out]).ended(2).err.contains("compiled, not run, and there is no speed to score"));
 }
 
+/// Replies to PEAK's sequence for an MI200 in half precision: a kernel on the matrix cores once there are fragments, and the names
+/// of all parameters that there are by then.
+fn script_in_half(sequence: &[String]) -> String {
+    let ([device, host], catalogue) = (regions(HALF), prompts::Catalogue::embedded());
+    let matrix =
+        MATRIX.replace("float *c, const float *a, const float *b", "__half *c, const __half *a, const __half *b");
+    let matrix =
+        matrix.replace("__shared__ float", "__shared__ __half").replace("Fragment<float>", "Fragment<_Float16>");
+    let (mut parameters, mut kernel, mut entries) = (String::new(), device, vec![]);
+    for (round, name) in (1..).zip(sequence) {
+        let step = &catalogue.named(name).unwrap().transformation;
+        parameters.extend(step.parameters.grid.keys().map(|name| format!("// {{{{{name}}}}}\n")));
+        if name == "Tensor-Core-HIP" {
+            kernel.clone_from(&matrix);
+        }
+        for (pass, calls) in (1..).zip(&step.passes) {
+            for call in &calls.calls {
+                let text = match call.region.as_str() {
+                    "macros" if round > 1 => format!("{parameters}{SIZES}"),
+                    "macros" => "#define ONE 1\n".to_owned(),
+                    "device" => format!("{parameters}{kernel}"),
+                    _ => host.clone(),
+                };
+                entries.push(entry(round, &format!("{pass}.{}", call.region), &text));
+            }
+        }
+    }
+    entries.join("\n")
+}
+
+#[test]
+#[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
+fn the_sequence_in_half_precision_takes_each_of_its_eight_transformations() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name).display().to_string();
+    let policy = fs::read_to_string("agents/policies/peak-mi200-fp16.toml").unwrap();
+    let sequence = Policy::parse(&policy).unwrap().sequence.unwrap();
+    assert!(policy.contains("samples = 16"));
+    fs::write(at("policy.toml"), policy.replace("samples = 16", "samples = 2")).unwrap();
+    fs::write(at("script.jsonl"), script_in_half(&sequence)).unwrap();
+    let model = format!("scripted:{}", at("script.jsonl"));
+    let told = run(&["run", HALF, "--policy", &at("policy.toml"), "--model", &model, "--out", &at("W")]).ended(0);
+    assert!(told.out.contains("ended: every transformation of the sequence was applied"), "{told:?}");
+    let tree: Value = serde_json::from_str(&run(&["tree", &at("W"), "--json"]).ended(0).out).unwrap();
+    let applied: Vec<&str> =
+        tree["checkpoints"].as_array().unwrap().iter().filter_map(|one| one["transformation"].as_str()).collect();
+    assert_eq!(applied, sequence, "{tree}");
+    assert!(fs::read_to_string(at("W/best.hip")).unwrap().contains("Fragment<_Float16>"));
+}
+
 #[test]
 #[cfg_attr(not(has_hip), ignore = "needs clang 19 or newer and lld, for AMD GPUs")]
 fn a_loop_ends_with_the_first_candidate_that_compiles_and_a_batch_and_a_search_are_refused() {
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name).display().to_string();
-    let [device, host] = regions();
+    let [device, host] = regions(EXAMPLE);
     let reply = format!("```hip\n{device}{host}```\n").replace("{{BLOCK_X}}", "16").replace("{{BLOCK_Y}}", "16");
     fs::write(at("script.jsonl"), json!({"role": "coder", "round": 1, "purpose": "seed", "reply": reply}).to_string())
         .unwrap();
