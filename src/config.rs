@@ -187,7 +187,13 @@ impl RoleModel {
     /// Whether what it asks is another endpoint, or asked with another key.
     #[must_use]
     pub fn has_own_endpoint(&self) -> bool {
-        self.base_url.is_some() || self.api_key.is_some() || self.api_key_file.is_some()
+        self.own_url().is_some() || self.api_key.is_some() || self.api_key_file.is_some()
+    }
+
+    /// The address of its own endpoint; an empty one is none.
+    #[must_use]
+    pub fn own_url(&self) -> Option<&str> {
+        self.base_url.as_deref().filter(|url| !url.trim().is_empty())
     }
 }
 

@@ -197,16 +197,6 @@ pub struct HostsArgs {
 }
 
 impl HostsArgs {
-    /// These over others that were given before.
-    pub(crate) fn over(&self, before: &Self) -> Self {
-        let either = |now: &Option<String>, before: &Option<String>| now.clone().or_else(|| before.clone());
-        Self {
-            hosts: either(&self.hosts, &before.hosts),
-            hosts_credentials: either(&self.hosts_credentials, &before.hosts_credentials),
-            hosts_class: either(&self.hosts_class, &before.hosts_class),
-        }
-    }
-
     /// Overrules the settings.
     pub(crate) fn apply(&self, layers: &mut Layers) {
         layers.flag("hosts.url", self.hosts.clone(), |config, url| config.hosts.url = url);

@@ -113,7 +113,8 @@ pub fn policy(config: &Config, record: Option<&Record>) -> Result<Policy, Troubl
     policy.features = run.features.or(policy.features);
     policy.approaches &= !run.no_approaches;
     policy.lookups = policy.lookups.filter(|_| !run.no_lookups);
-    if config.prompts.context.starts_with("library:") && policy.lookups.is_none() {
+    let asks_for_kernels = policy.sequence.is_none() && policy.search.is_none();
+    if config.prompts.context.starts_with("library:") && asks_for_kernels && policy.lookups.is_none() {
         let context = &config.prompts.context;
         return Err(Trouble::usage(format!(
             "prompts.context = {context:?}: its pages are looked up, and the policy {} looks nothing up, or run.no_lookups \

@@ -1,13 +1,17 @@
 //! A run whose Coder looks things up, as a user meets it: what is said, that it is made again without the pool that it was looked
 //! up in, and what goes on from it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod program;
 
-use agents::llm::Purpose;
+use agents::{event::Event, llm::Purpose};
 use program::run;
 use serde_json::json;
 use std::fs;
-use warpsmith::{recall, store::RunFolder};
+use warpsmith::{
+    recall,
+    store::{Record, RunFolder},
+};
 
 const KERNEL: &str = r#"{"look_up": "browse_kernels", "name": "silu_and_mul_f32"}"#;
 const ROUND: &str = r#"{"look_up": "query_replay", "name": "1"}"#;
@@ -79,6 +83,15 @@ fn what_was_looked_up_is_said_counted_and_made_again_without_the_pool() {
     assert!(first.is_some_and(|line| line.ends_with(": it holds no fenced code block")), "{said}");
 }
 
+/// What the model was asked first.
+fn first_prompt(record: &Record) -> String {
+    let asked = record.events().find_map(|event| match event {
+        Event::Answered { prompt, .. } => Some(record.blobs.fetch(&prompt).unwrap()),
+        _ => None,
+    });
+    asked.unwrap()
+}
+
 #[test]
 fn of_documentation_that_is_too_long_for_a_prompt_pages_are_read_and_a_replay_needs_none_of_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -126,11 +139,7 @@ fn of_documentation_that_is_too_long_for_a_prompt_pages_are_read_and_a_replay_ne
     assert!(shown.iter().any(|text| text.starts_with("host.txt, page 1 of 1\n\nTensor maps")), "{shown:?}");
     let of_words = shown.iter().find(|text| text.starts_with("ptx.isa.md, page ")).unwrap();
     assert!(of_words.ends_with("setmaxnreg takes registers from a warpgroup."), "{}", &of_words[..60]);
-    let prompts = record.events().find_map(|event| match event {
-        agents::event::Event::Answered { prompt, .. } => Some(record.blobs.fetch(&prompt).unwrap()),
-        _ => None,
-    });
-    let first = prompts.unwrap();
+    let first = first_prompt(&record);
     assert!(
         first.contains("read_context") && first.contains("`ptx.isa.md`: ") && !first.contains("Line 7 of"),
         "{first}"
@@ -143,6 +152,40 @@ fn of_documentation_that_is_too_long_for_a_prompt_pages_are_read_and_a_replay_ne
     fs::remove_dir_all(path("manual")).unwrap();
     settings("library");
     assert!(work("hawkeye", "no").ended(2).err.contains("cannot look into"));
+    // Of a run that is under way, too: but where it lies now can be said, and to end it nobody is shown anything.
+    let copy = |name: &str| {
+        let whole = std::process::Command::new("cp").args(["-r", &path("run"), &path(name)]).status().unwrap();
+        let events = path(&format!("{name}/tasks/silu_and_mul/events.jsonl"));
+        let text = fs::read_to_string(&events).unwrap();
+        let kept: Vec<&str> = text.lines().take_while(|line| !line.contains("\"event\":\"looked-up\"")).collect();
+        fs::write(&events, kept.join("\n") + "\n").unwrap();
+        assert!(whole.success());
+        path(name)
+    };
+    let cut = copy("cut");
+    assert!(run(&["resume", &cut]).ended(2).err.contains("cannot look into"));
+    fs::create_dir_all(path("moved/a")).unwrap();
+    let texts = [
+        ("CUDA C++ Guide.md", "Of threads."),
+        ("a/b.md", "Setmaxnreg, again."),
+        ("a.b.md", "Another."),
+        ("host.txt", "Moved."),
+    ];
+    for (name, text) in texts {
+        fs::write(path(&format!("moved/{name}")), text).unwrap();
+    }
+    fs::write(path("s.toml"), format!("[prompts]\ncontext = \"library:{}\"\n", path("moved"))).unwrap();
+    run(&["--config", &path("s.toml"), "resume", &cut]).ended(0);
+    let record = RunFolder::open(cut.as_ref()).unwrap().only_record().unwrap();
+    let shown: Vec<String> = recall::looked_up(&record).unwrap().into_values().collect();
+    assert!(shown.iter().any(|text| text.ends_with("Setmaxnreg, again.")), "{shown:?}");
+    run(&["finish", &copy("ended")]);
+    let last = work("hawkeye", "last").ended(0);
+    let record = RunFolder::open(path("last").as_ref()).unwrap().only_record().unwrap();
+    let asked = first_prompt(&record);
+    for name in ["`CUDA_C___Guide.md`", "`a.b.md`", "`a.b.md-2`"] {
+        assert!(asked.contains(name), "{name}: {asked} {last:?}");
+    }
     let again = run(&["replay", &path("run")]).ended(0).out;
     assert!(again.contains("agrees with the record"), "{again}");
 }

@@ -114,6 +114,6 @@ fn the_key_goes_to_no_address_that_only_the_run_s_folder_names() {
     let run = folder.path().join("run").display().to_string();
     let mut resume = warpsmith(&["resume", &run]);
     let told = Told::of(resume.env("OPENAI_API_KEY", KEY).output().unwrap()).ended(2);
-    assert!(told.err.contains("your key is not sent to an address that only a run's folder names"), "{told:?}");
+    assert!(told.err.contains("not sent to an address that only a run's folder names"), "{told:?}");
     assert_eq!(batches.paths().len(), before);
 }

@@ -294,7 +294,7 @@ fn the_key_is_not_sent_to_an_address_that_only_the_run_s_folder_names() {
     first.wait().unwrap();
     let run = folder.path().join("run").display().to_string();
     let told = Told::of(warpsmith(&["resume", &run]).env("OPENAI_API_KEY", KEY).output().unwrap()).ended(2);
-    assert!(told.err.contains(&format!("OPENAI_BASE_URL={}", endpoint.url())), "{told:?}");
+    assert!(told.err.contains(&endpoint.url()) && told.err.contains("set OPENAI_BASE_URL"), "{told:?}");
     assert_eq!(endpoint.requests().len(), 1);
 }
 

@@ -81,47 +81,72 @@ fn what_cannot_be_is_said_in_a_sentence() {
     assert!(doctor.out.contains("endpoint of the judge") && doctor.out.contains("/nowhere/key"), "{doctor:?}");
 }
 
-#[test]
-fn a_key_is_not_sent_to_a_roles_address_that_only_a_runs_folder_names() {
-    let (folder, common, judge) = (tempfile::tempdir().unwrap(), saying(CANDIDATE), saying(ADVICE));
-    run(folder.path(), &format!("base_url = '{}'\n", judge.url()), &common, "openai:hosted").ended(0);
-    let asked = judge.requests().len();
-    let settings = folder.path().join("here.toml");
-    let resume = |text: &str| {
-        fs::write(&settings, text).unwrap();
-        let (settings, out) = (settings.display().to_string(), folder.path().join("run").display().to_string());
-        let mut command = warpsmith(&["--config", &settings, "resume", &out, "--rounds", "4"]);
-        Told::of(command.env("OPENAI_BASE_URL", common.url()).env("OPENAI_API_KEY", KEY).output().unwrap())
-    };
-    let told = resume(&format!("[model.roles.judge]\napi_key = '{OWN}'\n")).ended(2);
-    assert!(told.err.contains("this run's judge asked") && told.err.contains("model.roles.judge.base_url"), "{told:?}");
-    assert_eq!(judge.requests().len(), asked);
-    let url = judge.url();
-    resume(&format!("[model.roles.judge]\napi_key = '{OWN}'\nbase_url = '{url}'\n")).ended(0);
-    assert!(judge.requests().len() > asked && keys(&judge).ends_with(&[format!("Bearer {OWN}")]));
+/// What resuming a run says with these settings here, and with these variables.
+fn resumed(folder: &std::path::Path, here: &str, variables: &[(&str, &str)]) -> Told {
+    let settings = folder.join("here.toml");
+    fs::write(&settings, here).unwrap();
+    let (settings, out) = (settings.display().to_string(), folder.join("run").display().to_string());
+    let mut command = warpsmith(&["--config", &settings, "resume", &out, "--rounds", "4"]);
+    Told::of(command.envs(variables.iter().copied()).output().unwrap())
 }
 
 #[test]
-fn texts_of_this_machine_are_not_sent_to_an_address_that_only_a_runs_folder_names() {
+fn nothing_is_sent_to_an_address_that_only_a_runs_folder_names() {
     let (folder, common, judge) = (tempfile::tempdir().unwrap(), saying(CANDIDATE), saying(ADVICE));
     run(folder.path(), &format!("base_url = '{}'\n", judge.url()), &common, "openai:hosted").ended(0);
-    // As somebody would hand it on who wants to see what lies here.
-    let (run, texts) = (folder.path().join("run"), folder.path().join("texts"));
-    fs::create_dir(&texts).unwrap();
-    fs::write(texts.join("private.txt"), "what is nobody else's").unwrap();
-    let header = fs::read_to_string(run.join("run.toml")).unwrap();
-    let header = header.replace("\ncontext = \"\"\n", &format!("\ncontext = \"folder:{}\"\n", texts.display()));
-    assert!(header.contains("folder:"), "{header}");
-    fs::write(run.join("run.toml"), header).unwrap();
-    let asked = [&common, &judge].map(|endpoint| endpoint.requests().len());
-    let resume = |url: Option<String>| {
-        let mut command = warpsmith(&["resume", &run.display().to_string(), "--rounds", "4"]);
-        url.map(|url| command.env("OPENAI_BASE_URL", url));
-        Told::of(command.output().unwrap()).ended(2).err
-    };
-    let why = "texts of this machine are not sent to an address that only a run's folder names";
-    assert!(resume(None).contains(why), "without a key, too");
-    let told = resume(Some(common.url()));
-    assert!(told.contains("this run's judge asked") && told.contains(why), "{told}");
-    assert_eq!([&common, &judge].map(|endpoint| endpoint.requests().len()), asked);
+    let asked = || [&common, &judge].map(|endpoint| endpoint.requests().len());
+    let before = asked();
+    let (key, url) = (format!("api_key = '{OWN}'\n"), format!("base_url = '{}'\n", judge.url()));
+    let (at, held) = (common.url(), ("OPENAI_API_KEY", KEY));
+    let why = "not sent to an address that only a run's folder names";
+    // Without a key, with the common one, and with a role's own.
+    for (here, variables) in
+        [(String::new(), vec![]), (String::new(), vec![held]), (format!("[model.roles.coder]\n{key}"), vec![])]
+    {
+        let told = resumed(folder.path(), &here, &variables).ended(2);
+        assert!(told.err.contains("this run asked ") && told.err.contains(why), "{here}: {told:?}");
+    }
+    for here in [String::new(), format!("[model.roles.judge]\n{key}")] {
+        let told = resumed(folder.path(), &here, &[("OPENAI_BASE_URL", &at), held]).ended(2);
+        assert!(told.err.contains("this run's judge asked ") && told.err.contains(why), "{here}: {told:?}");
+        assert!(told.err.contains("model.roles.judge.base_url"), "{told:?}");
+    }
+    assert_eq!(asked(), before);
+    let here = format!("[model.roles.judge]\n{key}{url}");
+    resumed(folder.path(), &here, &[("OPENAI_BASE_URL", &at), held]).ended(0);
+    assert!(asked()[1] > before[1] && keys(&judge).ends_with(&[format!("Bearer {OWN}")]));
+}
+
+#[test]
+fn an_ablation_asks_each_role_as_a_run_does() {
+    let (folder, common, judge) = (tempfile::tempdir().unwrap(), saying(CANDIDATE), saying(ADVICE));
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let spec = "name = 'a'\nsummary = ''\ntasks = 'examples/silu_and_mul'\n[settings.model.roles.judge]\ntemperature = 0.5\n\
+                [[variant]]\nname = 'one'\npolicy = 'cudaforge'\nrounds = 2\n";
+    fs::write(at("a.toml"), spec).unwrap();
+    let url = judge.url();
+    let own =
+        format!("[model.roles.judge]\nbase_url = '{url}'\napi_key = '{OWN}'\n[model.roles.coder]\napi_key = '{OWN}'\n");
+    fs::write(at("settings.toml"), own).unwrap();
+    fs::create_dir(at("tasks")).unwrap();
+    std::os::unix::fs::symlink(fs::canonicalize("examples/silu_and_mul").unwrap(), at("tasks/silu_and_mul")).unwrap();
+    let (settings, spec, out, tasks) = (at("settings.toml"), at("a.toml"), at("out"), at("tasks"));
+    let mut command = warpsmith(&[
+        "--config",
+        &settings,
+        "ablate",
+        &spec,
+        "--tasks",
+        &tasks,
+        "--out",
+        &out,
+        "--",
+        "--simulate",
+        "--model",
+        "openai:hosted",
+    ]);
+    // The Planner and the Tester, whom nobody asks here, would have no key.
+    Told::of(command.env("OPENAI_BASE_URL", common.url()).output().unwrap()).ended(0);
+    assert_eq!((keys(&common), keys(&judge)), (vec![format!("Bearer {OWN}")], vec![format!("Bearer {OWN}")]));
+    assert!(judge.requests().iter().all(|request| request.body["temperature"] == 0.5));
 }

@@ -78,7 +78,10 @@ impl Round {
             return vec![];
         };
         let readings = || profile.readings.iter().chain(profile.kernels.iter().flat_map(|kernel| &kernel.readings));
-        let is = |named: &str, name: &str| !named.is_empty() && (name.contains(named) || named.contains(name));
+        let is = |named: &str, name: &str| {
+            let [named, name] = [named, name].map(str::to_lowercase);
+            named.contains(&name) || (named.len() > 2 && name.contains(&named))
+        };
         let shown = |named: &&str| {
             readings().any(|one| is(named, &one.name) || one.stands_for.as_ref().is_some_and(|name| is(named, name)))
         };

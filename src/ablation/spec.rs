@@ -24,8 +24,9 @@ const EMBEDDED: [(&str, &str); 16] = [
     ("astra-table3", include_str!("../../agents/ablations/astra-table3.toml")),
     ("roles", include_str!("../../agents/ablations/roles.toml")),
 ];
-/// Settings that a file of variants may not hold: which key goes to which address is said where the program is started.
-const NOT_HERE: [&str; 3] = ["api_key", "api_key_file", "base_url"];
+/// Settings that a file of variants may not hold: which key goes to which address, which programs are started and which hosts
+/// work is said where the program is started.
+const NOT_HERE: [&str; 6] = ["api_key", "api_key_file", "base_url", "validators", "python", "hosts"];
 /// The most runs that one file asks for.
 const MOST: usize = 1000;
 
@@ -178,7 +179,9 @@ impl Spec {
         }
         for settings in self.variants.iter().map(|variant| &variant.settings).chain([&self.settings]) {
             if let Some(key) = NOT_HERE.iter().find(|key| holds(settings, key)) {
-                return Err(format!("it sets {key}: keys and addresses belong into warpsmith.toml or the environment"));
+                return Err(format!(
+                    "it sets {key}: keys, addresses and programs belong into warpsmith.toml or the environment"
+                ));
             }
         }
         Ok(())

@@ -80,12 +80,13 @@ pub(super) fn ablate(arguments: &AblateArgs, layers: &Layers, environment: &Envi
     let path = std::path::absolute(&path).unwrap_or(path);
     // Wrong flags are told before anything is made.
     let given = flags(&spec, &arguments.batch, &path)?;
-    for planned in spec.runs() {
+    for planned in spec.runs().filter(|planned| planned.name == planned.variant.name) {
         let in_it = |trouble: Trouble| Trouble { message: format!("variant {}: {trouble}", planned.name), ..trouble };
         batch::answered(&given, settings(&spec, &planned, layers)?).map_err(in_it)?;
     }
     let folder = AblationFolder::create(&path, spec, arguments.batch.clone())?;
-    let now = ResumeArgs { json: arguments.json, ..ResumeArgs::default() };
+    let (python, hosts) = (given.problem.python.clone(), given.hosts.clone());
+    let now = ResumeArgs { python, hosts, json: arguments.json, ..ResumeArgs::default() };
     work(&folder, &now, layers, environment)
 }
 
@@ -149,7 +150,8 @@ impl Work<'_> {
         let given = flags(&self.asked.spec, &self.asked.arguments, &path)?;
         let model = now.model.over(&given.model);
         let (width, limits) = (now.width.over(&given.width), now.limits.over(&given.limits));
-        let hosts = now.hosts.over(&given.hosts);
+        // An ablation's folder may come from elsewhere, and does not say which programs are started, or where.
+        let (hosts, python) = (now.hosts.clone(), now.python.clone());
         if !path.join("run.toml").exists() {
             if now.without_device {
                 happens(&format!("\nvariant {} has not begun, which takes a device", planned.name));
@@ -157,14 +159,13 @@ impl Work<'_> {
             }
             happens(&format!("\nvariant {} of {}", planned.name, plain(&self.asked.spec.name)));
             let mut flags = BatchArgs { model, width, limits, hosts, json: now.json || given.json, ..given };
-            flags.problem.python = now.python.clone().or(flags.problem.python);
+            flags.problem.python = python;
             return batch::batch(&flags, self.settings(planned)?, self.environment);
         }
         if ended(&path)? {
             return Ok(Exit::Done);
         }
         happens(&format!("\nvariant {} goes on", planned.name));
-        let python = now.python.clone().or(given.problem.python);
         let (without_device, json) = (now.without_device, now.json || given.json);
         resume::resume(
             &ResumeArgs {

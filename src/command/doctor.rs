@@ -213,7 +213,7 @@ fn model(config: &Config, environment: &Environment) -> Vec<Finding> {
             Ok(None) => (true, "no key goes there".to_owned()),
             Err(why) => (false, why.to_string()),
         };
-        let url = own.base_url.as_deref().map_or_else(|| "that of all".into(), without_credentials);
+        let url = own.own_url().map_or_else(|| "that of all".into(), without_credentials);
         let what = format!("endpoint of the {}", role.name());
         lines.push(Finding { what, found, detail: format!("{url}; {key}"), advice: None });
     }

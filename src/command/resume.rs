@@ -5,14 +5,14 @@ use crate::{
     ablation::AblationFolder,
     batch::{extension::More, limits::Meter},
     cli::{FinishArgs, ResumeArgs},
-    config::{Config, Layers, Model, Spec},
+    config::{Config, Layers, Model, RoleModel, Spec},
     exit::{Exit, Trouble},
     guidance::{self, Told},
     hosts,
-    key::Environment,
+    key::{Environment, without_credentials},
     logging,
     plan::{self, Plan},
-    progress::{Screen, Voice},
+    progress::{Screen, Voice, plain},
     recall,
     session::{Ending, Session},
     store::{Mended, Record, RunFolder, RunHeader, TaskLog},
@@ -118,55 +118,53 @@ fn settings(
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);
     config.prompts.transformations.clone_from(&layers.config.prompts.transformations);
     config.prompts.hints.clone_from(&layers.config.prompts.hints);
+    // A folder that models are shown, where it lies now.
+    let of_kind =
+        |context: &str| context.split_once(':').map(|(kind, _)| kind.to_owned()).filter(|kind| kind != "modules");
+    if of_kind(&config.prompts.context).is_some_and(|kind| of_kind(&layers.config.prompts.context) == Some(kind)) {
+        config.prompts.context.clone_from(&layers.config.prompts.context);
+    }
+    if config.limits.finish {
+        // Nobody is shown anything any more.
+        config.prompts.context.clear();
+        config.prompts.pool.clear();
+    }
+    // Programs that are started outside every sandbox.
+    config.validators.clone_from(&layers.config.validators);
     config.workshop.cache.clone_from(&layers.config.workshop.cache);
     config.workshop.python.clone_from(arguments.python.as_ref().unwrap_or(&layers.config.workshop.python));
     let (here, recorded) = (environment.base_url_for(&layers.config.model), config.model.base_url.clone());
-    let sent = match environment.key_for(&config.model)? {
-        Some(_) => Some("your key is"),
-        None => shows_files(&config).then_some("texts of this machine are"),
-    };
-    if let Some(sent) = sent
-        && here.is_empty()
-        && !recorded.is_empty()
-        && matches!(plan::spec(&config.model.spec), Ok(Spec::OpenAi(_) | Spec::OpenAiBatch(_)))
-    {
-        return Err(Trouble::usage(format!(
-            "this run asked {recorded}: {sent} not sent to an address that only a run's folder names; \
-             if it may be, set OPENAI_BASE_URL={recorded} or model.base_url in warpsmith.toml"
-        )));
+    let asks = matches!(plan::spec(&config.model.spec), Ok(Spec::OpenAi(_) | Spec::OpenAiBatch(_)));
+    if asks && here.is_empty() && !recorded.is_empty() {
+        let confirmed = "OPENAI_BASE_URL to it, or model.base_url in warpsmith.toml";
+        return Err(unconfirmed("this run", &recorded, confirmed));
     }
     if !here.is_empty() {
         config.model.base_url = here;
     }
-    let shows = shows_files(&config);
-    endpoints_of_roles(&mut config.model, &layers.config.model, shows)?;
+    endpoints_of_roles(&mut config.model, &layers.config.model, asks)?;
     Ok(config)
 }
 
-/// Whether prompts hold texts of files that the settings name.
-fn shows_files(config: &Config) -> bool {
-    let prompts = &config.prompts;
-    let folders = [&prompts.folder, &prompts.features, &prompts.pool, &config.run.first_candidates];
-    let texts = ["folder:", "library:"].iter().any(|kind| prompts.context.starts_with(kind));
-    texts || folders.into_iter().any(|named| !named.is_empty())
+/// Keys are sent to addresses, and prompts, which hold texts of this machine.
+fn unconfirmed(who: &str, address: &str, confirmed: &str) -> Trouble {
+    let address = plain(&without_credentials(address));
+    Trouble::usage(format!(
+        "{who} asked {address}: your key and the texts of this machine are not sent to an address that only a run's folder \
+         names; if they may be, set {confirmed}"
+    ))
 }
 
 /// A role's key, and where that goes, are of the settings here, as those of all are.
-fn endpoints_of_roles(recorded: &mut Model, here: &Model, shows_files: bool) -> Result<(), Trouble> {
+fn endpoints_of_roles(recorded: &mut Model, here: &Model, asks: bool) -> Result<(), Trouble> {
     for (role, asked) in &mut recorded.roles {
-        (asked.api_key, asked.api_key_file) = (None, None);
-        let own = here.roles.get(role);
-        let sent = match own {
-            Some(own) if own.api_key.is_some() || own.api_key_file.is_some() => Some("your key is"),
-            _ => shows_files.then_some("texts of this machine are"),
-        };
-        if let (Some(sent), Some(url), None) = (sent, &asked.base_url, own.and_then(|own| own.base_url.as_ref())) {
+        let own = here.roles.get(role).and_then(RoleModel::own_url);
+        if let (true, Some(address), None) = (asks, asked.own_url(), own) {
             let role = role.name();
-            return Err(Trouble::usage(format!(
-                "this run's {role} asked {url}: {sent} not sent to an address that only a run's folder names; \
-                 if it may be, set model.roles.{role}.base_url in warpsmith.toml"
-            )));
+            let confirmed = format!("model.roles.{role}.base_url in warpsmith.toml");
+            return Err(unconfirmed(&format!("this run's {role}"), address, &confirmed));
         }
+        (asked.base_url, asked.api_key, asked.api_key_file) = (None, None, None);
     }
     for (role, own) in here.roles.iter().filter(|(_, own)| own.has_own_endpoint()) {
         let asked = recorded.roles.entry(*role).or_default();

@@ -177,7 +177,10 @@ fn work(
         return Ok(());
     }
     let run = ResumeArgs { run: folder.path().to_owned(), model, ..ResumeArgs::default() };
-    resume::transform(&run, layers, environment, Begun { steps, seed: None }).map(drop)
+    // It is one model that is tried, whatever a role has otherwise.
+    let mut layers = layers.clone();
+    layers.config.model.roles.clear();
+    resume::transform(&run, &layers, environment, Begun { steps, seed: None }).map(drop)
 }
 
 /// What a study's run begins behind: the last checkpoint of the run that it is about.

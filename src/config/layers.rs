@@ -88,10 +88,17 @@ impl Layers {
         let mut whole = toml::Table::try_from(&self.config).map_err(|e| wrong(&e))?;
         merge(&mut whole, settings);
         let merged: Config = whole.try_into().map_err(|e: toml::de::Error| wrong(&e.message()))?;
-        let (key, file) = (self.config.model.api_key.take(), self.config.model.api_key_file.take());
-        self.config = merged;
+        let before = std::mem::replace(&mut self.config, merged).model;
         // What is never written down does not come back from a text.
-        (self.config.model.api_key, self.config.model.api_key_file) = (key, file);
+        let model = &mut self.config.model;
+        (model.api_key, model.api_key_file) = (before.api_key, before.api_key_file);
+        for role in model.roles.values_mut() {
+            (role.api_key, role.api_key_file) = (None, None);
+        }
+        for (role, own) in before.roles {
+            let role = model.roles.entry(role).or_default();
+            (role.api_key, role.api_key_file) = (own.api_key, own.api_key_file);
+        }
         each_value(settings, "", &mut |key, _| {
             self.origins.insert(key.to_owned(), Origin::File(from.into()));
         });

@@ -291,8 +291,11 @@ fn remarks(round: &Round) -> Vec<String> {
     let unmeasured = round.unmeasured();
     let unmeasured = (!unmeasured.is_empty())
         .then(|| format!("The Judge reasons from what its profile does not have: {}", unmeasured.join(", ")));
+    let invented = invented(round);
+    let invented = (!invented.is_empty()).then(|| format!("It names what does not exist: {}", invented.join(", ")));
     unmeasured
         .into_iter()
+        .chain(invented)
         .chain(passed_over)
         .chain(looked_up)
         .chain(misread)

@@ -10,7 +10,7 @@ use crate::{
 #[cfg(feature = "batch-api")]
 use agents::llm::openai::{Batched, Batching};
 use agents::llm::{
-    AskError, Llm, Role,
+    Answer, AskError, Call, Llm, Role,
     chat::{Sampling, Samplings},
     mailbox::Mailbox,
     openai::{Key, OpenAi, Options},
@@ -81,7 +81,11 @@ impl Answering<'_> {
             let options = self.endpoint_of(*role, settings, name)?;
             own.insert(*role, Arc::new(OpenAi::new(options).map_err(refused)?));
         }
-        let others: Arc<dyn Llm> = Arc::new(OpenAi::new(self.endpoint(name)?).map_err(refused)?);
+        let others: Arc<dyn Llm> = match self.endpoint(name) {
+            // Perhaps nobody is left to ask it.
+            Err(_) if !own.is_empty() && self.has_no_key()? => Arc::new(Keyless),
+            endpoint => Arc::new(OpenAi::new(endpoint?).map_err(refused)?),
+        };
         Ok(if own.is_empty() { others } else { Arc::new(PerRole::new(others, own)) })
     }
 
@@ -101,10 +105,10 @@ impl Answering<'_> {
 
     fn endpoint(&self, name: &str) -> Result<Options, Trouble> {
         let model = &self.config.model;
-        let (base_url, key) = (self.common_url(), self.environment.key_for(model)?);
-        if key.is_none() && base_url == Options::OPENAI {
+        if self.has_no_key()? {
             return Err(Trouble::usage(NO_KEY));
         }
+        let (base_url, key) = (self.common_url(), self.environment.key_for(model)?);
         let of_all = |role: &RoleModel| !role.has_own_endpoint();
         let common = model.roles.iter().filter(|(_, role)| of_all(role)).map(|(role, own)| (*role, own));
         self.options(base_url, key, samplings(name, common))
@@ -112,7 +116,7 @@ impl Answering<'_> {
 
     /// What a role asks: its own endpoint with its own key or none, or the common one with its own key.
     fn endpoint_of(&self, role: Role, own: &RoleModel, name: &str) -> Result<Options, Trouble> {
-        let base_url = own.base_url.clone().unwrap_or_else(|| self.common_url());
+        let base_url = own.own_url().map_or_else(|| self.common_url(), ToOwned::to_owned);
         let key = Environment::key_of(role, own)?;
         if key.is_none() && base_url == Options::OPENAI {
             let role = role.name();
@@ -122,6 +126,11 @@ impl Answering<'_> {
             )));
         }
         self.options(base_url, key, Samplings::all(sampling(name, own)))
+    }
+
+    /// Whether a key is missing for the common endpoint.
+    fn has_no_key(&self) -> Result<bool, Trouble> {
+        Ok(self.common_url() == Options::OPENAI && self.environment.key_for(&self.config.model)?.is_none())
     }
 
     fn common_url(&self) -> String {
@@ -147,6 +156,19 @@ impl Answering<'_> {
         let record = RunFolder::open(run)?.only_record()?;
         let strict = self.config.run.strict_replay;
         Ok(Replay::new(run.display().to_string(), recall::answers(&record)?, strict))
+    }
+}
+
+/// What answers roles without an endpoint of their own where there is no key for the common one: that there is none.
+struct Keyless;
+
+impl Llm for Keyless {
+    fn describe(&self) -> String {
+        "no key for the other roles".to_owned()
+    }
+
+    fn ask(&self, _: Call) -> Answer<'_> {
+        Box::pin(std::future::ready(Err(AskError::Refused(NO_KEY.to_owned()))))
     }
 }
 

@@ -83,3 +83,18 @@ fn where_nothing_can_be_steered_that_is_said_before_anything_is_made() {
     refused(&[&run[..], &["--policy", &bench.at("policy.toml"), "--pause"]].concat(), "--pause asks at a terminal");
     assert!(!fs::exists(&out).unwrap());
 }
+
+#[test]
+fn a_program_that_a_runs_folder_names_is_not_started() {
+    let bench = of_one_step();
+    let out = bench.at("W");
+    let words = arguments(&bench, &out);
+    run(&words.iter().map(String::as_str).collect::<Vec<_>>()).ended(0);
+    let (header, marker) = (format!("{out}/run.toml"), bench.at("started"));
+    let text = fs::read_to_string(&header).unwrap();
+    let validator = format!("\n[configuration.validators.theirs]\ncommand = [\"touch\", \"{marker}\"]\n");
+    fs::write(&header, text + &validator).unwrap();
+    bench.transform(&out, "Refactor", &[]).ended(0);
+    assert_eq!(tree(&out)["head"], "c2", "the transformation was applied, and would have been validated");
+    assert!(!fs::exists(&marker).unwrap() && of(&events(&out), "validated").is_empty());
+}

@@ -8,8 +8,10 @@ use std::{fs, path::Path};
 
 /// The most tokens that a folder's texts may come to: more fits into no prompt.
 const MOST_TOKENS: usize = 200_000;
-/// The most bytes of a library's texts.
-const MOST_BYTES: usize = 64 << 20;
+/// The most bytes of a folder's texts.
+const MOST_BYTES: u64 = 64 << 20;
+/// The longest name of a text, in characters: with a number and a page's behind it, it can be named in a reply.
+const LONGEST_NAME: usize = 52;
 /// Files that are texts, by how their names end.
 const ENDINGS: [&str; 9] = ["md", "txt", "h", "cuh", "hpp", "cu", "hip", "py", "rst"];
 
@@ -71,39 +73,52 @@ fn folder(path: &Path) -> Result<Context, String> {
 
 /// The texts of a folder and of those below it, in pages.
 fn library(path: &Path) -> Result<Documents, String> {
-    let texts = texts(path, true)?;
-    let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
+    Ok(Documents::new(texts(path, true)?))
+}
+
+/// The texts of a folder, with `below` of those in it too, each by a name that can stand in a prompt and in a reply: its path
+/// with `.` in the place of what parts folders, and no two alike.
+fn texts(path: &Path, below: bool) -> Result<Vec<(String, String)>, String> {
+    let (mut folders, mut files, mut bytes) = (vec![path.to_owned()], vec![], 0);
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).map_err(|e| format!("cannot look into {}: {e}", folder.display()))?;
+        for file in entries.flatten().map(|entry| entry.path()) {
+            // What a link leads to may lie anywhere: of a whole tree none is followed.
+            let about = if below { fs::symlink_metadata(&file) } else { fs::metadata(&file) };
+            let Ok(about) = about else { continue };
+            let named = file.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known));
+            if about.is_dir() && below {
+                folders.push(file);
+            } else if about.is_file() && named {
+                bytes += about.len();
+                files.push(file);
+            }
+        }
+    }
     if bytes > MOST_BYTES {
         let found = format!("{} holds {} MiB of texts", path.display(), bytes >> 20);
         return Err(format!("{found}, and {} are the most: leave fewer there", MOST_BYTES >> 20));
     }
-    Ok(Documents::new(texts))
-}
-
-/// The texts of a folder, with `below` of those in it too, each by its path with `.` in the place of what parts folders.
-fn texts(path: &Path, below: bool) -> Result<Vec<(String, String)>, String> {
-    let (mut folders, mut files) = (vec![path.to_owned()], vec![]);
-    while let Some(folder) = folders.pop() {
-        let entries = fs::read_dir(&folder).map_err(|e| format!("cannot look into {}: {e}", folder.display()))?;
-        for entry in entries.flatten() {
-            // What a link leads to may lie anywhere.
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() && below => folders.push(entry.path()),
-                Ok(kind) if !kind.is_dir() && (kind.is_file() || !below) => files.push(entry.path()),
-                _ => {}
-            }
-        }
-    }
-    files.retain(|file| file.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known)));
     files.sort();
-    let text = |file: &std::path::PathBuf| {
-        let parts = file.strip_prefix(path).unwrap_or(file).iter().map(|part| part.to_string_lossy().into_owned());
-        let name = parts.collect::<Vec<_>>().join(".");
-        Ok((name, fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?))
-    };
-    let texts = files.iter().map(text).collect::<Result<Vec<_>, String>>()?;
+    let mut texts: Vec<(String, String)> = vec![];
+    for file in files {
+        let bytes = fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let name = name(file.strip_prefix(path).unwrap_or(&file));
+        let numbered = (2..).map(|nth| format!("{name}-{nth}"));
+        let is_free = |name: &String| texts.iter().all(|(taken, _)| taken != name);
+        let name = std::iter::once(name.clone()).chain(numbered).find(is_free).unwrap_or(name);
+        texts.push((name, String::from_utf8_lossy(&bytes).into_owned()));
+    }
     if texts.is_empty() {
         return Err(format!("{} has no texts; they end with {}", path.display(), ENDINGS.join(", ")));
     }
     Ok(texts)
+}
+
+/// A path as a name: letters, digits, `_`, `-` and `.`, the end of it where it is long.
+fn name(path: &Path) -> String {
+    let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let name: Vec<char> = parts.join(".").chars().map(plain).collect();
+    name[name.len().saturating_sub(LONGEST_NAME)..].iter().collect()
 }
