@@ -111,6 +111,9 @@ fn nothing_is_sent_to_an_address_that_only_a_runs_folder_names() {
         assert!(told.err.contains("this run's judge asked ") && told.err.contains(why), "{here}: {told:?}");
         assert!(told.err.contains("model.roles.judge.base_url"), "{told:?}");
     }
+    // To end it nobody is asked, and it matters to nobody who would be.
+    let out = folder.path().join("run").display().to_string();
+    Told::of(warpsmith(&["finish", &out]).output().unwrap()).ended(0);
     assert_eq!(asked(), before);
     let here = format!("[model.roles.judge]\n{key}{url}");
     resumed(folder.path(), &here, &[("OPENAI_BASE_URL", &at), held]).ended(0);

@@ -55,7 +55,7 @@ pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Envi
     }
     let folder = RunFolder::open(&arguments.run)?;
     let header = folder.header()?;
-    let config = settings(arguments, layers, &header, environment)?;
+    let config = settings(arguments, layers, &header, environment, !layers.config.limits.finish)?;
     if let Some(list) = folder.batch()? {
         of_one()?;
         let (simulated, exit_when_waiting) = (header.simulated, arguments.model.exit_when_waiting);
@@ -77,7 +77,8 @@ pub(super) fn transform(
 ) -> Result<Exit, Trouble> {
     let folder = RunFolder::open(&arguments.run)?;
     let header = folder.header()?;
-    let config = settings(arguments, layers, &header, environment)?;
+    let asks = begun.steps.requests.iter().any(|request| request.transformation != TUNE);
+    let config = settings(arguments, layers, &header, environment, asks)?;
     go_on(arguments, &folder, &header, &config, environment, Some(begun))
 }
 
@@ -95,12 +96,13 @@ pub(super) fn finish(arguments: &FinishArgs, mut layers: Layers, environment: &E
 }
 
 /// The settings that the run began with, with the flags given now. A run folder may come from elsewhere: which key goes
-/// to which address, and where builds are kept, is said here and now.
+/// to which address, and where builds are kept, is said here and now: addresses matter where a model is asked.
 fn settings(
     arguments: &ResumeArgs,
     layers: &Layers,
     header: &RunHeader,
     environment: &Environment,
+    asks: bool,
 ) -> Result<Config, Trouble> {
     let mut recorded = Layers::of(header.configuration.clone());
     arguments.model.apply(&mut recorded);
@@ -134,7 +136,7 @@ fn settings(
     config.workshop.cache.clone_from(&layers.config.workshop.cache);
     config.workshop.python.clone_from(arguments.python.as_ref().unwrap_or(&layers.config.workshop.python));
     let (here, recorded) = (environment.base_url_for(&layers.config.model), config.model.base_url.clone());
-    let asks = matches!(plan::spec(&config.model.spec), Ok(Spec::OpenAi(_) | Spec::OpenAiBatch(_)));
+    let asks = asks && matches!(plan::spec(&config.model.spec), Ok(Spec::OpenAi(_) | Spec::OpenAiBatch(_)));
     if asks && here.is_empty() && !recorded.is_empty() {
         let confirmed = "OPENAI_BASE_URL to it, or model.base_url in warpsmith.toml";
         return Err(unconfirmed("this run", &recorded, confirmed));
