@@ -112,7 +112,7 @@ fn the_key_goes_to_no_address_that_only_the_run_s_folder_names() {
     Told::of(start(&batches, folder.path()).output().unwrap()).ended(0);
     let before = batches.paths().len();
     let run = folder.path().join("run").display().to_string();
-    let mut resume = warpsmith(&["resume", &run]);
+    let mut resume = warpsmith(&["resume", &run, "--rounds", "3"]);
     let told = Told::of(resume.env("OPENAI_API_KEY", KEY).output().unwrap()).ended(2);
     assert!(told.err.contains("not sent to an address that only a run's folder names"), "{told:?}");
     assert_eq!(batches.paths().len(), before);

@@ -134,6 +134,11 @@ fn spec(config: &Config) -> Result<Spec, Trouble> {
     plan::spec(&config.model.spec)
 }
 
+/// Whether a model may be asked: at an address that was confirmed here, and at a price that is known where it is limited.
+pub(super) fn may_ask(unconfirmed: Option<String>, config: &Config, spec: &Spec) -> Result<(), Trouble> {
+    unconfirmed.map_or_else(|| priced(config, spec), |why| Err(Trouble::usage(why)))
+}
+
 /// A limit in dollars can be kept only where the price is known.
 pub(super) fn priced(config: &Config, spec: &Spec) -> Result<(), Trouble> {
     if config.limits.usd <= 0.0 && config.limits.task_usd <= 0.0 {
@@ -493,7 +498,9 @@ pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Re
     }
     refuse_what_does_not_help(&folder, &list, given)?;
     let spec = plan::spec(&config.model.spec)?;
-    priced(config, &spec)?;
+    let ended = begun.iter().filter(|standing| standing.end.is_some()).count();
+    let goes_on = ended < list.tasks.len() || given.more.rounds.is_some() || given.more.limit;
+    may_ask(given.unconfirmed.clone().filter(|_| goes_on), config, &spec)?;
     let first = list.tasks.first().ok_or_else(|| Trouble::record("this batch has no tasks"))?;
     let task = folder.blobs().fetch(&first.task)?;
     let task: Task =
@@ -502,7 +509,6 @@ pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Re
         Some(machine) => Needs::Absent(Box::new(machine.clone())),
         None => Needs::Workshops(Kind::of(&task, given.simulated)),
     };
-    let ended = begun.iter().filter(|standing| standing.end.is_some()).count();
     if !given.json {
         let all = list.tasks.len();
         screen.say(&format!("{}: going on, {ended} of {all} tasks have ended", folder.path().display()));

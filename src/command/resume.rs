@@ -33,6 +33,8 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 /// With what a batch goes on.
 pub(super) struct Given<'a> {
     pub(super) config: &'a Config,
+    /// Why no model may be asked: its address.
+    pub(super) unconfirmed: Option<String>,
     pub(super) environment: &'a Environment,
     pub(super) simulated: bool,
     /// The machine that is not here, where only models are to be asked.
@@ -55,17 +57,17 @@ pub(super) fn resume(arguments: &ResumeArgs, layers: &Layers, environment: &Envi
     }
     let folder = RunFolder::open(&arguments.run)?;
     let header = folder.header()?;
-    let config = settings(arguments, layers, &header, environment, !layers.config.limits.finish)?;
+    let Settings { config, unconfirmed } = settings(arguments, layers, &header, environment)?;
     if let Some(list) = folder.batch()? {
         of_one()?;
         let (simulated, exit_when_waiting) = (header.simulated, arguments.model.exit_when_waiting);
         let absent = arguments.without_device.then(|| header.machine.clone());
         let json = arguments.json;
-        let given =
-            Given { config: &config, environment, simulated, absent, exit_when_waiting, json, more: more(arguments) };
+        let (config, more) = (&config, more(arguments));
+        let given = Given { config, unconfirmed, environment, simulated, absent, exit_when_waiting, json, more };
         return batch::go_on(folder, list, &given);
     }
-    go_on(arguments, &folder, &header, &config, environment, None)
+    go_on(arguments, &folder, &header, (&config, unconfirmed), environment, None)
 }
 
 /// Applies further transformations to a run.
@@ -77,9 +79,8 @@ pub(super) fn transform(
 ) -> Result<Exit, Trouble> {
     let folder = RunFolder::open(&arguments.run)?;
     let header = folder.header()?;
-    let asks = begun.steps.requests.iter().any(|request| request.transformation != TUNE);
-    let config = settings(arguments, layers, &header, environment, asks)?;
-    go_on(arguments, &folder, &header, &config, environment, Some(begun))
+    let Settings { config, unconfirmed } = settings(arguments, layers, &header, environment)?;
+    go_on(arguments, &folder, &header, (&config, unconfirmed), environment, Some(begun))
 }
 
 /// What the run is given now.
@@ -96,14 +97,13 @@ pub(super) fn finish(arguments: &FinishArgs, mut layers: Layers, environment: &E
 }
 
 /// The settings that the run began with, with the flags given now. A run folder may come from elsewhere: which key goes
-/// to which address, and where builds are kept, is said here and now: addresses matter where a model is asked.
+/// to which address, and where builds are kept, is said here and now.
 fn settings(
     arguments: &ResumeArgs,
     layers: &Layers,
     header: &RunHeader,
     environment: &Environment,
-    asks: bool,
-) -> Result<Config, Trouble> {
+) -> Result<Settings, Trouble> {
     let mut recorded = Layers::of(header.configuration.clone());
     arguments.model.apply(&mut recorded);
     arguments.width.apply(&mut recorded);
@@ -136,35 +136,41 @@ fn settings(
     config.workshop.cache.clone_from(&layers.config.workshop.cache);
     config.workshop.python.clone_from(arguments.python.as_ref().unwrap_or(&layers.config.workshop.python));
     let (here, recorded) = (environment.base_url_for(&layers.config.model), config.model.base_url.clone());
-    let asks = asks && matches!(plan::spec(&config.model.spec), Ok(Spec::OpenAi(_) | Spec::OpenAiBatch(_)));
-    if asks && here.is_empty() && !recorded.is_empty() {
-        let confirmed = "OPENAI_BASE_URL to it, or model.base_url in warpsmith.toml";
-        return Err(unconfirmed("this run", &recorded, confirmed));
-    }
-    if !here.is_empty() {
+    let asks = matches!(plan::spec(&config.model.spec), Ok(Spec::OpenAi(_) | Spec::OpenAiBatch(_)));
+    let asks = asks && !config.limits.finish;
+    let confirmed = "OPENAI_BASE_URL to it, or model.base_url in warpsmith.toml";
+    let of_all = (here.is_empty() && !recorded.is_empty()).then(|| unconfirmed("this run", &recorded, confirmed));
+    if asks || !here.is_empty() {
         config.model.base_url = here;
     }
-    endpoints_of_roles(&mut config.model, &layers.config.model, asks)?;
-    Ok(config)
+    let of_role = endpoints_of_roles(&mut config.model, &layers.config.model);
+    Ok(Settings { config, unconfirmed: of_all.or(of_role).filter(|_| asks) })
+}
+
+/// With what a run goes on, and why no model may be asked with it.
+struct Settings {
+    config: Config,
+    unconfirmed: Option<String>,
 }
 
 /// Keys are sent to addresses, and prompts, which hold texts of this machine.
-fn unconfirmed(who: &str, address: &str, confirmed: &str) -> Trouble {
+fn unconfirmed(who: &str, address: &str, confirmed: &str) -> String {
     let address = plain(&without_credentials(address));
-    Trouble::usage(format!(
+    format!(
         "{who} asked {address}: your key and the texts of this machine are not sent to an address that only a run's folder \
          names; if they may be, set {confirmed}"
-    ))
+    )
 }
 
-/// A role's key, and where that goes, are of the settings here, as those of all are.
-fn endpoints_of_roles(recorded: &mut Model, here: &Model, asks: bool) -> Result<(), Trouble> {
+/// A role's key, and where that goes, are of the settings here, as those of all are; why one may not be asked.
+fn endpoints_of_roles(recorded: &mut Model, here: &Model) -> Option<String> {
+    let mut why = None;
     for (role, asked) in &mut recorded.roles {
         let own = here.roles.get(role).and_then(RoleModel::own_url);
-        if let (true, Some(address), None) = (asks, asked.own_url(), own) {
+        if let (Some(address), None) = (asked.own_url(), own) {
             let role = role.name();
             let confirmed = format!("model.roles.{role}.base_url in warpsmith.toml");
-            return Err(unconfirmed(&format!("this run's {role}"), address, &confirmed));
+            why = Some(unconfirmed(&format!("this run's {role}"), address, &confirmed));
         }
         (asked.base_url, asked.api_key, asked.api_key_file) = (None, None, None);
     }
@@ -174,14 +180,14 @@ fn endpoints_of_roles(recorded: &mut Model, here: &Model, asks: bool) -> Result<
         asked.api_key.clone_from(&own.api_key);
         asked.api_key_file.clone_from(&own.api_key_file);
     }
-    Ok(())
+    why
 }
 
 fn go_on(
     arguments: &ResumeArgs,
     folder: &RunFolder,
     header: &RunHeader,
-    config: &Config,
+    (config, unconfirmed): (&Config, Option<String>),
     environment: &Environment,
     begun: Option<Begun>,
 ) -> Result<Exit, Trouble> {
@@ -217,7 +223,7 @@ fn go_on(
     let tunes = steps.as_ref().is_some_and(|steps| start.only_tunes(&steps.requests));
     let spec = plan::spec(&config.model.spec)?;
     if !tunes {
-        batch::priced(config, &spec)?;
+        batch::may_ask(unconfirmed, config, &spec)?;
     }
     if let Some(event) = extended {
         start.extend(event, &mut log)?;
