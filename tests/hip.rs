@@ -48,6 +48,17 @@ __global__ static void halves(float *c, const _Float16 *a) {
 }
 ";
 
+/// Halves by the names that CUDA has for them, too: each once.
+const PAIRS: &str = "
+__global__ static void pairs(__half2 *c, const __half2 *a, const float *f) {
+    __half2 x = a[threadIdx.x], y = __floats2half2_rn(f[0], f[1]), z = __float2half2_rn(f[2]);
+    x = __hfma2(__hadd2(x, y), __hsub2(x, z), __hmul2(y, z));
+    __half s = __hfma(__low2half(x), __high2half(y), __hadd(__float2half_rn(f[3]), __hsub(z.x, __hmul(x.x, y.y))));
+    float2 w = __half22float2(__half2half2(s));
+    c[threadIdx.x] = __halves2half2(__float2half(w.x + __low2float(x)), __float2half(w.y + __high2float(y)));
+}
+";
+
 /// What every compiler here knows; gfx950 has tests of its own.
 const OLDER: [Gfx; 2] = [Gfx::Gfx90a, Gfx::Gfx942];
 
@@ -128,7 +139,7 @@ fn every_snippet_compiles(archs: &[Gfx]) {
     );
     assert_eq!(texts.len(), 3);
     let [_, host] = regions(EXAMPLE);
-    texts.extend([MATRIX.to_owned(), HALVES.to_owned(), host]);
+    texts.extend([MATRIX.to_owned(), HALVES.to_owned(), PAIRS.to_owned(), host]);
     let candidate = place.path().join("candidate.hip");
     fs::write(&candidate, texts.concat()).unwrap();
     for arch in archs {

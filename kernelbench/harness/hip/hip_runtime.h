@@ -50,6 +50,26 @@ struct alignas(4) __half2 {
 typedef __half2 half2;
 WARPSMITH_BOTH float __half2float(__half x) { return static_cast<float>(x); }
 WARPSMITH_BOTH __half __float2half(float x) { return static_cast<__half>(x); }
+WARPSMITH_BOTH __half __float2half_rn(float x) { return static_cast<__half>(x); }
+WARPSMITH_BOTH __half2 __halves2half2(__half x, __half y) { return {x, y}; }
+WARPSMITH_BOTH __half2 __half2half2(__half x) { return {x, x}; }
+WARPSMITH_BOTH __half2 __float2half2_rn(float x) { return __half2half2(__float2half(x)); }
+WARPSMITH_BOTH __half2 __floats2half2_rn(float x, float y) { return {__float2half(x), __float2half(y)}; }
+WARPSMITH_BOTH __half __low2half(__half2 x) { return x.x; }
+WARPSMITH_BOTH __half __high2half(__half2 x) { return x.y; }
+WARPSMITH_BOTH float __low2float(__half2 x) { return __half2float(x.x); }
+WARPSMITH_BOTH float __high2float(__half2 x) { return __half2float(x.y); }
+WARPSMITH_BOTH float2 __half22float2(__half2 x) { return {__low2float(x), __high2float(x)}; }
+WARPSMITH_BOTH __half __hadd(__half x, __half y) { return x + y; }
+WARPSMITH_BOTH __half __hsub(__half x, __half y) { return x - y; }
+WARPSMITH_BOTH __half __hmul(__half x, __half y) { return x * y; }
+WARPSMITH_BOTH __half2 __hadd2(__half2 x, __half2 y) { return {__hadd(x.x, y.x), __hadd(x.y, y.y)}; }
+WARPSMITH_BOTH __half2 __hsub2(__half2 x, __half2 y) { return {__hsub(x.x, y.x), __hsub(x.y, y.y)}; }
+WARPSMITH_BOTH __half2 __hmul2(__half2 x, __half2 y) { return {__hmul(x.x, y.x), __hmul(x.y, y.y)}; }
+WARPSMITH_HERE __half __hfma(__half x, __half y, __half z) { return __builtin_fmaf16(x, y, z); }
+WARPSMITH_HERE __half2 __hfma2(__half2 x, __half2 y, __half2 z) {
+  return {__hfma(x.x, y.x, z.x), __hfma(x.y, y.y, z.y)};
+}
 WARPSMITH_BOTH float __bfloat162float(__hip_bfloat16 x) { return static_cast<float>(x); }
 WARPSMITH_BOTH __hip_bfloat16 __float2bfloat16(float x) { return static_cast<__hip_bfloat16>(x); }
 
