@@ -8,10 +8,7 @@ use agents::{event::Event, llm::Purpose};
 use program::run;
 use serde_json::json;
 use std::fs;
-use warpsmith::{
-    recall,
-    store::{Record, RunFolder},
-};
+use warpsmith::{recall, store::RunFolder};
 
 const KERNEL: &str = r#"{"look_up": "browse_kernels", "name": "silu_and_mul_f32"}"#;
 const ROUND: &str = r#"{"look_up": "query_replay", "name": "1"}"#;
@@ -83,88 +80,103 @@ fn what_was_looked_up_is_said_counted_and_made_again_without_the_pool() {
     assert!(first.is_some_and(|line| line.ends_with(": it holds no fenced code block")), "{said}");
 }
 
-/// What the model was asked first.
-fn first_prompt(record: &Record) -> String {
-    let asked = record.events().find_map(|event| match event {
-        Event::Answered { prompt, .. } => Some(record.blobs.fetch(&prompt).unwrap()),
-        _ => None,
-    });
-    asked.unwrap()
+/// A manual of more tokens than stand in prompts, and a model that looks two things up in it before it writes.
+struct Documented(tempfile::TempDir);
+
+impl Documented {
+    fn new() -> Self {
+        let made = Self(tempfile::tempdir().unwrap());
+        let lines = (0..40_000).map(|at| format!("Line {at} of a long manual."));
+        let lines: Vec<_> = lines.chain(["setmaxnreg takes registers from a warpgroup.".into()]).collect();
+        made.text("manual/ptx/isa.md", &lines.join("\n"));
+        made.text("manual/host.txt", "Tensor maps are made on the host.\n");
+        let words = r#"{"look_up": "read_context", "name": "setmaxnreg registers"}"#;
+        let page = r#"{"look_up": "read_context", "name": "host.txt"}"#;
+        let reply = |reply: &str| json!({ "role": "coder", "round": 1, "reply": reply }).to_string();
+        made.text("script.jsonl", &[words, page, &code("40")].map(reply).join("\n"));
+        made
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    fn text(&self, name: &str, text: &str) {
+        let file = self.0.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+
+    /// Settings that name this folder so.
+    fn names(&self, kind: &str, folder: &str) {
+        self.text("s.toml", &format!("[prompts]\ncontext = \"{kind}:{}\"\n", self.at(folder)));
+    }
+
+    fn work(&self, policy: &str, out: &str) -> program::Told {
+        let model = format!("scripted:{}", self.at("script.jsonl"));
+        let fixed = ["--simulate", "--rounds", "3", "--shapes", "task", "--model", &model, "--policy", policy];
+        let (settings, out) = (self.at("s.toml"), self.at(out));
+        run(&[&["--config", &settings, "run", "examples/silu_and_mul", "--out", &out][..], &fixed].concat())
+    }
+
+    /// The run as it was before anything was looked up.
+    fn cut(&self, name: &str) -> String {
+        let copied = std::process::Command::new("cp").args(["-r", &self.at("run"), &self.at(name)]).status();
+        assert!(copied.unwrap().success());
+        let events = self.at(&format!("{name}/tasks/silu_and_mul/events.jsonl"));
+        let text = fs::read_to_string(&events).unwrap();
+        let kept: Vec<&str> = text.lines().take_while(|line| !line.contains("\"event\":\"looked-up\"")).collect();
+        fs::write(&events, kept.join("\n") + "\n").unwrap();
+        self.at(name)
+    }
+
+    /// What the model of this run was asked first, and what it was shown.
+    fn asked(&self, run: &str) -> (String, Vec<String>) {
+        let record = RunFolder::open(self.at(run).as_ref()).unwrap().only_record().unwrap();
+        let first = record.events().find_map(|event| match event {
+            Event::Answered { prompt, .. } => Some(record.blobs.fetch(&prompt).unwrap()),
+            _ => None,
+        });
+        (first.unwrap(), recall::looked_up(&record).unwrap().into_values().collect())
+    }
 }
 
 #[test]
 fn of_documentation_that_is_too_long_for_a_prompt_pages_are_read_and_a_replay_needs_none_of_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    fs::create_dir_all(path("manual/ptx")).unwrap();
-    let lines = (0..40_000).map(|at| format!("Line {at} of a long manual."));
-    let lines: Vec<_> = lines.chain(["setmaxnreg takes registers from a warpgroup.".into()]).collect();
-    fs::write(path("manual/ptx/isa.md"), lines.join("\n")).unwrap();
-    fs::write(path("manual/host.txt"), "Tensor maps are made on the host.\n").unwrap();
-    let settings = |context: &str| {
-        fs::write(path("s.toml"), format!("[prompts]\ncontext = \"{context}:{}\"\n", path("manual"))).unwrap();
-    };
-    let (words, page) = (
-        r#"{"look_up": "read_context", "name": "setmaxnreg registers"}"#,
-        r#"{"look_up": "read_context", "name": "host.txt"}"#,
-    );
-    let replies =
-        [words, page, &code("40")].map(|reply| json!({ "role": "coder", "round": 1, "reply": reply }).to_string());
-    fs::write(path("script.jsonl"), replies.join("\n")).unwrap();
-    let work = |policy: &str, out: &str| {
-        let model = format!("scripted:{}", path("script.jsonl"));
-        run(&[
-            "--config",
-            &path("s.toml"),
-            "run",
-            "examples/silu_and_mul",
-            "--simulate",
-            "--policy",
-            policy,
-            "--rounds",
-            "3",
-            "--shapes",
-            "task",
-            "--model",
-            &model,
-            "--out",
-            &path(out),
-        ])
-    };
-    settings("library");
-    let said = work("hawkeye", "run").ended(0).out;
+    let made = Documented::new();
+    made.names("library", "manual");
+    let said = made.work("hawkeye", "run").ended(0).out;
     assert!(said.contains("the Coder looks up read_context setmaxnreg registers: counts as a round"), "{said}");
-    let record = RunFolder::open(path("run").as_ref()).unwrap().only_record().unwrap();
-    let shown: Vec<String> = recall::looked_up(&record).unwrap().into_values().collect();
+    let (first, shown) = made.asked("run");
     assert!(shown.iter().any(|text| text.starts_with("host.txt, page 1 of 1\n\nTensor maps")), "{shown:?}");
     let of_words = shown.iter().find(|text| text.starts_with("ptx.isa.md, page ")).unwrap();
     assert!(of_words.ends_with("setmaxnreg takes registers from a warpgroup."), "{}", &of_words[..60]);
-    let first = first_prompt(&record);
-    assert!(
-        first.contains("read_context") && first.contains("`ptx.isa.md`: ") && !first.contains("Line 7 of"),
-        "{first}"
-    );
-    let refused = work("cudaforge", "no").ended(2).err;
+    assert!(first.contains("read_context") && first.contains("`ptx.isa.md`: "), "{first}");
+    assert!(!first.contains("Line 7 of"), "{first}");
+    let refused = made.work("cudaforge", "no").ended(2).err;
     assert!(refused.contains("the policy cudaforge looks nothing up"), "{refused}");
-    settings("folder");
-    fs::rename(path("manual/ptx/isa.md"), path("manual/isa.md")).unwrap();
-    assert!(work("hawkeye", "no").ended(2).err.contains("by library:"), "too long for a prompt");
-    fs::remove_dir_all(path("manual")).unwrap();
-    settings("library");
-    assert!(work("hawkeye", "no").ended(2).err.contains("cannot look into"));
-    // Of a run that is under way, too: but where it lies now can be said, and to end it nobody is shown anything.
-    let copy = |name: &str| {
-        let whole = std::process::Command::new("cp").args(["-r", &path("run"), &path(name)]).status().unwrap();
-        let events = path(&format!("{name}/tasks/silu_and_mul/events.jsonl"));
-        let text = fs::read_to_string(&events).unwrap();
-        let kept: Vec<&str> = text.lines().take_while(|line| !line.contains("\"event\":\"looked-up\"")).collect();
-        fs::write(&events, kept.join("\n") + "\n").unwrap();
-        assert!(whole.success());
-        path(name)
-    };
-    let cut = copy("cut");
-    assert!(run(&["resume", &cut]).ended(2).err.contains("cannot look into"));
-    fs::create_dir_all(path("moved/a")).unwrap();
+    made.names("folder", "manual/ptx");
+    assert!(made.work("hawkeye", "no").ended(2).err.contains("by library:"), "too long for a prompt");
+    made.names("library", "nowhere");
+    assert!(made.work("hawkeye", "no").ended(2).err.contains("cannot look into"));
+    fs::remove_dir_all(made.at("manual")).unwrap();
+    let again = run(&["replay", &made.at("run")]).ended(0).out;
+    assert!(again.contains("agrees with the record"), "{again}");
+}
+
+#[test]
+fn where_documentation_lies_now_can_be_said_where_it_is_gone_and_to_end_a_run_none_is_needed() {
+    let made = Documented::new();
+    made.names("library", "manual");
+    made.work("hawkeye", "run").ended(0);
+    // What is where the run found it is not replaced.
+    made.names("library", "nowhere");
+    let settings = made.at("s.toml");
+    run(&["--config", &settings, "resume", &made.cut("still")]).ended(0);
+    fs::remove_dir_all(made.at("manual")).unwrap();
+    assert!(run(&["resume", &made.cut("gone")]).ended(2).err.contains("cannot look into"));
+    let ended = run(&["finish", &made.cut("ended")]);
+    assert!(ended.out.contains("ended: ") && !ended.err.contains("cannot look into"), "{ended:?}");
     let texts = [
         ("CUDA C++ Guide.md", "Of threads."),
         ("a/b.md", "Setmaxnreg, again."),
@@ -172,20 +184,15 @@ fn of_documentation_that_is_too_long_for_a_prompt_pages_are_read_and_a_replay_ne
         ("host.txt", "Moved."),
     ];
     for (name, text) in texts {
-        fs::write(path(&format!("moved/{name}")), text).unwrap();
+        made.text(&format!("moved/{name}"), text);
     }
-    fs::write(path("s.toml"), format!("[prompts]\ncontext = \"library:{}\"\n", path("moved"))).unwrap();
-    run(&["--config", &path("s.toml"), "resume", &cut]).ended(0);
-    let record = RunFolder::open(cut.as_ref()).unwrap().only_record().unwrap();
-    let shown: Vec<String> = recall::looked_up(&record).unwrap().into_values().collect();
+    made.names("library", "moved");
+    run(&["--config", &settings, "resume", &made.cut("moved-run")]).ended(0);
+    let (_, shown) = made.asked("moved-run");
     assert!(shown.iter().any(|text| text.ends_with("Setmaxnreg, again.")), "{shown:?}");
-    run(&["finish", &copy("ended")]);
-    let last = work("hawkeye", "last").ended(0);
-    let record = RunFolder::open(path("last").as_ref()).unwrap().only_record().unwrap();
-    let asked = first_prompt(&record);
+    made.work("hawkeye", "last").ended(0);
+    let (asked, _) = made.asked("last");
     for name in ["`CUDA_C___Guide.md`", "`a.b.md`", "`a.b.md-2`"] {
-        assert!(asked.contains(name), "{name}: {asked} {last:?}");
+        assert!(asked.contains(name), "{name}: {asked}");
     }
-    let again = run(&["replay", &path("run")]).ended(0).out;
-    assert!(again.contains("agrees with the record"), "{again}");
 }

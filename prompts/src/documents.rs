@@ -38,12 +38,6 @@ impl Documents {
         documents
     }
 
-    /// How many tokens all of it is taken for.
-    #[must_use]
-    pub fn tokens(&self) -> usize {
-        self.pages.iter().map(|page| tokens(page.text.len())).sum()
-    }
-
     /// The texts' names, those of most pages first.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut files: Vec<&(String, usize)> = self.files.iter().collect();

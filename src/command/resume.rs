@@ -120,10 +120,13 @@ fn settings(
     config.model.api_key_file.clone_from(&layers.config.model.api_key_file);
     config.prompts.transformations.clone_from(&layers.config.prompts.transformations);
     config.prompts.hints.clone_from(&layers.config.prompts.hints);
-    // A folder that models are shown, where it lies now.
-    let of_kind =
-        |context: &str| context.split_once(':').map(|(kind, _)| kind.to_owned()).filter(|kind| kind != "modules");
-    if of_kind(&config.prompts.context).is_some_and(|kind| of_kind(&layers.config.prompts.context) == Some(kind)) {
+    // A folder that models are shown and that is not there any more: where it lies now.
+    let [recorded, here] = [&config.prompts.context, &layers.config.prompts.context].map(|named| named.split_once(':'));
+    if let (Some((kind, path)), Some((now, _))) = (recorded, here)
+        && kind == now
+        && kind != "modules"
+        && !Path::new(path).exists()
+    {
         config.prompts.context.clone_from(&layers.config.prompts.context);
     }
     if config.limits.finish {
