@@ -87,7 +87,7 @@ use verifier::Verifier;
 const SHARE_OF_INPUTS: u64 = 16;
 
 /// A request of the reference's calls lasts 20 ms, for Python's own part of a request takes a tenth of a millisecond and
-/// scatters; on a GPU pairs beyond the fewest are taken for 850 ms. A certificate's pairs of processes are even in number, for
+/// scatters; on a GPU pairs beyond the fewest are taken for 750 ms. A certificate's pairs of processes are even in number, for
 /// either side's inputs lie first in every other one.
 const NUMBERS: Numbers = Numbers {
     draws: 5,
@@ -103,7 +103,7 @@ const NUMBERS: Numbers = Numbers {
     spread: false,
     endurance: Duration::from_secs(15),
     fewest: 16,
-    budget: Some(Duration::from_millis(850)),
+    budget: Some(Duration::from_millis(750)),
     disagreement: (50_000.0, 0.03),
     floor_margin: 1.15,
     between_processes: 0.0005,
