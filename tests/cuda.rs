@@ -383,14 +383,20 @@ fn hopper() -> [String; 3] {
     })
 }
 
+/// A product in single precision by hand from what the sequence of parts in bfloat16 imports.
+fn parts() -> String {
+    format!("{}{}", imports("peak-h200-bf16x6"), fs::read_to_string("tests/peak/bf16.cu").unwrap())
+}
+
 #[test]
 #[cfg_attr(not(all(has_gpu, has_nvcc)), ignore = "needs a Hopper GPU and nvcc")]
 fn the_texts_for_a_hopper_make_a_right_product() {
     let folder = tempfile::tempdir().unwrap();
-    for (at, text) in hopper().iter().enumerate() {
+    let halves = hopper().map(|text| ("examples/cuda/matmul_fp16", text));
+    for (at, (task, text)) in halves.into_iter().chain([("examples/cuda/matmul_fp32", parts())]).enumerate() {
         let file = folder.path().join(format!("{at}.cu"));
         fs::write(&file, text).unwrap();
-        let told = run(&["evaluate", "examples/cuda/matmul_fp16", &file.display().to_string(), "--json"]).ended(0);
+        let told = run(&["evaluate", task, &file.display().to_string(), "--json"]).ended(0);
         let found: Value = serde_json::from_str(&told.out).unwrap();
         assert!(found["evaluation"]["passed"].is_object(), "{found}");
     }
@@ -420,7 +426,7 @@ fn the_examples_and_the_verifier_are_cuda() {
     let verifier = fs::read_to_string(root.join("kernelbench/src/backend/cuda/verifier.cu")).unwrap();
     let sequences = ["peak-a6000-fp32", "peak-a6000-fp16", "peak-h200-fp16", "peak-h200-fp32"];
     let imported = sequences.map(|name| format!("{BEFORE}{}", imports(name)));
-    let by_hand = hopper().map(|text| format!("{BEFORE}{text}"));
+    let by_hand = hopper().into_iter().chain([parts()]).map(|text| format!("{BEFORE}{text}"));
     let sources = examples.filter(|path| path.is_dir()).map(reference).chain([verifier]);
     let sources: Vec<String> = sources.chain(imported).chain(by_hand).collect();
     assert!(sources.len() >= 16, "{sources:?}");
@@ -468,7 +474,7 @@ fn every_text_that_is_imported_assembles_for_the_gpus_that_it_is_for() {
             assert!(called.contains(&name), "tests/peak/snippets.cu does not call {name}");
         }
     }
-    assert_eq!((ampere.len(), hopper.len()), (3, 8));
+    assert_eq!((ampere.len(), hopper.len()), (4, 9));
     compile("sm_80", &[BEFORE, &ampere.concat(), &calls].concat());
     compile("sm_90a", &[BEFORE, "#define HOPPER\n", &hopper.concat(), &calls].concat());
 }

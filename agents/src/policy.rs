@@ -265,6 +265,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("peak-mi200-fp16", include_str!("../policies/peak-mi200-fp16.toml")),
     ("peak-h200-fp16", include_str!("../policies/peak-h200-fp16.toml")),
     ("peak-h200-fp32", include_str!("../policies/peak-h200-fp32.toml")),
+    ("peak-h200-bf16x6", include_str!("../policies/peak-h200-bf16x6.toml")),
     ("peak-x1-85", include_str!("../policies/peak-x1-85.toml")),
     ("peak-planner", include_str!("../policies/peak-planner.toml")),
     ("qimeng", include_str!("../policies/qimeng.toml")),

@@ -523,7 +523,7 @@ fn the_sequences_are_those_of_table_4_and_each_step_is_for_its_backend_and_finds
 #[test]
 fn the_sequences_for_a_hopper_fit_from_step_to_step_and_the_tile_takes_the_place_of_the_block() {
     let catalogue = Catalogue::embedded();
-    for (name, has_blocks) in [("peak-h200-fp16", false), ("peak-h200-fp32", true)] {
+    for (name, has_blocks) in [("peak-h200-fp16", false), ("peak-h200-bf16x6", false), ("peak-h200-fp32", true)] {
         let policy = Policy::parse(Policy::embedded(name).unwrap()).unwrap();
         let blocks = "BLOCK_X = [16, 32]\nBLOCK_Y = { values = [16, 32], constraint = \"BLOCK_X * BLOCK_Y <= 512\" }";
         let mut tuning = kernelbench::load::parameters(&blocks.parse().unwrap()).unwrap();

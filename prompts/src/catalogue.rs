@@ -4,7 +4,7 @@ use crate::transformation::{Transformation, TransformationError};
 use std::collections::BTreeMap;
 
 /// The transformations that come with the program, by the names of their files, in the order of lists.
-const EMBEDDED: [(&str, &str); 22] = [
+const EMBEDDED: [(&str, &str); 23] = [
     ("refactor.toml", include_str!("../transformations/refactor.toml")),
     ("tb-tiling.toml", include_str!("../transformations/tb-tiling.toml")),
     ("warp-tiling.toml", include_str!("../transformations/warp-tiling.toml")),
@@ -22,6 +22,7 @@ const EMBEDDED: [(&str, &str); 22] = [
     ("tensor-core-hip.toml", include_str!("../transformations/tensor-core-hip.toml")),
     ("unroll.toml", include_str!("../transformations/unroll.toml")),
     ("warp-layout.toml", include_str!("../transformations/warp-layout.toml")),
+    ("bf16-parts.toml", include_str!("../transformations/bf16-parts.toml")),
     ("warpgroup-mma.toml", include_str!("../transformations/warpgroup-mma.toml")),
     ("bulk-copy.toml", include_str!("../transformations/bulk-copy.toml")),
     ("warp-specialization.toml", include_str!("../transformations/warp-specialization.toml")),
@@ -30,8 +31,9 @@ const EMBEDDED: [(&str, &str); 22] = [
 ];
 
 /// The hand-written texts that transformations import, by the names of their files.
-const SNIPPETS: [(&str, &str); 12] = [
+const SNIPPETS: [(&str, &str); 13] = [
     ("barrier.cu", include_str!("../transformations/snippets/barrier.cu")),
+    ("bf16-parts.cu", include_str!("../transformations/snippets/bf16-parts.cu")),
     ("bulk-copy.cu", include_str!("../transformations/snippets/bulk-copy.cu")),
     ("bulk-store.cu", include_str!("../transformations/snippets/bulk-store.cu")),
     ("copy-async.cu", include_str!("../transformations/snippets/copy-async.cu")),
@@ -206,7 +208,7 @@ mod tests {
             of.filter(|t| (t.origin == Origin::Ours) == ours)
                 .fold((0, 0), |(all, calls), t| (all + 1, calls + t.calls()))
         };
-        assert_eq!((counts(false), counts(true)), ((16, 37), (6, 20)));
+        assert_eq!((counts(false), counts(true)), ((16, 37), (7, 22)));
         for (name, passes, calls, parameters) in TABLE_2 {
             let found = &catalogue.named(name).unwrap().transformation;
             assert_eq!((found.passes.len(), found.calls(), found.origin), (passes, calls, Origin::Table2), "{name}");
@@ -246,12 +248,12 @@ mod tests {
         };
         let snippet = ("fast.cpp".to_owned(), "int fast();\n".to_owned());
         let with = Catalogue::embedded().with([own("Mine", "fast"), snippet]).unwrap();
-        assert_eq!(with.all().len(), 23);
+        assert_eq!(with.all().len(), 24);
         let mine = &with.named("mine").unwrap().transformation;
         assert_eq!((with.imported(mine, "cpu"), with.imported(mine, "cuda").len()), (vec!["int fast();\n"], 0));
-        assert_eq!(Catalogue::embedded().with([own("Unroll", "copy-tile")]).unwrap().all().len(), 22);
+        assert_eq!(Catalogue::embedded().with([own("Unroll", "copy-tile")]).unwrap().all().len(), 23);
         let why = Catalogue::embedded().with([own("Mine", "copy-tyle")]).unwrap_err().to_string();
-        let expected = "mine.toml: it imports \"copy-tyle\", and there is no such snippet; there are barrier, bulk-copy, \
+        let expected = "mine.toml: it imports \"copy-tyle\", and there is no such snippet; there are barrier, bf16-parts, bulk-copy, \
                         bulk-store, copy-async, copy-tile,";
         assert!(why.starts_with(expected), "{why}");
     }

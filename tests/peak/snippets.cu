@@ -14,6 +14,10 @@ __global__ static void any(float *c, const __half *a, int n) {
     fragment_load(other, tiles[1], 16);
     fragment_multiply(sum, one, other);
     fragment_store(c, sum, n);
+    __nv_bfloat16 parts[3];
+    bf16_parts(c[0], parts);
+    for (int product = 0; product < PART_PRODUCTS; ++product)
+        c[product] = __bfloat162float(parts[part_of_first(product)]) * __bfloat162float(parts[part_of_second(product)]);
 }
 #ifdef HOPPER
 // One batch of products by tiles of 64 rows, and as many columns as a thread has sums twice.
@@ -23,9 +27,11 @@ __device__ static void multiply(__half *c, const CUtensorMap *map, const __half 
     group_clear(sums);
     group_begin();
     group_multiply(sums, a + swizzled(64, 0, 0), b);
+    group_multiply(sums, reinterpret_cast<const __nv_bfloat16 *>(a), reinterpret_cast<const __nv_bfloat16 *>(b));
     group_commit();
     group_wait<0>();
     group_store(c, n, sums);
+    group_store(reinterpret_cast<float *>(c), n, sums);
     bulk_store(map, 0, 0, sums, buffers, 0);
 }
 __global__ static void __launch_bounds__(256, 1)
@@ -60,6 +66,7 @@ extern "C" int launch(__half *c, const __half *a, float *sums, int n, cudaStream
 #ifdef HOPPER
     CUtensorMap map;
     if (!tensor_map(&map, a, n, n, 64)) return 1;
+    if (!tensor_map(&map, reinterpret_cast<const __nv_bfloat16 *>(a), n, n, 64)) return 1;
     hopper<<<1, 256, 1 << 17, stream>>>(c, a, map, n);
 #endif
     return 0;
