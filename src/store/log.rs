@@ -13,11 +13,16 @@ use std::{
     collections::HashSet,
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
+    panic::resume_unwind,
     path::{Path, PathBuf},
+    thread,
 };
 
 /// The longest line that is read, in bytes: an event holds numbers and short texts, long ones are blobs.
 pub(super) const LONGEST_LINE: u64 = 64 << 20;
+
+/// The fewest lines for which a core more is used.
+const FEWEST_LINES: usize = 64;
 
 /// What stands in a task's record.
 #[derive(Clone, Debug)]
@@ -61,35 +66,57 @@ impl Record {
             ends: vec![],
             evidence: vec![],
         };
-        let mut from = BufReader::new(file);
-        while record.read_line(&mut from, path)? {}
+        let (raw, torn) = whole_lines(&mut BufReader::new(file), path)?;
+        record.torn = torn;
+        for (line, bytes) in parse_all(&raw, path)?.into_iter().zip(&raw) {
+            if let Event::Certified { certificate, .. } = &line.event {
+                record.evidence.push(evidence(record.digest.clone(), certificate));
+            }
+            record.lines.push(line);
+            record.digest.take(bytes);
+            record.whole += bytes.len() as u64;
+            record.ends.push(record.whole);
+        }
         Ok(record)
     }
+}
 
-    fn read_line(&mut self, from: &mut impl BufRead, path: &Path) -> Result<bool, StoreError> {
-        let number = self.lines.len() + 1;
+/// The whole lines of a record, and the bytes of a torn one behind them.
+fn whole_lines(from: &mut impl BufRead, path: &Path) -> Result<(Vec<Vec<u8>>, u64), StoreError> {
+    let mut lines = vec![];
+    loop {
         let mut bytes = vec![];
         let read = from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
         read.map_err(|e| StoreError::system("read it", path, e))?;
         if bytes.len() as u64 == LONGEST_LINE {
-            return Err(StoreError::damaged_at(path, number, "the line is longer than 64 MiB: no run writes that"));
+            let why = "the line is longer than 64 MiB: no run writes that";
+            return Err(StoreError::damaged_at(path, lines.len() + 1, why));
         }
         // Where the power was cut, some systems leave zeros: what was not on the disk yet.
         if bytes.last() != Some(&b'\n') || bytes.contains(&0) {
             let rest = std::io::copy(from, &mut std::io::sink()).map_err(|e| StoreError::system("read it", path, e))?;
-            self.torn = bytes.len() as u64 + rest;
-            return Ok(false);
+            return Ok((lines, bytes.len() as u64 + rest));
         }
-        let line = parse(&bytes, number, path)?;
-        if let Event::Certified { certificate, .. } = &line.event {
-            self.evidence.push(evidence(self.digest.clone(), certificate));
-        }
-        self.lines.push(line);
-        self.digest.take(&bytes);
-        self.whole += bytes.len() as u64;
-        self.ends.push(self.whole);
-        Ok(true)
+        lines.push(bytes);
     }
+}
+
+/// What the lines of a record say, by all cores: reading them is most of what a record costs. The first that is damaged is told.
+fn parse_all(raw: &[Vec<u8>], path: &Path) -> Result<Vec<Line>, StoreError> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let each = raw.len().div_ceil(cores).max(FEWEST_LINES);
+    let parse_part = |(part, lines): (usize, &[Vec<u8>])| {
+        let numbered = lines.iter().zip(part * each + 1..);
+        numbered.map(|(bytes, number)| parse(bytes, number, path)).collect::<Result<Vec<Line>, StoreError>>()
+    };
+    thread::scope(|scope| {
+        let begun: Vec<_> = raw.chunks(each).enumerate().map(|part| scope.spawn(move || parse_part(part))).collect();
+        let mut all = Vec::with_capacity(raw.len());
+        for part in begun {
+            all.extend(part.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+        }
+        Ok(all)
+    })
 }
 
 pub(super) fn parse(bytes: &[u8], number: usize, path: &Path) -> Result<Line, StoreError> {
