@@ -1,6 +1,8 @@
 //! Transformations as a user meets them: a small matrix product on the processor, from its naive form to a tiled one.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "../agents/tests/endpoint/mod.rs"]
+mod endpoint;
 #[path = "peak/hlsl.rs"]
 mod hlsl;
 #[path = "peak/person.rs"]

@@ -36,6 +36,13 @@ impl Used {
         used
     }
 
+    /// What these events say was used up.
+    pub fn in_events<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
+        let mut used = Self::default();
+        events.into_iter().for_each(|event| used.add(&Self::in_event(event)));
+        used
+    }
+
     /// What one event says was used up.
     #[must_use]
     pub fn in_event(event: &Event) -> Self {

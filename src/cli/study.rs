@@ -47,6 +47,12 @@ pub struct SuccessRateArgs {
     /// The study's folder; the same command again goes on with it [default: runs/TIME-TASK-success-rate].
     #[arg(long, short, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// End a model's tries when they have cost so many dollars; the same command with more goes on.
+    #[arg(long, value_name = "N", help_heading = "Limits of each model")]
+    pub usd: Option<f64>,
+    /// The same after so many tokens, prompts and replies.
+    #[arg(long, value_name = "N", help_heading = "Limits of each model")]
+    pub tokens: Option<u64>,
     /// With a mailbox as the model: end with code 10 once nothing but replies is missing, instead of waiting.
     #[arg(long)]
     pub exit_when_waiting: bool,

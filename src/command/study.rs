@@ -3,7 +3,11 @@
 use super::{json, resume, say, transform::Begun, workflow};
 use crate::{
     at::At,
-    cli::{ModelArgs, ResumeArgs, StudyCommand, StudyErrorsArgs, SuccessRateArgs, TrajectoryArgs, TuningDepthArgs},
+    batch::limits::{Meter, Used},
+    cli::{
+        LimitArgs, ModelArgs, ResumeArgs, StudyCommand, StudyErrorsArgs, SuccessRateArgs, TrajectoryArgs,
+        TuningDepthArgs,
+    },
     config::{Config, Layers, Limits},
     exit::{Exit, Trouble},
     key::Environment,
@@ -15,7 +19,7 @@ use crate::{
     wiring::Answering,
 };
 use agents::{
-    event::Event,
+    event::{End, Event},
     planner::Request,
     trajectory::Trajectory,
     workflow::{Checkpoint, TuningPlan},
@@ -25,6 +29,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// Asks one of the questions.
@@ -83,10 +88,13 @@ fn success_rate(arguments: &SuccessRateArgs, layers: &Layers, environment: &Envi
     let runs = out.join("runs");
     fs::create_dir_all(&runs).map_err(|e| Trouble::record(format!("{}: cannot make it: {e}", runs.display())))?;
     let (_held, _) = Lock::take(&out)?;
-    let mut stopped = None;
+    let (mut stopped, mut limited) = (None, vec![]);
     for (model, header) in &models {
         match trying.go_on(model, header) {
-            Ok(()) => {}
+            Ok(None) => {}
+            Ok(Some(limit)) => {
+                limited.push(format!("{model} reached its limit of {limit}: it goes on with a higher one\n"));
+            }
             Err(waiting) if waiting.exit == Exit::Waiting => stopped = Some(waiting),
             Err(other) => {
                 stopped = Some(other);
@@ -97,7 +105,11 @@ fn success_rate(arguments: &SuccessRateArgs, layers: &Layers, environment: &Envi
     let known = models_of(&out)?;
     let tries = known.iter().map(|(model, story)| ModelTries::of(model, &steps, story)).collect();
     let rates = SuccessRates::of(steps.clone(), tries);
-    say(&if arguments.json { json(&rates) } else { format!("\n{}\nstudy      {folder}", rates.text()) });
+    say(&if arguments.json {
+        json(&rates)
+    } else {
+        format!("\n{}\n{}study      {folder}", rates.text(), limited.concat())
+    });
     stopped.map_or(Ok(Exit::Done), Err)
 }
 
@@ -142,12 +154,14 @@ impl Trying<'_> {
         Ok(header)
     }
 
-    /// Makes the model's run where it is not there, and begins the tries that are missing.
-    fn go_on(&self, model: &str, header: &RunHeader) -> Result<(), Trouble> {
+    /// Makes the model's run where it is not there, and begins the tries that are missing; the limit that is reached, if one is.
+    fn go_on(&self, model: &str, header: &RunHeader) -> Result<Option<&'static str>, Trouble> {
         let known = runs_of(self.out)?.into_iter().find(|(_, own)| own.configuration.model.spec == model);
         let fork = || self.at.folder.fork(&free(&self.out.join("runs"), model), header, is_checkpoint);
         let folder = known.map_or_else(fork, |(folder, _)| Ok(folder))?;
-        let story: Trajectory = folder.only_record()?.events().collect();
+        let events: Vec<Event> = folder.only_record()?.events().collect();
+        let limits = self.limits(&events);
+        let story: Trajectory = events.into_iter().collect();
         foreign(&folder, &story, self.steps.iter().map(|step| &step.start))?;
         let (workflow, repeats) = (&story.workflow, self.arguments.repeats as usize);
         let begun: Vec<usize> = self.steps.iter().map(|step| step.begun(workflow)).collect();
@@ -160,7 +174,50 @@ impl Trying<'_> {
         let exit_when_waiting = self.arguments.exit_when_waiting;
         let steps = Steps { requests, study: Some(self.again.clone()) };
         let now = ModelArgs { exit_when_waiting, ..ModelArgs::default() };
-        work(&folder, &story, now, steps, self.layers, self.environment)
+        let reached = |story: &Trajectory| limits.reached(story);
+        if let Some(limit) = reached(&story) {
+            return Ok(Some(limit));
+        }
+        let done = work(&folder, &story, (now, limits.args()), steps, self.layers, self.environment);
+        // It breaks off where a limit is reached: that is what was asked for.
+        match reached(&folder.only_record()?.events().collect()) {
+            None => done.map(|()| None),
+            limit => Ok(limit),
+        }
+    }
+
+    /// The model's limits in a record that begins with the run's: what was used before its first try is not the model's.
+    fn limits(&self, events: &[Event]) -> TryLimits {
+        let own = |event: &Event| matches!(event, Event::Ordered(order) if order.trial);
+        let before = Used::in_events(events.iter().take_while(|event| !own(event)));
+        TryLimits {
+            usd: self.arguments.usd.map(|usd| usd + before.usd),
+            tokens: self.arguments.tokens.map(|tokens| tokens + before.tokens),
+        }
+    }
+}
+
+/// What a model's run may use, with what it began behind.
+#[derive(Clone, Copy)]
+struct TryLimits {
+    usd: Option<f64>,
+    tokens: Option<u64>,
+}
+
+impl TryLimits {
+    fn args(self) -> LimitArgs {
+        LimitArgs { usd: self.usd, tokens: self.tokens, ..LimitArgs::default() }
+    }
+
+    /// Which is reached, in words.
+    fn reached(self, story: &Trajectory) -> Option<&'static str> {
+        let (usd, tokens) = (self.usd.unwrap_or(0.0), self.tokens.unwrap_or(0));
+        let limits = Limits { usd, tokens, ..Limits::default() };
+        match (Arc::new(Meter::new(limits.of_one(), &[])).for_task())(story)? {
+            End::TaskUsd => Some("dollars"),
+            End::TaskTokens => Some("tokens"),
+            _ => None,
+        }
     }
 }
 
@@ -168,7 +225,7 @@ impl Trying<'_> {
 fn work(
     folder: &RunFolder,
     story: &Trajectory,
-    model: ModelArgs,
+    (model, limits): (ModelArgs, LimitArgs),
     steps: Steps,
     layers: &Layers,
     environment: &Environment,
@@ -176,7 +233,7 @@ fn work(
     if steps.requests.is_empty() && story.workflow.open_order(&story.rounds).is_none() {
         return Ok(());
     }
-    let run = ResumeArgs { run: folder.path().to_owned(), model, ..ResumeArgs::default() };
+    let run = ResumeArgs { run: folder.path().to_owned(), model, limits, ..ResumeArgs::default() };
     // It is one model that is tried, whatever a role has otherwise.
     let mut layers = layers.clone();
     layers.config.model.roles.clear();
@@ -289,7 +346,7 @@ fn tuning_depth(arguments: &TuningDepthArgs, layers: &Layers, environment: &Envi
         arguments.tuner
     );
     let steps = Steps { requests: searches(arguments, &story, &to.id), study: Some(again) };
-    let done = work(&folder, &story, ModelArgs::default(), steps, layers, environment);
+    let done = work(&folder, &story, (ModelArgs::default(), LimitArgs::default()), steps, layers, environment);
     let story: Trajectory = folder.only_record()?.events().collect();
     let depths: Vec<Depth> =
         arguments.tests.iter().map(|tests| Depth::of(&story, *tests as usize, arguments.tuner)).collect();

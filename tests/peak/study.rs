@@ -1,6 +1,7 @@
 //! PEAK's research questions as a user asks them: of a saved workflow, of models on scripted replies, of a search's depth.
 
-use super::program::{self, Told, run};
+use super::endpoint::{Act, Endpoint};
+use super::program::{self, KEY, Told, run, warpsmith};
 use super::workflow::{Bench, TILED, events, of, refactor, refused, tiling, tree, unroll};
 use serde_json::{Value, json};
 use std::{fs, path::Path};
@@ -143,6 +144,34 @@ fn killed_within_a_try_it_goes_on(bench: &Bench, table: &Value, tries: &[Value])
     for name in ["ordered", "began", "asked", "answered", "checked", "wrote", "spent"] {
         assert_eq!(of(again, name).len(), of(tries, name).len(), "{name}: nothing is done twice");
     }
+}
+
+#[test]
+fn a_model_s_tries_end_at_its_limit_and_go_on_with_a_higher_one_without_what_the_run_itself_used() {
+    let endpoint = Endpoint::start(|_, _| Act::Say("I would rather not.".to_owned()));
+    let (bench, folder) = (saved(), tempfile::tempdir().unwrap());
+    let out = folder.path().join("S").display().to_string();
+    // The run's own replies used tokens, too.
+    let file = Path::new(&bench.at("W")).join("tasks/matmul/events.jsonl");
+    let used =
+        json!({"input_tokens": 5000, "cached_tokens": 0, "output_tokens": 5000, "reasoning_tokens": 0}).to_string();
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\"usage\":null"), "{text}");
+    fs::write(&file, text.replace("\"usage\":null", &format!("\"usage\":{used}"))).unwrap();
+    let study = |tokens: &[&str]| {
+        let study = ["study", "success-rate", &bench.at("W"), "--model", "openai:m", "--repeats", "2", "--out", &out];
+        let mut command = warpsmith(&[&study[..], tokens].concat());
+        Told::of(command.env("OPENAI_BASE_URL", endpoint.url()).env("OPENAI_API_KEY", KEY).output().unwrap()).ended(0)
+    };
+    let asked = || endpoint.requests().len();
+    let one = |told: &Told| told.out.contains("openai:m reached its limit of tokens: it goes on with a higher one");
+    let first = study(&["--tokens", "1"]);
+    assert!(one(&first) && asked() == 1, "{first:?}");
+    assert!(one(&study(&["--tokens", "1"])) && asked() == 1, "nothing more is asked");
+    let more = study(&["--tokens", "2000"]);
+    assert!(one(&more) && asked() == 2, "1,100 each: {more:?}");
+    let all = study(&[]);
+    assert!(!one(&all) && asked() == 6, "{all:?}");
 }
 
 #[test]
