@@ -53,6 +53,9 @@ pub struct Task {
     /// not come to its end there, it is the smallest of the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sanitizer_cases: Vec<Case>,
+    /// What whole-numbered scalars of a case have to satisfy, an expression of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_args: Option<String>,
     /// Which of the cases are timed.
     pub timed: TimedCases,
 }

@@ -442,6 +442,35 @@ fn the_matrix_products_have_regions_and_a_kernel_of_at_most_six_lines() {
     }
 }
 
+#[test]
+fn a_list_of_values_makes_a_case_for_each_and_valid_args_leaves_out_what_it_does_not_hold_for() {
+    let many = GOOD.replace("n = 3000\nscale = 2.5", "n = \"[2**i for i in 3..=6]\"\nscale = [1, 2.5]");
+    let names = |text: &str| {
+        let cases = load::task(folder(text).path()).map_err(|error| error.to_string())?.cases;
+        Ok::<_, String>(cases.into_iter().map(|case| case.name).collect::<Vec<_>>())
+    };
+    let all =
+        ["small", "big-8-1", "big-8-2.5", "big-16-1", "big-16-2.5", "big-32-1", "big-32-2.5", "big-64-1", "big-64-2.5"];
+    assert_eq!(names(&many).unwrap(), all);
+    let valid = many.replacen("[[argument]]", "valid_args = \"n % 16 == 0 or n < 4\"\n[[argument]]", 1);
+    assert_eq!(names(&valid).unwrap(), [&all[..1], &all[3..]].concat());
+    for (old, new, why) in [
+        ("2**i for i in 3..=6", "2**i for i in 3..=90", "it counts beyond 64"),
+        ("2**i for i in 3..=6", "2**j for i in 3..=6", "undefined"),
+        ("2**i for i in 3..=6", "2**i for i in 3..=40", "`n` cannot have this value"),
+        ("[2**i for i in 3..=6]", "many", "it is no list in words"),
+        ("scale = [1, 2.5]", "scale = []", "this list holds 0"),
+        ("n % 16 == 0 or n < 4", "n % 16 == 0", "this case breaks the task's valid_args"),
+        ("n % 16 == 0 or n < 4", "n < 4", "valid_args holds for none of these"),
+        ("n % 16 == 0 or n < 4", "m < 4", "this cannot be evaluated for the case small"),
+        ("n % 16 == 0 or n < 4", "n <", "this cannot be evaluated for the case small"),
+    ] {
+        assert!(valid.contains(old), "{old}");
+        let told = names(&valid.replacen(old, new, 1)).unwrap_err();
+        assert!(told.contains(why) && told.contains("task.toml:"), "{new}: {told}");
+    }
+}
+
 const BASELINE: &str = r#"[[baseline]]
 name = "quick"
 source = "reference.cpp"

@@ -101,6 +101,7 @@ fn task() -> Task {
         cases: vec![case("small", 1000), case("large", 20_001)],
         final_cases: vec![case("odd", 777)],
         sanitizer_cases: vec![],
+        valid_args: None,
         timed: TimedCases::Largest,
     }
 }

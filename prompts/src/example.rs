@@ -387,6 +387,7 @@ pub(crate) fn task() -> Task {
         cases: vec![case(16, 4096), case(63, 1003)],
         final_cases: vec![case(7, 1003)],
         sanitizer_cases: vec![],
+        valid_args: None,
         timed: TimedCases::All,
     }
 }

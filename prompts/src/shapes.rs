@@ -21,7 +21,7 @@ impl Prompts {
 }
 
 pub(crate) fn values(task: &Task, count: usize, limit_bytes: u64) -> Value {
-    context! { task => words::task(task), count => count, limit => words::bytes(limit_bytes) }
+    context! { task => words::task(task), count => count, limit => words::bytes(limit_bytes), valid => task.valid_args.clone() }
 }
 
 /// Reads the proposed shapes as cases of the task, without duplicates, named like "16x4096". Whether they fit into
@@ -61,6 +61,11 @@ fn case(value: &serde_json::Value, task: &Task) -> Result<Case, String> {
     for (key, given) in fixed {
         check_fixed(&scalars, key, given)?;
     }
+    if let Some(text) = &task.valid_args
+        && !kernelbench::load::args_are_valid(text, &scalars)?
+    {
+        return Err(format!("the task wants {text}"));
+    }
     Ok(Case { name: sizes.join("x"), scalars })
 }
 
@@ -90,6 +95,18 @@ mod tests {
         assert_eq!(cases.iter().map(|case| case.name.as_str()).collect::<Vec<_>>(), ["8x512", "7x3"]);
         assert_eq!(cases[1].scalars["columns"], Number::Integer(3));
         assert_eq!(cases[1].scalars["factor"], Number::Float(0.5));
+    }
+
+    #[test]
+    fn a_shape_that_the_task_s_valid_args_does_not_hold_for_is_refused() {
+        let mut task = example::task();
+        task.valid_args = Some("columns % 8 == 0".to_owned());
+        let read =
+            |columns: u32| read_shapes(&format!(r#"{{"shapes": [{{"rows": 8, "columns": {columns}}}]}}"#), &task);
+        assert_eq!(read(16).unwrap().len(), 1);
+        assert!(read(12).unwrap_err().0.contains("shape 1: the task wants columns % 8 == 0"));
+        let page = crate::Prompts::embedded().shapes(&task, 3, 1 << 20);
+        assert!(format!("{page:?}").contains("For each shape `columns % 8 == 0` holds."), "{page:?}");
     }
 
     #[test]

@@ -239,6 +239,7 @@ impl Sample {
             cases: vec![self.case("prefill"), self.case("decode")],
             final_cases: vec![],
             sanitizer_cases: vec![],
+            valid_args: None,
             timed: TimedCases::All,
         }
     }

@@ -60,6 +60,7 @@ pub(crate) fn task() -> Task {
         cases: vec![case(64), case(128)],
         final_cases: vec![case(96)],
         sanitizer_cases: vec![],
+        valid_args: None,
         timed: TimedCases::Largest,
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod problem;
 pub(crate) mod reference;
 pub(crate) mod tuning;
 
+pub use cases::args_are_valid;
 pub use error::TaskError;
 pub use family::family;
 pub(crate) use include::stays;
@@ -142,6 +143,7 @@ fn assemble(document: &Document<'_>, file: TaskFile) -> Result<Task, TaskError> 
         cases,
         final_cases,
         sanitizer_cases,
+        valid_args: file.valid_args.map(Spanned::into_inner),
         timed,
     })
 }

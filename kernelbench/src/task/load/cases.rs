@@ -4,7 +4,7 @@ use super::{
     Document, TaskError,
     file::{CaseFile, TaskFile, TimingFile},
 };
-use crate::task::{Argument, ArgumentKind, Case, Dtype, Number, Size, TimedCases};
+use crate::task::{Argument, ArgumentKind, Case, Dtype, Number, Size, TimedCases, space};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Spanned, Value};
 
@@ -20,7 +20,9 @@ pub(super) fn check(
     }
     let mut names = BTreeSet::new();
     let mut read = |files: &[CaseFile]| -> Result<Vec<Case>, TaskError> {
-        files.iter().map(|case| one(document, file, arguments, case, &mut names)).collect()
+        let read: Vec<Vec<Case>> =
+            files.iter().map(|case| some(document, file, arguments, case, &mut names)).collect::<Result<_, _>>()?;
+        Ok(read.concat())
     };
     Ok([read(&file.case)?, read(&file.final_case)?, read(&file.sanitizer_case)?])
 }
@@ -46,21 +48,76 @@ pub(super) fn timed(
     }
 }
 
-fn one(
+/// The cases that one entry stands for: a list of values for a scalar makes one for each, of several lists one for each
+/// combination, and those that the task's `valid_args` does not hold for are left out.
+fn some(
     document: &Document<'_>,
     file: &TaskFile,
     arguments: &[Argument],
-    case: &CaseFile,
+    entry: &CaseFile,
     names: &mut BTreeSet<String>,
-) -> Result<Case, TaskError> {
-    let name = case_name(document, case)?;
-    if !names.insert(name.get_ref().clone()) {
-        return document.error(&name, "an earlier case has this name", "give each case its own name");
+) -> Result<Vec<Case>, TaskError> {
+    let name = case_name(document, entry)?;
+    let mut cases = vec![Case { name: name.get_ref().clone(), scalars: BTreeMap::new() }];
+    let mut is_one = true;
+    for (argument, values) in scalars(document, arguments, entry, &name)? {
+        is_one &= values.is_one;
+        let with = |case: &Case| {
+            let (case, argument) = (case.clone(), argument.clone());
+            values.numbers.clone().into_iter().map(move |number| {
+                let mut case = case.clone();
+                if !values.is_one {
+                    let value = match number {
+                        Number::Integer(value) => value.to_string(),
+                        Number::Float(value) => value.to_string(),
+                    };
+                    case.name.extend(["-", &value]);
+                }
+                case.scalars.insert(argument.clone(), number);
+                case
+            })
+        };
+        cases = cases.iter().flat_map(with).take(MOST_CASES + 1).collect();
+        if cases.len() > MOST_CASES {
+            let help = format!("expected lists that come to at most {MOST_CASES} cases");
+            return document.error(&name, "these lists make too many cases", help);
+        }
     }
-    let scalars = scalars(document, arguments, case, &name)?;
-    let case = Case { name: name.get_ref().clone(), scalars };
-    check_sizes(document, file, &case)?;
-    Ok(case)
+    if let Some(text) = &file.valid_args {
+        let mut valid = vec![];
+        for case in cases {
+            if args_are_valid(text.get_ref(), &case.scalars).or_else(|why| {
+                let help = "expected an expression of the whole-numbered scalars, such as n % 16 == 0";
+                document.error(text, format!("this cannot be evaluated for the case {}: {why}", case.name), help)
+            })? {
+                valid.push(case);
+            }
+        }
+        cases = valid;
+    }
+    if cases.is_empty() {
+        let what = if is_one { "this case breaks the task's valid_args" } else { "valid_args holds for none of these" };
+        return document.error(&name, what, "expected scalars for which valid_args holds");
+    }
+    for case in &cases {
+        if !is_case_name(&case.name) {
+            return document.error(&name, "with its values this name is too long", "expected at most 64 characters");
+        }
+        if !names.insert(case.name.clone()) {
+            return document.error(&name, "an earlier case has this name", "give each case its own name");
+        }
+        check_sizes(document, file, case)?;
+    }
+    Ok(cases)
+}
+
+/// The most cases that one entry may stand for.
+const MOST_CASES: usize = 64;
+
+/// The values of a scalar, and whether it is one that was given alone.
+struct Values {
+    numbers: Vec<Number>,
+    is_one: bool,
 }
 
 fn case_name(document: &Document<'_>, case: &CaseFile) -> Result<Spanned<String>, TaskError> {
@@ -84,7 +141,7 @@ fn scalars(
     arguments: &[Argument],
     case: &CaseFile,
     name: &Spanned<String>,
-) -> Result<BTreeMap<String, Number>, TaskError> {
+) -> Result<Vec<(String, Values)>, TaskError> {
     let wanted: Vec<&Argument> = arguments.iter().filter(|argument| argument.kind == ArgumentKind::Scalar).collect();
     let list = wanted.iter().map(|argument| argument.name.as_str()).collect::<Vec<_>>().join(", ");
     let known = |key: &str| key == "name" || wanted.iter().any(|argument| argument.name == key);
@@ -97,9 +154,71 @@ fn scalars(
             let help = format!("expected a value for each scalar argument: {list}");
             return document.error(name, format!("this case gives no value for `{}`", argument.name), help);
         };
-        Ok((argument.name.clone(), number(document, argument, value)?))
+        Ok((argument.name.clone(), values(document, argument, value)?))
     };
     wanted.iter().map(value).collect()
+}
+
+/// One value, a list of them, or a list in words: `[2**i for i in 5..=10]`.
+fn values(document: &Document<'_>, argument: &Argument, value: &Spanned<Value>) -> Result<Values, TaskError> {
+    let listed = match value.get_ref() {
+        Value::Array(items) => items.clone(),
+        Value::String(text) => counted(text).or_else(|why| {
+            let help = "expected a number, a list of numbers, or a list in words: \"[2**i for i in 5..=10]\"";
+            document.error(value, format!("`{}` cannot have this value: {why}", argument.name), help)
+        })?,
+        _ => return Ok(Values { numbers: vec![number(document, argument, value)?], is_one: true }),
+    };
+    if listed.is_empty() || listed.len() > MOST_CASES {
+        let help = format!("expected 1 to {MOST_CASES} numbers");
+        return document.error(value, format!("this list holds {}", listed.len()), help);
+    }
+    let each = listed.into_iter().map(|item| number(document, argument, &Spanned::new(value.span(), item)));
+    Ok(Values { numbers: each.collect::<Result<_, _>>()?, is_one: false })
+}
+
+/// The numbers of a list in words.
+fn counted(text: &str) -> Result<Vec<Value>, String> {
+    let inner = text.trim().strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let parts = inner.and_then(|text| {
+        let (of, rest) = text.split_once(" for ")?;
+        let (name, range) = rest.split_once(" in ")?;
+        let (first, last) = range.split_once("..")?;
+        Some((of.trim(), name.trim(), first.trim(), last.trim()))
+    });
+    let (of, name, first, last) = parts.ok_or("it is no list in words")?;
+    let whole = |text: &str| text.parse::<i64>().map_err(|_| format!("`{text}` is no whole number"));
+    let (first, last) = match last.strip_prefix('=') {
+        Some(last) => (whole(first)?, whole(last)?),
+        None => (whole(first)?, whole(last)?.saturating_sub(1)),
+    };
+    if usize::try_from(last.saturating_sub(first)).is_ok_and(|more| more >= MOST_CASES) {
+        return Err(format!("it counts beyond {MOST_CASES}"));
+    }
+    let environment = space::environment();
+    let of = environment.compile_expression(of).map_err(|error| space::said(&error))?;
+    (first..=last)
+        .map(|i| {
+            let found = of.eval(BTreeMap::from([(name, i)])).map_err(|error| space::said(&error))?;
+            let whole = i64::try_from(found.clone()).map_err(|_| format!("{found} is no whole number"));
+            Ok(Value::Integer(whole?))
+        })
+        .collect()
+}
+
+/// Whether an expression of whole-numbered scalars holds.
+///
+/// # Errors
+/// In words, where it cannot be evaluated.
+pub fn args_are_valid(text: &str, scalars: &BTreeMap<String, Number>) -> Result<bool, String> {
+    let whole = scalars.iter().filter_map(|(name, number)| match number {
+        Number::Integer(value) => Some((name.as_str(), *value)),
+        Number::Float(_) => None,
+    });
+    let environment = space::environment();
+    let expression = environment.compile_expression(text).map_err(|error| space::said(&error))?;
+    let held = expression.eval(whole.collect::<BTreeMap<_, _>>()).map_err(|error| space::said(&error))?;
+    Ok(held.is_true())
 }
 
 fn number(document: &Document<'_>, argument: &Argument, value: &Spanned<Value>) -> Result<Number, TaskError> {

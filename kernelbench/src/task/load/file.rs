@@ -25,6 +25,7 @@ pub(super) struct TaskFile {
     pub(super) argument: Vec<ArgumentFile>,
     pub(super) tolerance: ToleranceFile,
     pub(super) timing: Option<TimingFile>,
+    pub(super) valid_args: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) case: Vec<CaseFile>,
     #[serde(default)]

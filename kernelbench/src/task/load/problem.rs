@@ -50,6 +50,7 @@ pub fn problem(path: &Path) -> Result<Task, TaskError> {
         cases: vec![Case { name: suite::DEFAULT.to_owned(), scalars: [].into() }],
         final_cases: vec![],
         sanitizer_cases: vec![],
+        valid_args: None,
         timed: TimedCases::All,
     })
 }
