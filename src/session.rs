@@ -102,6 +102,8 @@ impl Session {
                     None => ending.tell(&story),
                 }
             }
+            // What a model may use in a study is over: it is told of with the others.
+            Some(Err(BrokeOff::Limit(_))) if study.is_some() => Ok(Exit::Done),
             Some(Err(why)) => Err(ending.explain(&why)),
             None => Err(ending.interrupted()),
         }

@@ -48,10 +48,10 @@ pub struct SuccessRateArgs {
     #[arg(long, short, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// End a model's tries when they have cost so many dollars; the same command with more goes on.
-    #[arg(long, value_name = "N", help_heading = "Limits of each model")]
+    #[arg(long, value_name = "N", value_parser = dollars, help_heading = "Limits of each model")]
     pub usd: Option<f64>,
     /// The same after so many tokens, prompts and replies.
-    #[arg(long, value_name = "N", help_heading = "Limits of each model")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Limits of each model")]
     pub tokens: Option<u64>,
     /// With a mailbox as the model: end with code 10 once nothing but replies is missing, instead of waiting.
     #[arg(long)]
@@ -59,6 +59,11 @@ pub struct SuccessRateArgs {
     /// Print the table as JSON, and nothing else.
     #[arg(long)]
     pub json: bool,
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    let read = text.parse().ok().filter(|usd: &f64| usd.is_finite() && *usd > 0.0);
+    read.ok_or_else(|| "expected dollars, more than 0".to_owned())
 }
 
 /// `study errors`

@@ -12,7 +12,7 @@ use crate::{
     exit::{Exit, Trouble},
     key::Environment,
     plan,
-    progress::be_quiet,
+    progress::{Screen, be_quiet},
     session::Steps,
     store::{Lock, RunFolder, RunHeader},
     study::{Depth, Errors, Evolution, ModelTries, StepName, SuccessRates},
@@ -81,7 +81,10 @@ fn success_rate(arguments: &SuccessRateArgs, layers: &Layers, environment: &Envi
     let out = out(arguments.out.as_deref(), &at, "success-rate", &layers.config)?;
     let (run, repeats, folder) = (&arguments.run, arguments.repeats, out.display());
     let models = arguments.model.join(" --model ");
-    let again = format!("warpsmith study success-rate {run} --model {models} --repeats {repeats} --out {folder}");
+    let usd = arguments.usd.map(|usd| format!(" --usd {usd}")).unwrap_or_default();
+    let tokens = arguments.tokens.map(|tokens| format!(" --tokens {tokens}")).unwrap_or_default();
+    let again =
+        format!("warpsmith study success-rate {run} --model {models} --repeats {repeats} --out {folder}{usd}{tokens}");
     let trying = Trying { at: &at, steps: &steps, out: &out, again, arguments, layers, environment };
     // Whether every model can be asked is known before one is.
     let models = trying.headers()?;
@@ -93,7 +96,7 @@ fn success_rate(arguments: &SuccessRateArgs, layers: &Layers, environment: &Envi
         match trying.go_on(model, header) {
             Ok(None) => {}
             Ok(Some(limit)) => {
-                limited.push(format!("{model} reached its limit of {limit}: it goes on with a higher one\n"));
+                limited.push(format!("{model} reached its limit of {limit}: it goes on with a higher one"));
             }
             Err(waiting) if waiting.exit == Exit::Waiting => stopped = Some(waiting),
             Err(other) => {
@@ -105,11 +108,11 @@ fn success_rate(arguments: &SuccessRateArgs, layers: &Layers, environment: &Envi
     let known = models_of(&out)?;
     let tries = known.iter().map(|(model, story)| ModelTries::of(model, &steps, story)).collect();
     let rates = SuccessRates::of(steps.clone(), tries);
-    say(&if arguments.json {
-        json(&rates)
-    } else {
-        format!("\n{}\n{}study      {folder}", rates.text(), limited.concat())
-    });
+    say(&if arguments.json { json(&rates) } else { format!("\n{}\nstudy      {folder}", rates.text()) });
+    let screen = Screen::new(false);
+    for line in &limited {
+        screen.warn(line);
+    }
     stopped.map_or(Ok(Exit::Done), Err)
 }
 
@@ -174,25 +177,27 @@ impl Trying<'_> {
         let exit_when_waiting = self.arguments.exit_when_waiting;
         let steps = Steps { requests, study: Some(self.again.clone()) };
         let now = ModelArgs { exit_when_waiting, ..ModelArgs::default() };
-        let reached = |story: &Trajectory| limits.reached(story);
-        if let Some(limit) = reached(&story) {
+        if steps.requests.is_empty() && story.workflow.open_order(&story.rounds).is_none() {
+            return Ok(None);
+        }
+        if let Some(limit) = limits.reached(&story) {
             return Ok(Some(limit));
         }
-        let done = work(&folder, &story, (now, limits.args()), steps, self.layers, self.environment);
-        // It breaks off where a limit is reached: that is what was asked for.
-        match reached(&folder.only_record()?.events().collect()) {
-            None => done.map(|()| None),
-            limit => Ok(limit),
-        }
+        work(&folder, &story, (now, limits.args()), steps, self.layers, self.environment)?;
+        let story: Trajectory = folder.only_record()?.events().collect();
+        let begun: usize = self.steps.iter().map(|step| step.begun(&story.workflow)).sum();
+        let is_over = begun >= self.steps.len() * repeats && story.workflow.open_order(&story.rounds).is_none();
+        Ok(limits.reached(&story).filter(|_| !is_over))
     }
 
-    /// The model's limits in a record that begins with the run's: what was used before its first try is not the model's.
+    /// The model's limits in a record that begins with the run's, up to its last checkpoint: what was used by then is not the
+    /// model's, and no try makes a checkpoint.
     fn limits(&self, events: &[Event]) -> TryLimits {
-        let own = |event: &Event| matches!(event, Event::Ordered(order) if order.trial);
-        let before = Used::in_events(events.iter().take_while(|event| !own(event)));
+        let begins = events.iter().rposition(is_checkpoint).map_or(0, |at| at + 1);
+        let before = Used::in_events(&events[..begins]);
         TryLimits {
             usd: self.arguments.usd.map(|usd| usd + before.usd),
-            tokens: self.arguments.tokens.map(|tokens| tokens + before.tokens),
+            tokens: self.arguments.tokens.map(|tokens| tokens.saturating_add(before.tokens)),
         }
     }
 }

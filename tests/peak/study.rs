@@ -164,14 +164,19 @@ fn a_model_s_tries_end_at_its_limit_and_go_on_with_a_higher_one_without_what_the
         Told::of(command.env("OPENAI_BASE_URL", endpoint.url()).env("OPENAI_API_KEY", KEY).output().unwrap()).ended(0)
     };
     let asked = || endpoint.requests().len();
-    let one = |told: &Told| told.out.contains("openai:m reached its limit of tokens: it goes on with a higher one");
+    let one = |told: &Told| told.err.contains("openai:m reached its limit of tokens: it goes on with a higher one");
     let first = study(&["--tokens", "1"]);
     assert!(one(&first) && asked() == 1, "{first:?}");
     assert!(one(&study(&["--tokens", "1"])) && asked() == 1, "nothing more is asked");
     let more = study(&["--tokens", "2000"]);
     assert!(one(&more) && asked() == 2, "1,100 each: {more:?}");
-    let all = study(&[]);
-    assert!(!one(&all) && asked() == 6, "{all:?}");
+    let all = study(&["--tokens", "6600"]);
+    assert!(!one(&all) && asked() == 6, "it is through, though its limit is reached: {all:?}");
+    for (flag, value) in [("--tokens", "0"), ("--usd", "0"), ("--usd", "-1"), ("--usd", "NaN")] {
+        let given = format!("{flag}={value}");
+        let told = run(&["study", "success-rate", &bench.at("W"), "--model", "openai:m", &given]).ended(2);
+        assert!(told.err.contains(flag), "{told:?}");
+    }
 }
 
 #[test]
