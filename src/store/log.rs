@@ -23,6 +23,9 @@ pub(super) const LONGEST_LINE: u64 = 64 << 20;
 
 /// The fewest lines for which a core more is used.
 const FEWEST_LINES: usize = 64;
+/// What is read before it is parsed: lines, and bytes, at most but for the last line.
+const BLOCK: usize = 8192;
+const BLOCK_BYTES: usize = 32 << 20;
 
 /// What stands in a task's record.
 #[derive(Clone, Debug)]
@@ -66,54 +69,81 @@ impl Record {
             ends: vec![],
             evidence: vec![],
         };
-        let (raw, torn) = whole_lines(&mut BufReader::new(file), path)?;
-        record.torn = torn;
-        for (line, bytes) in parse_all(&raw, path)?.into_iter().zip(&raw) {
-            if let Event::Certified { certificate, .. } = &line.event {
-                record.evidence.push(evidence(record.digest.clone(), certificate));
-            }
-            record.lines.push(line);
-            record.digest.take(bytes);
-            record.whole += bytes.len() as u64;
-            record.ends.push(record.whole);
+        let mut from = BufReader::new(file);
+        // The first line alone says whether this is a record.
+        let mut most = 1;
+        while record.read_block(&mut from, most, path)? {
+            most = BLOCK;
         }
         Ok(record)
     }
-}
 
-/// The whole lines of a record, and the bytes of a torn one behind them.
-fn whole_lines(from: &mut impl BufRead, path: &Path) -> Result<(Vec<Vec<u8>>, u64), StoreError> {
-    let mut lines = vec![];
-    loop {
-        let mut bytes = vec![];
-        let read = from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
-        read.map_err(|e| StoreError::system("read it", path, e))?;
-        if bytes.len() as u64 == LONGEST_LINE {
-            let why = "the line is longer than 64 MiB: no run writes that";
-            return Err(StoreError::damaged_at(path, lines.len() + 1, why));
+    /// Takes in so many whole lines at most; whether more may stand behind them.
+    fn read_block(&mut self, from: &mut impl BufRead, most: usize, path: &Path) -> Result<bool, StoreError> {
+        let (mut raw, mut size, mut goes_on, mut why) = (vec![], 0, true, None);
+        while goes_on && why.is_none() && raw.len() < most && size < BLOCK_BYTES {
+            match whole_line(from, self.lines.len() + raw.len() + 1, path) {
+                Ok(Ok(bytes)) => {
+                    size += bytes.len();
+                    raw.push(bytes);
+                }
+                Ok(Err(torn)) => (self.torn, goes_on) = (torn, false),
+                Err(error) => why = Some(error),
+            }
         }
-        // Where the power was cut, some systems leave zeros: what was not on the disk yet.
-        if bytes.last() != Some(&b'\n') || bytes.contains(&0) {
-            let rest = std::io::copy(from, &mut std::io::sink()).map_err(|e| StoreError::system("read it", path, e))?;
-            return Ok((lines, bytes.len() as u64 + rest));
+        // What is wrong with an earlier line is told first.
+        for (line, bytes) in parse_all(&raw, self.lines.len(), path)?.into_iter().zip(&raw) {
+            if let Event::Certified { certificate, .. } = &line.event {
+                self.evidence.push(evidence(self.digest.clone(), certificate));
+            }
+            self.lines.push(line);
+            self.digest.take(bytes);
+            self.whole += bytes.len() as u64;
+            self.ends.push(self.whole);
         }
-        lines.push(bytes);
+        why.map_or(Ok(goes_on), Err)
     }
 }
 
-/// What the lines of a record say, by all cores: reading them is most of what a record costs. The first that is damaged is told.
-fn parse_all(raw: &[Vec<u8>], path: &Path) -> Result<Vec<Line>, StoreError> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let each = raw.len().div_ceil(cores).max(FEWEST_LINES);
-    let parse_part = |(part, lines): (usize, &[Vec<u8>])| {
-        let numbered = lines.iter().zip(part * each + 1..);
+/// A whole line; or the bytes of a torn one, with all that stands behind it: 0 at the end.
+fn whole_line(from: &mut impl BufRead, number: usize, path: &Path) -> Result<Result<Vec<u8>, u64>, StoreError> {
+    let mut bytes = vec![];
+    let read = from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
+    read.map_err(|e| StoreError::system("read it", path, e))?;
+    if bytes.len() as u64 == LONGEST_LINE {
+        return Err(StoreError::damaged_at(path, number, "the line is longer than 64 MiB: no run writes that"));
+    }
+    // Where the power was cut, some systems leave zeros: what was not on the disk yet.
+    if bytes.last() != Some(&b'\n') || bytes.contains(&0) {
+        let rest = std::io::copy(from, &mut std::io::sink()).map_err(|e| StoreError::system("read it", path, e))?;
+        return Ok(Err(bytes.len() as u64 + rest));
+    }
+    Ok(Ok(bytes))
+}
+
+/// What lines say that stand behind so many others, by all cores: reading them is most of what a record costs. The first that
+/// is damaged is told.
+fn parse_all(raw: &[Vec<u8>], behind: usize, path: &Path) -> Result<Vec<Line>, StoreError> {
+    let parse_part = |(part, lines): (usize, &[Vec<u8>]), each: usize| {
+        let numbered = lines.iter().zip(behind + part * each + 1..);
         numbered.map(|(bytes, number)| parse(bytes, number, path)).collect::<Result<Vec<Line>, StoreError>>()
     };
+    if raw.len() <= FEWEST_LINES {
+        return parse_part((0, raw), 0);
+    }
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let each = raw.len().div_ceil(cores).max(FEWEST_LINES);
     thread::scope(|scope| {
-        let begun: Vec<_> = raw.chunks(each).enumerate().map(|part| scope.spawn(move || parse_part(part))).collect();
+        let begin = |part| thread::Builder::new().spawn_scoped(scope, move || parse_part(part, each));
+        let parts: Vec<_> = raw.chunks(each).enumerate().map(|part| (part, begin(part))).collect();
         let mut all = Vec::with_capacity(raw.len());
-        for part in begun {
-            all.extend(part.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+        for (part, thread) in parts {
+            // Where the system lends no thread, this one does it.
+            let read = thread.map_or_else(
+                |_| parse_part(part, each),
+                |thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            );
+            all.extend(read?);
         }
         Ok(all)
     })
@@ -318,6 +348,42 @@ mod tests {
 
     fn read(path: &Path) -> Result<Record, String> {
         Record::read(path, Blobs::at(path.with_file_name("blobs"))).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_long_record_is_read_by_several_and_says_its_first_damaged_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let (mut log, _) = TaskLog::open(&path, Blobs::at(folder.path().join("blobs"))).unwrap();
+        log.note(&opened()).unwrap();
+        let count = FEWEST_LINES * 8;
+        for at in 1..count {
+            log.note(&Event::BrokeOff { why: at.to_string() }).unwrap();
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let whole = read(&path).unwrap();
+        let mut digest = Hashing::default();
+        for line in text.split_inclusive('\n') {
+            digest.take(line.as_bytes());
+        }
+        assert_eq!((whole.lines.len(), whole.torn, whole.whole), (count, 0, text.len() as u64));
+        assert_eq!(
+            (whole.ends.len(), whole.ends.last(), whole.digest.clone().hash()),
+            (count, Some(&(text.len() as u64)), digest.hash())
+        );
+        assert!(whole.lines.iter().enumerate().all(|(at, line)| line.seq == at as u64));
+        let damaged = |lines: &[usize]| {
+            let damage =
+                |(at, line): (usize, &str)| if lines.contains(&(at + 1)) { "{}\n".into() } else { line.to_owned() };
+            fs::write(&path, text.split_inclusive('\n').enumerate().map(damage).collect::<String>()).unwrap();
+            read(&path).unwrap_err()
+        };
+        let (early, late) = (FEWEST_LINES / 2, count - FEWEST_LINES / 2);
+        assert!(damaged(&[late, early]).contains(&format!("events.jsonl:{early}:")), "{}", damaged(&[late, early]));
+        assert!(damaged(&[late]).contains(&format!("events.jsonl:{late}:")), "{}", damaged(&[late]));
+        fs::write(&path, &text[..text.len() - 1]).unwrap();
+        let torn = read(&path).unwrap();
+        assert_eq!((torn.lines.len(), torn.whole + torn.torn), (count - 1, text.len() as u64 - 1));
     }
 
     #[test]
