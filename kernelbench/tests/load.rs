@@ -462,8 +462,14 @@ fn a_list_of_values_makes_a_case_for_each_and_valid_args_leaves_out_what_it_does
         ("scale = [1, 2.5]", "scale = []", "this list holds 0"),
         ("n % 16 == 0 or n < 4", "n % 16 == 0", "this case breaks the task's valid_args"),
         ("n % 16 == 0 or n < 4", "n < 4", "valid_args holds for none of these"),
-        ("n % 16 == 0 or n < 4", "m < 4", "this cannot be evaluated for the case small"),
-        ("n % 16 == 0 or n < 4", "n <", "this cannot be evaluated for the case small"),
+        ("n % 16 == 0 or n < 4", "n < 4 or m < 4", "valid_args cannot be evaluated: it names `m`"),
+        ("n % 16 == 0 or n < 4", "scale < 4", "valid_args cannot be evaluated: it names `scale`"),
+        ("n % 16 == 0 or n < 4", "n <", "valid_args cannot be evaluated: "),
+        ("n % 16 == 0 or n < 4", "n / 0 == 1", "this cannot be evaluated for the case small"),
+        ("2**i for i in 3..=6", "[[0] * 100000000] for i in 0..=0", "`[` stands in it"),
+        ("2**i for i in 3..=6", "i / 2 for i in 3..=3", "at i = 3 it comes to no whole number"),
+        ("3..=6", "-9223372036854775808..=9223372036854775807", "it counts beyond 64"),
+        ("3..=6", "6..=3", "this list holds 0"),
     ] {
         assert!(valid.contains(old), "{old}");
         let told = names(&valid.replacen(old, new, 1)).unwrap_err();

@@ -62,7 +62,7 @@ fn case(value: &serde_json::Value, task: &Task) -> Result<Case, String> {
         check_fixed(&scalars, key, given)?;
     }
     if let Some(text) = &task.valid_args
-        && !kernelbench::load::args_are_valid(text, &scalars)?
+        && !kernelbench::load::args_are_valid(text, &scalars).map_err(|why| format!("{text}: {why}"))?
     {
         return Err(format!("the task wants {text}"));
     }

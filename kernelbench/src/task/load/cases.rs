@@ -5,6 +5,7 @@ use super::{
     file::{CaseFile, TaskFile, TimingFile},
 };
 use crate::task::{Argument, ArgumentKind, Case, Dtype, Number, Size, TimedCases, space};
+use minijinja::{Environment, Expression};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Spanned, Value};
 
@@ -18,6 +19,7 @@ pub(super) fn check(
         let help = "add a [[case]] with a name and a value for each scalar";
         return Err(document.error_at(0..0, "this task has no case to run", help));
     }
+    check_valid_args(document, file, arguments)?;
     let mut names = BTreeSet::new();
     let mut read = |files: &[CaseFile]| -> Result<Vec<Case>, TaskError> {
         let read: Vec<Vec<Case>> =
@@ -188,22 +190,50 @@ fn counted(text: &str) -> Result<Vec<Value>, String> {
     });
     let (of, name, first, last) = parts.ok_or("it is no list in words")?;
     let whole = |text: &str| text.parse::<i64>().map_err(|_| format!("`{text}` is no whole number"));
-    let (first, last) = match last.strip_prefix('=') {
-        Some(last) => (whole(first)?, whole(last)?),
-        None => (whole(first)?, whole(last)?.saturating_sub(1)),
+    let first = whole(first)?;
+    // Behind the last, in more bits than a range's ends have.
+    let end = match last.strip_prefix('=') {
+        Some(last) => i128::from(whole(last)?) + 1,
+        None => i128::from(whole(last)?),
     };
-    if usize::try_from(last.saturating_sub(first)).is_ok_and(|more| more >= MOST_CASES) {
+    if end - i128::from(first) > MOST_CASES as i128 {
         return Err(format!("it counts beyond {MOST_CASES}"));
     }
     let environment = space::environment();
-    let of = environment.compile_expression(of).map_err(|error| space::said(&error))?;
-    (first..=last)
-        .map(|i| {
-            let found = of.eval(BTreeMap::from([(name, i)])).map_err(|error| space::said(&error))?;
-            let whole = i64::try_from(found.clone()).map_err(|_| format!("{found} is no whole number"));
-            Ok(Value::Integer(whole?))
-        })
-        .collect()
+    let of = arithmetic(&environment, of)?;
+    let count = |i: i128| {
+        let found = of.eval(BTreeMap::from([(name, i)])).map_err(|error| space::said(&error))?;
+        let whole = i64::try_from(found).map_err(|_| format!("at {name} = {i} it comes to no whole number"));
+        Ok(Value::Integer(whole?))
+    };
+    (i128::from(first)..end).map(count).collect()
+}
+
+/// An expression of numbers and names. Whatever else minijinja knows, lists and functions, can take long.
+fn arithmetic<'a>(environment: &'a Environment<'_>, text: &'a str) -> Result<Expression<'a, 'a>, String> {
+    let stranger = text.chars().find(|c| !(c.is_ascii_alphanumeric() || " _+-*/%().<>=!".contains(*c)));
+    if let Some(stranger) = stranger {
+        return Err(format!("`{stranger}` stands in it; expected numbers, names, operators and parentheses"));
+    }
+    environment.compile_expression(text).map_err(|error| space::said(&error))
+}
+
+/// Whether a task's `valid_args` is an expression of whole-numbered scalars.
+fn check_valid_args(document: &Document<'_>, file: &TaskFile, arguments: &[Argument]) -> Result<(), TaskError> {
+    let Some(text) = &file.valid_args else { return Ok(()) };
+    let is_whole = |argument: &&Argument| {
+        argument.kind == ArgumentKind::Scalar && matches!(argument.dtype, Dtype::I32 | Dtype::I64)
+    };
+    let known: Vec<&str> = arguments.iter().filter(is_whole).map(|argument| argument.name.as_str()).collect();
+    let environment = space::environment();
+    let read = arithmetic(&environment, text.get_ref()).map(|expression| expression.undeclared_variables(false));
+    let why = match read {
+        Err(why) => Some(why),
+        Ok(names) => names.iter().find(|name| !known.contains(&name.as_str())).map(|name| format!("it names `{name}`")),
+    };
+    let help =
+        format!("expected an expression of the whole-numbered scalars ({}), such as n % 16 == 0", known.join(", "));
+    why.map_or(Ok(()), |why| document.error(text, format!("valid_args cannot be evaluated: {why}"), help))
 }
 
 /// Whether an expression of whole-numbered scalars holds.
@@ -216,7 +246,7 @@ pub fn args_are_valid(text: &str, scalars: &BTreeMap<String, Number>) -> Result<
         Number::Float(_) => None,
     });
     let environment = space::environment();
-    let expression = environment.compile_expression(text).map_err(|error| space::said(&error))?;
+    let expression = arithmetic(&environment, text)?;
     let held = expression.eval(whole.collect::<BTreeMap<_, _>>()).map_err(|error| space::said(&error))?;
     Ok(held.is_true())
 }
