@@ -107,6 +107,7 @@ fn row(round: &Round) -> [String; 5] {
         (Some(Evaluation::Compiled(code)), _) => code.to_string(),
         (Some(Evaluation::Failed(failure)), _) => failure.to_string(),
         (None, Some((role, _))) => format!("unreadable {}", role.name()),
+        (None, None) if round.steered.is_some() => "steered by hand".into(),
         (None, None) if round.not_timed.is_some() => "not timed".into(),
         (None, None) => "not finished".into(),
     };
@@ -206,6 +207,9 @@ fn remarks(round: &Round) -> String {
     }
     if let Some((role, why)) = &round.unreadable {
         let _ = writeln!(text, "no readable {} reply: {why}", role.name());
+    }
+    if let Some(how) = &round.steered {
+        let _ = writeln!(text, "steered by hand: {how}");
     }
     if let Some(why) = &round.not_timed {
         let _ = writeln!(text, "not timed: {why}");

@@ -59,6 +59,8 @@ pub struct Round {
     pub weighed: Option<Weighed>,
     /// Why the round has no candidate.
     pub unreadable: Option<(Role, String)>,
+    /// How a person ended it before a call: `left out`, or what is to be said otherwise.
+    pub steered: Option<String>,
     /// Why its candidate could not be timed.
     pub not_timed: Option<String>,
 }
@@ -67,7 +69,8 @@ impl Round {
     /// Whether it is over.
     #[must_use]
     pub fn finished(&self) -> bool {
-        self.evaluation.is_some() || self.unreadable.is_some() || self.not_timed.is_some()
+        let nothing_came = self.unreadable.is_some() || self.steered.is_some() || self.not_timed.is_some();
+        self.evaluation.is_some() || nothing_came
     }
 
     /// The metrics that the Judge says it reasons from and that its profile does not have (CudaForge §2.2: three or four of
@@ -395,9 +398,8 @@ impl Trajectory {
             Event::Evaluated { evaluation, .. } => self.in_round(|round| round.evaluation = Some(evaluation)),
             Event::NotTimed { why, .. } => self.in_round(|round| round.not_timed = Some(why)),
             Event::Steered { say, .. } => {
-                let why =
-                    say.as_ref().map_or("left out by hand".to_owned(), |say| format!("said otherwise by hand: {say}"));
-                self.in_round(|round| round.unreadable = Some((Role::Coder, why)));
+                let how = say.as_ref().map_or("left out".to_owned(), |say| format!("to be said otherwise: {say}"));
+                self.in_round(|round| round.steered = Some(how));
                 if say.is_none() {
                     self.workflow.left_out();
                 }
@@ -446,6 +448,7 @@ impl Trajectory {
             counters: None,
             weighed: None,
             unreadable: None,
+            steered: None,
             not_timed: None,
         });
     }

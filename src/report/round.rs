@@ -131,6 +131,7 @@ fn outcome(round: &Round) -> (&'static str, String) {
         (Some(Evaluation::Compiled(code)), _) => ("open", code.to_string()),
         (Some(Evaluation::Failed(failure)), _) => ("failed", failure.to_string()),
         (None, Some((role, _))) => ("failed", format!("the {}'s reply could not be read", role.name())),
+        (None, None) if round.steered.is_some() => ("open", "steered by hand".into()),
         (None, None) if round.not_timed.is_some() => ("open", "could not be timed".into()),
         (None, None) => ("open", "not finished".into()),
     }
@@ -286,6 +287,7 @@ fn remarks(round: &Round) -> Vec<String> {
         .map(|LookedUp { lookup, .. }| format!("The Coder looked up {} {}", lookup.look_up.name(), lookup.name));
     let misread = round.misread.iter().map(|(call, why)| format!("A reply could not be read ({call}): {why}"));
     let unreadable = round.unreadable.iter().map(|(role, why)| format!("No readable {} reply: {why}", role.name()));
+    let steered = round.steered.iter().map(|how| format!("A person took part before a call: {how}"));
     let not_timed = round.not_timed.iter().map(|why| format!("It passed its checks and could not be timed: {why}"));
     let weighed = round.weighed.iter().flat_map(progress::weighed).map(|line| line.trim().to_owned());
     let unmeasured = round.unmeasured();
@@ -300,6 +302,7 @@ fn remarks(round: &Round) -> Vec<String> {
         .chain(looked_up)
         .chain(misread)
         .chain(unreadable)
+        .chain(steered)
         .chain(not_timed)
         .chain(weighed)
         .collect()

@@ -59,6 +59,9 @@ fn a_sequence_can_be_steered_before_each_call_and_its_replies_finished_by_hand()
     let words: Vec<&str> = words.iter().map(String::as_str).chain(["--pause"]).collect();
     at_a_terminal(&words, "s\n").ended(0);
     assert_eq!((of(&events(&out), "answered").len(), tree(&out)["head"].as_str()), (0, Some("c0")));
+    let (shown, failed) = (run(&["show", &out]).ended(0).out, run(&["tree", &out]).ended(0).out);
+    assert!(shown.contains("steered by hand") && !shown.contains("unreadable"), "{shown}");
+    assert!(!failed.contains("failed"), "{failed}");
     assert!(run(&["replay", &out]).ended(2).err.contains("steered by hand"));
     let out = bench.at("edited");
     let words = arguments(&bench, &out);
