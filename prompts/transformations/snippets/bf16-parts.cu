@@ -9,8 +9,8 @@ __device__ __forceinline__ void bf16_parts(float value, __nv_bfloat16 (&parts)[3
         value -= __uint_as_float(upper);
     }
 }
-// Of the nine products of two numbers' parts the six that single precision keeps, numbered from the smallest on: which part of the
-// first number, and which of the second, is in it. Those that are left out are below 2^-22 of the numbers' product.
+// Of the nine products of two numbers' parts the six largest, numbered from the smallest on: which part of the first number, and
+// which of the second, is in it. Each of the other three is below 2^-22 of the numbers' product, together they are below 2^-20.
 constexpr int PART_PRODUCTS = 6;
 __host__ __device__ constexpr int part_of_first(int product) {
     return product == 0 ? 2 : product == 2 || product == 3 ? 1 : 0;

@@ -7,7 +7,7 @@ template <class Element> inline bool tensor_map(CUtensorMap *map, const Element 
     cudaDriverEntryPointQueryResult status;
     if (!found) cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &status);
     if (!found) return false;
-    static_assert(sizeof(Element) == 2);
+    static_assert(std::is_same_v<Element, __half> || std::is_same_v<Element, __nv_bfloat16>);
     const auto kind = std::is_same_v<Element, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
     const cuuint64_t stride[] = {static_cast<cuuint64_t>(columns) * sizeof(Element)};

@@ -1,5 +1,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <type_traits>
 // Tensor cores of a warp group: 128 threads, thread 0 of them at a multiple of 128 in a block with one row of threads.
 // A tile for them in fast memory is of `rows` by `columns` elements, __half or __nv_bfloat16, `columns` a multiple of 64, and begins at a multiple of 1024
 // bytes. It lies in chunks of 64 columns, one chunk after another; a row of a chunk has 128 bytes, and its eight pieces of 16 bytes
@@ -89,6 +90,7 @@ template <int count> __device__ __forceinline__ void group_clear(float (&sums)[c
 // Stores the sums of 64 rows into a matrix with rows of `stride` elements: of halves, to which they are rounded, or of floats.
 template <int count, class Element>
 __device__ __forceinline__ void group_store(Element *to, int stride, const float (&sums)[count]) {
+    static_assert(std::is_same_v<Element, __half> || std::is_same_v<Element, float>);
     const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4;
 #pragma unroll
     for (int i = 0; i < count / 2; ++i) {
