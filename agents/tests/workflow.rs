@@ -348,7 +348,7 @@ async fn a_person_rephrases_finishes_and_leaves_out_and_the_sequence_goes_on_beh
     assert!(text.contains("us=80"), "as the person left it: {text}");
     let own = story.answers().next().unwrap();
     assert!(own.model.ends_with(", finished by hand") && log.fetch(&own.reply).unwrap().contains("us=80"));
-    assert_eq!(story.rounds.iter().filter(|round| round.unreadable.is_some()).count(), 2, "no try was lost unseen");
+    assert_eq!(story.rounds.iter().filter(|round| round.steered.is_some()).count(), 2, "no try was lost unseen");
 }
 
 /// A model plans: what it names is applied, what fails in every try is told to it and not offered again, and it may stop.
