@@ -16,7 +16,8 @@ pub use self::features::{
     FeaturesCommand, FeaturesListArgs, FeaturesReportArgs, FeaturesScoreArgs, FeaturesShowArgs, FeaturesVerifyArgs,
 };
 pub use self::flags::{
-    ChoiceArgs, HandArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs, WidthArgs,
+    ChoiceArgs, GpusArgs, HandArgs, LimitArgs, ModelArgs, PlannerArg, ProblemArgs, ShapesArg, TimingArgs, WayArgs,
+    WidthArgs,
 };
 pub use self::metrics::{HandedOver, Metrics, MetricsArgs, MetricsSampleArgs, MetricsShowArgs};
 pub use self::pool::{PoolAddArgs, PoolCommand, PoolListArgs, PoolReflectArgs};
@@ -241,6 +242,9 @@ pub struct RunArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub timing: TimingArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub gpus: GpusArgs,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub hosts: HostsArgs,

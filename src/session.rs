@@ -10,14 +10,14 @@ use crate::{
     store::{RunFolder, TaskLog},
 };
 use agents::{
-    crew::Crew,
+    crew::{Crew, Place},
     llm::{AskError, Llm},
     planner::{BrokeOff, Job, Request, transform, work},
     policy::Policy,
     trajectory::Trajectory,
     validator::Validator,
 };
-use kernelbench::{Absent, Certificate, CertificateVerdict, Task, Workshop};
+use kernelbench::{Absent, Certificate, CertificateVerdict, Task};
 use metrics::Arch;
 use prompts::Prompts;
 use std::sync::Arc;
@@ -69,13 +69,15 @@ impl Steps {
 }
 
 impl Session {
-    /// Works until the run ends, breaks off, or is interrupted, and then says what came of it.
+    /// Works until the run ends, breaks off, or is interrupted, and then says what came of it. On `more` devices a search's
+    /// configurations are timed, too.
     ///
     /// # Errors
     ///
     /// Why it broke off.
-    pub async fn drive(self, workshop: Arc<dyn Workshop>) -> Result<Exit, Trouble> {
-        let crew = Crew::spawn(workshop, self.llm, self.prompts).await.with_validators(self.validators);
+    pub async fn drive(self, (first, more): (Place, Vec<Place>)) -> Result<Exit, Trouble> {
+        let crew = Crew::at(first, self.llm, self.prompts).await;
+        let crew = crew.searching_on(more).await.with_validators(self.validators);
         let log = Telling::new(self.log, self.voice, self.screen.clone(), self.so_far.clone(), self.policy.rounds);
         let limit = Arc::new(Meter::new(self.limits, &[])).for_task();
         let job = Job { task: self.task, policy: self.policy, so_far: self.so_far, log: Box::new(log), limit };

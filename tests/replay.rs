@@ -123,3 +123,39 @@ fn a_run_that_ended_in_the_midst_of_a_round_for_want_of_replies_is_made_again_to
     run(&["run", TASK, "--model", &model, "--simulate", "--shapes", "task", "--out", &recorded]).ended(1);
     run(&["replay", &recorded]).ended(0);
 }
+
+#[test]
+fn the_runs_that_are_kept_agree_with_their_records_whatever_transformations_and_their_texts_are_now() {
+    let mut agreed = 0;
+    for file in files(Path::new("examples/h100")).iter().filter(|file| file.ends_with("run.toml")) {
+        let told = run(&["replay", &file.parent().unwrap().display().to_string()]);
+        let by_hand = told.code == Some(2) && told.err.contains("was steered by hand");
+        assert!(by_hand || told.code == Some(0), "{}: {told:?}", file.display());
+        agreed += usize::from(!by_hand);
+    }
+    assert!(agreed >= 5, "{agreed}");
+}
+
+#[test]
+fn configurations_that_were_timed_on_several_devices_as_each_was_free_are_made_again_on_one() {
+    let (folder, recorded) = place();
+    let policy = fs::read_to_string("agents/policies/peak-a6000-fp32.toml").unwrap();
+    let (head, _) = policy.split_once("sequence = ").unwrap();
+    let file = folder.path().join("short.toml").display().to_string();
+    let head = head.replace("configurations = 2000", "configurations = 24");
+    let timing = policy.lines().last().unwrap();
+    fs::write(&file, format!("{head}sequence = [\"Refactor\"]\n{timing}\n")).unwrap();
+    let arguments = ["run", "examples/cuda/matmul_fp32", "--policy", &file, "--simulate", "--gpus", "0,1"];
+    run(&[&arguments[..], &["--model", "replay:examples/h100/peak-a6000-fp32", "--out", &recorded]].concat()).ended(0);
+    let all = events(&recorded);
+    for device in ["cuda:0", "cuda:1"] {
+        assert!(all.iter().any(|event| event["work"] == "examine" && event["lease"]["device"] == device), "{device}");
+    }
+    assert!(all.iter().all(|event| event["work"] != "certify" || event["lease"]["device"] == "cuda:0"));
+    run(&["replay", &recorded]).ended(0);
+    run(&["verify", &recorded]).ended(0);
+    run(&["tune", &recorded, "--tests", "8", "--gpus", "1"]).ended(0);
+    let tuned = events(&recorded).split_off(all.len());
+    assert!(tuned.iter().any(|event| event["event"] == "tried"));
+    assert!(tuned.iter().all(|event| event["lease"]["device"].as_str().is_none_or(|device| device == "cuda:1")));
+}

@@ -36,6 +36,8 @@ pub struct Crew {
     pub profiler: ReplyRecipient<TakeProfile, Worked<Result<Profile, String>>, Fault>,
     /// Tests.
     pub tester: Testing,
+    /// Examine the configurations of a search, each on a device of its own: the Tester, and those on more devices like its own.
+    pub searchers: Arc<[ReplyRecipient<Examine, Worked<Evaluation>, Fault>]>,
     /// Suggests to the Planner itself, and proposes steps.
     pub llm: Arc<dyn Llm>,
     /// The words for that.
@@ -73,6 +75,7 @@ pub struct Testing {
 }
 
 /// A workshop and how it is shared.
+#[derive(Clone)]
 pub struct Place {
     /// Where candidates are built and run.
     pub workshop: Arc<dyn Workshop>,
@@ -82,29 +85,37 @@ pub struct Place {
     pub builds: usize,
 }
 
-impl Crew {
-    /// Hires everyone for this workshop, where one task at a time is worked on.
-    pub async fn spawn(workshop: Arc<dyn Workshop>, llm: Arc<dyn Llm>, prompts: Arc<Prompts>) -> Self {
+impl Place {
+    /// That of a workshop where one task at a time is worked on.
+    #[must_use]
+    pub fn of_one(workshop: Arc<dyn Workshop>) -> Self {
         let device = match workshop.machine().kind {
             MachineKind::Cpu => "cpu",
             MachineKind::Gpu => "gpu",
             MachineKind::Simulated => "simulated",
         };
-        let device = device.to_owned();
-        Self::at(Place { workshop, device, builds: Semaphore::MAX_PERMITS }, llm, prompts).await
+        Self { workshop, device: device.to_owned(), builds: Semaphore::MAX_PERMITS }
+    }
+
+    /// The same by the name of its device.
+    #[must_use]
+    pub fn named(self, device: String) -> Self {
+        Self { device, ..self }
+    }
+}
+
+impl Crew {
+    /// Hires everyone for this workshop, where one task at a time is worked on.
+    pub async fn spawn(workshop: Arc<dyn Workshop>, llm: Arc<dyn Llm>, prompts: Arc<Prompts>) -> Self {
+        Self::at(Place::of_one(workshop), llm, prompts).await
     }
 
     /// Hires everyone for this place.
     pub async fn at(place: Place, llm: Arc<dyn Llm>, prompts: Arc<Prompts>) -> Self {
-        let Place { workshop, device: name, builds } = place;
-        let builds = Arc::new(Semaphore::new(builds.max(1)));
         let boss = Supervisor::spawn(Supervisor);
-        let clock = Clock::set();
-        let device = hire(&boss, {
-            let workshop = workshop.clone();
-            move || Device::new(workshop.clone(), name.clone(), clock)
-        })
-        .await;
+        let hiring = Hiring { boss: &boss, llm: &llm, prompts: &prompts, clock: Clock::set() };
+        let (workshop, builds) = (place.workshop.clone(), Arc::new(Semaphore::new(place.builds.max(1))));
+        let (device, tester) = hiring.tester(place, &builds).await;
         let coder = hire(&boss, {
             let coder = Coder { llm: llm.clone(), prompts: prompts.clone() };
             move || coder.clone()
@@ -116,20 +127,8 @@ impl Crew {
         })
         .await;
         let profiler = hire(&boss, {
-            let (workshop, device, builds) = (workshop.clone(), device.clone(), builds.clone());
+            let (workshop, clock) = (workshop.clone(), hiring.clock);
             move || Profiler { workshop: workshop.clone(), device: device.clone(), builds: builds.clone(), clock }
-        })
-        .await;
-        let tester = hire(&boss, {
-            let (workshop, device, llm, prompts) = (workshop.clone(), device.clone(), llm.clone(), prompts.clone());
-            move || Tester {
-                workshop: workshop.clone(),
-                device: device.clone(),
-                llm: llm.clone(),
-                prompts: prompts.clone(),
-                builds: builds.clone(),
-                clock,
-            }
         })
         .await;
         Self {
@@ -138,6 +137,7 @@ impl Crew {
             generator: coder.reply_recipient(),
             judge: judge.reply_recipient(),
             profiler: profiler.reply_recipient(),
+            searchers: Arc::new([tester.clone().reply_recipient()]),
             tester: Testing {
                 shapes: tester.clone().reply_recipient(),
                 suite: tester.clone().reply_recipient(),
@@ -158,6 +158,19 @@ impl Crew {
         }
     }
 
+    /// The same with more devices for the configurations of a search. They are to be of the same kind as the first: what is faster
+    /// on one is taken to be so on the others.
+    pub async fn searching_on(mut self, more: Vec<Place>) -> Self {
+        let hiring = Hiring { boss: &self.supervisor, llm: &self.llm, prompts: &self.prompts, clock: Clock::set() };
+        let mut searchers = self.searchers.to_vec();
+        for place in more {
+            let builds = Arc::new(Semaphore::new(place.builds.max(1)));
+            searchers.push(hiring.tester(place, &builds).await.1.reply_recipient());
+        }
+        self.searchers = searchers.into();
+        self
+    }
+
     /// The same with validators of the user's.
     #[must_use]
     pub fn with_validators(self, validators: Arc<[Validator]>) -> Self {
@@ -168,6 +181,40 @@ impl Crew {
     pub async fn stop(self) {
         // An actor that is gone already needs no stopping.
         let _ = self.supervisor.stop_gracefully().await;
+    }
+}
+
+/// With what Testers are hired.
+struct Hiring<'a> {
+    boss: &'a ActorRef<Supervisor>,
+    llm: &'a Arc<dyn Llm>,
+    prompts: &'a Arc<Prompts>,
+    clock: Clock,
+}
+
+impl Hiring<'_> {
+    /// A place's device, and the Tester who works on it.
+    async fn tester(&self, place: Place, builds: &Arc<Semaphore>) -> (ActorRef<Device>, ActorRef<Tester>) {
+        let (Place { workshop, device: name, .. }, clock) = (place, self.clock);
+        let device = hire(self.boss, {
+            let workshop = workshop.clone();
+            move || Device::new(workshop.clone(), name.clone(), clock)
+        })
+        .await;
+        let tester = hire(self.boss, {
+            let (device, builds) = (device.clone(), builds.clone());
+            let (llm, prompts) = (self.llm.clone(), self.prompts.clone());
+            move || Tester {
+                workshop: workshop.clone(),
+                device: device.clone(),
+                llm: llm.clone(),
+                prompts: prompts.clone(),
+                builds: builds.clone(),
+                clock,
+            }
+        })
+        .await;
+        (device, tester)
     }
 }
 

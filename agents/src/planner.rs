@@ -1,6 +1,7 @@
 //! The main loop. The Planner asks; nobody asks the Planner but for its status.
 
 mod feature;
+mod hands;
 mod lookup;
 mod operator;
 mod remember;

@@ -107,6 +107,30 @@ impl Catalogue {
         Ok(self)
     }
 
+    /// The same with a transformation as it was when it was applied: its text, and the texts that it imported for a backend, in
+    /// order. Some that had none then are told from the others by having none now.
+    ///
+    /// # Errors
+    /// Why it is none, or that it imports what is not there.
+    pub fn as_applied(
+        mut self,
+        name: &str,
+        text: String,
+        imported: Vec<String>,
+        backend: &str,
+    ) -> Result<Self, TransformationError> {
+        let file = format!("{name}.toml");
+        let transformation = Transformation::parse(&file, &text)?;
+        let mut names: Vec<String> = transformation.imports.iter().map(|import| snippet(import, backend)).collect();
+        if names.len() != imported.len() {
+            names.retain(|name| self.snippets.contains_key(name));
+        }
+        if names.len() == imported.len() {
+            self.snippets.extend(names.into_iter().zip(imported));
+        }
+        self.with([(file, text)])
+    }
+
     /// All, in the order of lists.
     #[must_use]
     pub fn all(&self) -> &[Listed] {
@@ -131,8 +155,7 @@ impl Catalogue {
     /// The texts that a transformation imports for a backend, in order; none where a snippet has no text for it.
     #[must_use]
     pub fn imported(&self, transformation: &Transformation, backend: &str) -> Vec<&str> {
-        let ending = ENDINGS.iter().find(|(name, _)| *name == backend).map_or("", |(_, ending)| ending);
-        let text = |name: &String| self.snippets.get(&format!("{name}.{ending}")).map(String::as_str);
+        let text = |import: &String| self.snippets.get(&snippet(import, backend)).map(String::as_str);
         transformation.imports.iter().filter_map(text).collect()
     }
 
@@ -180,6 +203,12 @@ fn distance(one: &str, other: &str) -> usize {
         }
     }
     row[other.len()]
+}
+
+/// The file of what is imported by this name for a backend.
+fn snippet(import: &str, backend: &str) -> String {
+    let ending = ENDINGS.iter().find(|(name, _)| *name == backend).map_or("", |(_, ending)| ending);
+    format!("{import}.{ending}")
 }
 
 #[cfg(test)]
@@ -250,6 +279,11 @@ mod tests {
         let with = Catalogue::embedded().with([own("Mine", "fast"), snippet]).unwrap();
         assert_eq!(with.all().len(), 24);
         let mine = &with.named("mine").unwrap().transformation;
+        let then = || vec!["int as_it_was_then();\n".to_owned()];
+        for catalogue in [Catalogue::embedded(), with.clone()] {
+            let applied = catalogue.as_applied("Mine", own("Mine", "fast").1, then(), "cpu").unwrap();
+            assert_eq!(applied.imported(mine, "cpu"), then());
+        }
         assert_eq!((with.imported(mine, "cpu"), with.imported(mine, "cuda").len()), (vec!["int fast();\n"], 0));
         assert_eq!(Catalogue::embedded().with([own("Unroll", "copy-tile")]).unwrap().all().len(), 23);
         let why = Catalogue::embedded().with([own("Mine", "copy-tyle")]).unwrap_err().to_string();

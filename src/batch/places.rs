@@ -106,14 +106,59 @@ impl Needs {
     }
 }
 
+/// The GPUs that a run's searches time configurations on, of which the first does all else; none where the settings name none,
+/// or there is nothing to be gained.
+///
+/// # Errors
+///
+/// If the settings name none that can be.
+pub fn of_a_search(kind: Kind, config: &Config) -> Result<Vec<String>, Trouble> {
+    match kind {
+        Kind::Cuda | Kind::Simulated if !config.batch.gpus.trim().is_empty() => Needs::Workshops(kind).devices(config),
+        _ => Ok(vec![]),
+    }
+}
+
+/// Whether what is faster on one of some places is so on the others.
+///
+/// # Errors
+///
+/// If two are of other models.
+pub fn are_alike(places: &[Place]) -> Result<(), Trouble> {
+    let Some((first, others)) = places.split_first() else { return Ok(()) };
+    let (device, name) = (&first.device, &first.workshop.machine().name);
+    match others.iter().find(|other| other.workshop.machine().name != *name) {
+        None => Ok(()),
+        Some(other) => Err(Trouble::usage(format!(
+            "--gpus: a search's times on {device} ({name}) and {} ({}) do not compare: name GPUs of one model",
+            other.device,
+            other.workshop.machine().name
+        ))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kernelbench::Simulated;
 
     fn with(gpus: &str, device: &str) -> Config {
         let mut config = Config::default();
         (config.batch.gpus, config.workshop.device) = (gpus.to_owned(), device.to_owned());
         config
+    }
+
+    #[test]
+    fn a_search_has_the_gpus_that_are_named_and_they_are_of_one_model() {
+        let of = |kind, gpus| of_a_search(kind, &with(gpus, "cuda:1")).unwrap();
+        assert_eq!(of(Kind::Cuda, "0,2"), ["cuda:0", "cuda:2"]);
+        assert!(of(Kind::Cuda, "").is_empty() && of(Kind::Problems, "0,2").is_empty());
+        let absent = |name: &str| Absent::new(Machine { name: name.into(), ..Simulated::new().machine().clone() });
+        let place = |name: &str| Place::of_one(Arc::new(absent(name)));
+        let places = |names: &[&str]| are_alike(&names.iter().copied().map(place).collect::<Vec<_>>());
+        assert!(places(&[]).is_ok() && places(&["H200", "H200"]).is_ok());
+        let why = places(&["H200", "H200", "A6000"]).unwrap_err().message;
+        assert!(why.contains("(H200)") && why.contains("(A6000) do not compare"), "{why}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What can be asked about transformations, and about the checkpoints that they lead to?
 
-use super::{HandArgs, LimitArgs, ModelArgs, TimingArgs};
+use super::{GpusArgs, HandArgs, LimitArgs, ModelArgs, TimingArgs};
 use agents::workflow::TuningPlan;
 use clap::Args;
 use kernelbench::Tuner;
@@ -46,6 +46,9 @@ pub struct TransformArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub timing: TimingArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub gpus: GpusArgs,
     /// For a task: the run's folder, which must not exist or be empty [default: runs/TIME-TASK].
     #[arg(long, short, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -90,6 +93,9 @@ pub struct TuneArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub limits: LimitArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
+    pub gpus: GpusArgs,
     /// Print every event as a line of JSON, and a last line with the outcome.
     #[arg(long)]
     pub json: bool,

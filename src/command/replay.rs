@@ -18,10 +18,10 @@ use agents::{
     planner::{Job, Limit, work},
     trajectory::Trajectory,
 };
-use kernelbench::{Hash, Recorded};
-use prompts::{Catalogue, Prompts};
+use kernelbench::{Hash, Recorded, Tried};
+use prompts::{Catalogue, Prompts, backend};
 use serde::Serialize;
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
 /// What a replay found.
 #[derive(Debug, Serialize)]
@@ -113,7 +113,7 @@ async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Tro
     let (machine, mut findings) = found.ok_or_else(|| Trouble::record("the record holds no event"))?;
     findings.printed = recall::printed(record)?;
     let workshop = Arc::new(Recorded::new(machine, findings));
-    let prompts = prompts.transforming(transformations(record)?).recalling(recall::looked_up(record)?);
+    let prompts = prompts.transforming(transformations(record, backend(&task))?).recalling(recall::looked_up(record)?);
     let crew = Crew::spawn(workshop, Arc::new(replies), Arc::new(prompts)).await;
     let crew = crew.with_validators(recall::validators(record.events()));
     let mut recorded = vec![];
@@ -135,16 +135,18 @@ async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Tro
     Ok(log.events())
 }
 
-/// The transformations as they were when they were applied. What a person ordered, restored or branched is not in the
+/// The transformations, and what they imported for a backend, as they were when they were applied. What a person ordered, restored or branched is not in the
 /// policy, so such a run is not made again.
-fn transformations(record: &Record) -> Result<Catalogue, Trouble> {
+fn transformations(record: &Record, backend: &str) -> Result<Catalogue, Trouble> {
     let mut catalogue = Catalogue::embedded();
     for event in record.events() {
         match event {
             Event::Ordered(order) if !order.by_hand => {
                 let text = record.blobs.fetch(&order.definition)?;
-                let file = format!("{}.toml", order.transformation);
-                catalogue = catalogue.with([(file, text)]).map_err(|why| Trouble::record(why.to_string()))?;
+                let imported =
+                    order.imports.iter().map(|import| record.blobs.fetch(import)).collect::<Result<_, _>>()?;
+                let applied = catalogue.as_applied(&order.transformation, text, imported, backend);
+                catalogue = applied.map_err(|why| Trouble::record(why.to_string()))?;
             }
             Event::Ordered(_) | Event::Restored { .. } | Event::Branched { .. } | Event::Steered { .. } => {
                 return Err(Trouble::usage(
@@ -206,14 +208,29 @@ fn comparable(events: impl IntoIterator<Item = Event>, same_words: bool) -> Vec<
             Event::Extended { .. } if !matches!(kept.last(), Some(Event::Ended { .. })) => {}
             // It rests on times of day, too.
             Event::Certified { certificate, .. } => kept.push(Event::Certified { certificate, evidence: None }),
+            Event::Tuned { candidate, bound, mut tried } => {
+                tried.sort_by(by_bindings);
+                kept.push(Event::Tuned { candidate, bound, tried });
+            }
             other => kept.push(other),
         }
+    }
+    // Of configurations on several devices the one that is done first is noted first.
+    for search in kept.chunk_by_mut(|one, next| [one, next].iter().all(|event| matches!(event, Event::Tried { .. }))) {
+        search.sort_by(|one, other| match (one, other) {
+            (Event::Tried { tried: one }, Event::Tried { tried: other }) => by_bindings(one, other),
+            _ => Ordering::Equal,
+        });
     }
     // A question that nobody answered is where the run was left.
     let answer = |event: &Event| if let Event::Answered { call, .. } = event { Some(call.clone()) } else { None };
     let answered: Vec<CallId> = kept.iter().filter_map(answer).collect();
     kept.retain(|event| !matches!(event, Event::Asked { call, .. } if !answered.contains(call)));
     kept
+}
+
+fn by_bindings(one: &Tried, other: &Tried) -> Ordering {
+    one.bindings.cmp(&other.bindings)
 }
 
 fn in_this_round(kept: &[Event], event: &Event) -> bool {

@@ -19,6 +19,7 @@ use crate::{
     wiring::{Answering, Hand, Kind},
 };
 use agents::{
+    crew::Place,
     event::{Event, Step},
     llm::{Llm, remembering::Remembering, scripted::Scripted},
     log::Log,
@@ -27,7 +28,7 @@ use agents::{
     trajectory::{Round, Trajectory},
     workflow::TUNE,
 };
-use kernelbench::{Absent, Hash, Task, Workshop};
+use kernelbench::{Absent, Hash, Task};
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 /// With what a batch goes on.
@@ -235,12 +236,12 @@ fn go_on(
     let told = start.told(kind, config)?;
     let profiles = start.policy.profile != Profiling::Never;
     let asked = super::run::Asked { profiles, told: told.as_ref() };
-    let workshop: Arc<dyn Workshop> = if arguments.without_device {
-        Arc::new(Absent::new(header.machine.clone()))
+    let places = if arguments.without_device {
+        (Place::of_one(Arc::new(Absent::new(header.machine.clone()))), vec![])
     } else {
-        super::run::workshop(kind, config, asked, folder.path(), environment)?
+        super::run::places(kind, config, asked, folder.path(), environment)?
     };
-    if start.so_far.machine.as_ref().is_some_and(|machine| machine.name != workshop.machine().name) {
+    if start.so_far.machine.as_ref().is_some_and(|machine| machine.name != places.0.workshop.machine().name) {
         screen.warn("this is another machine than the one the run began on: times of earlier rounds do not compare with later ones");
     }
     logging::start(&screen, Some(folder.path()));
@@ -279,7 +280,7 @@ fn go_on(
         validators,
         steps,
     };
-    let exit = on_threads(session.drive(workshop));
+    let exit = on_threads(session.drive(places));
     drop(lock);
     exit
 }

@@ -2,6 +2,7 @@
 
 use super::{examples, on_threads, transform::Begun};
 use crate::{
+    batch::places,
     cli::RunArgs,
     config::{Config, Layers, Spec},
     exit::{Exit, Trouble},
@@ -17,10 +18,10 @@ use crate::{
     wiring::{self, Answering, Hand, Kind},
 };
 use agents::{
+    crew::Place,
     policy::{Decider, Policy, Profiling},
     trajectory::Trajectory,
 };
-use kernelbench::Workshop;
 use metrics::{Machine, MachineKind};
 use std::{path::Path, sync::Arc};
 
@@ -52,6 +53,7 @@ fn start(
     limits.apply(&mut layers);
     way.apply(&mut layers);
     timing.apply(&mut layers);
+    arguments.gpus.apply(&mut layers);
     arguments.hosts.apply(&mut layers);
     if layers.config.hosts.is_set() {
         hosts::behind(environment)?;
@@ -78,9 +80,9 @@ fn start(
     let free = || RunFolder::free_name(&layers.config.run.folder, &plan.task.name);
     let path = arguments.out.clone().unwrap_or_else(free);
     let asked = Asked { profiles: plan.policy.profile != Profiling::Never, told: told.as_ref() };
-    let workshop = workshop(kind, &layers.config, asked, &path, environment)?;
+    let places = places(kind, &layers.config, asked, &path, environment)?;
     let beginning = Beginning { path: &path, features, steps, hand };
-    begin(workshop, beginning, &plan, arguments, &layers.config, environment)
+    begin(places, beginning, &plan, arguments, &layers.config, environment)
 }
 
 /// What a run asks of whoever works on it, beside its candidates.
@@ -92,18 +94,32 @@ pub(super) struct Asked<'a> {
     pub(super) told: Option<&'a Told>,
 }
 
-/// Where a run in this folder is worked on, here or on other hosts.
-pub(super) fn workshop(
+/// Where a run in this folder is worked on, here or on other hosts; and more GPUs, where a search may time its configurations
+/// on several.
+pub(super) fn places(
     kind: Kind,
     config: &Config,
     asked: Asked<'_>,
     folder: &Path,
     environment: &Environment,
-) -> Result<Arc<dyn Workshop>, Trouble> {
-    if !config.hosts.is_set() {
-        return wiring::workshop(kind, config, asked.profiles, asked.told.map(|told| &told.column));
+) -> Result<(Place, Vec<Place>), Trouble> {
+    if config.hosts.is_set() {
+        return Ok((Place::of_one(hosts::gather(config, kind, folder, environment)?.workshop), vec![]));
     }
-    Ok(hosts::gather(config, kind, folder, environment)?.workshop)
+    let column = asked.told.map(|told| &told.column);
+    let devices = places::of_a_search(kind, config)?;
+    let made = wiring::of_each(&devices, |device| {
+        let mut own = config.clone();
+        own.workshop.device.clone_from(device);
+        wiring::workshop(kind, &own, asked.profiles, column)
+            .map(|workshop| Place::of_one(workshop).named(device.clone()))
+    })?;
+    places::are_alike(&made)?;
+    let mut made = made.into_iter();
+    match made.next() {
+        Some(first) => Ok((first, made.collect())),
+        None => Ok((Place::of_one(wiring::workshop(kind, config, asked.profiles, column)?), vec![])),
+    }
 }
 
 /// What a run begins with beside its plan.
@@ -119,7 +135,7 @@ struct Beginning<'a> {
 }
 
 fn begin(
-    workshop: Arc<dyn Workshop>,
+    places: (Place, Vec<Place>),
     beginning: Beginning<'_>,
     plan: &Plan,
     arguments: &RunArgs,
@@ -127,12 +143,13 @@ fn begin(
     environment: &Environment,
 ) -> Result<Exit, Trouble> {
     let Beginning { path, features, steps, hand } = beginning;
+    let machine = places.0.workshop.machine().clone();
     let prompts = Arc::new(super::prompts::library(config)?);
     super::transform::suits(&plan.policy, &plan.task, &prompts)?;
     let exit_when_waiting = arguments.model.exit_when_waiting;
     let llm =
         Answering { config, environment, exit_when_waiting, run: run_name(path), folder: path }.port(&plan.spec)?;
-    let header = header(plan, arguments, config, environment, workshop.machine(), &llm.describe(), &prompts);
+    let header = header(plan, arguments, config, environment, &machine, &llm.describe(), &prompts);
     let llm = hand.beside(llm);
     let folder = RunFolder::create(path, &header)?;
     let (lock, _) = folder.lock()?;
@@ -141,7 +158,7 @@ fn begin(
     let screen = Screen::new(voice == Voice::Words && !hand.is_lent());
     logging::start(&screen, Some(folder.path()));
     if voice == Voice::Words {
-        let mut lines = opening(plan, &llm.describe(), workshop.machine(), folder.path());
+        let mut lines = opening(plan, &llm.describe(), &machine, folder.path());
         let last = lines.len() - 1;
         lines.splice(last..last, features);
         screen.say(&lines.join("\n"));
@@ -151,7 +168,7 @@ fn begin(
     let so_far = Trajectory::default();
     let validators = config.validators();
     let session = Session { folder, log, task, policy, so_far, llm, prompts, screen, voice, limits, validators, steps };
-    let exit = on_threads(session.drive(workshop));
+    let exit = on_threads(session.drive(places));
     drop(lock);
     exit
 }

@@ -56,9 +56,10 @@ pub(super) fn transform(
             return Err(Trouble::usage(format!("{what}: {why}")));
         }
         let from = workflow::named(&at)?.map(|checkpoint| checkpoint.id);
-        let TransformArgs { model, limits, hand, json, .. } = arguments;
+        let TransformArgs { model, limits, gpus, hand, json, .. } = arguments;
         let run = at.folder.path().to_owned();
-        let resumed = ResumeArgs { run, model, limits, hand, json, ..ResumeArgs::default() };
+        let width = gpus.into();
+        let resumed = ResumeArgs { run, model, width, limits, hand, json, ..ResumeArgs::default() };
         return super::resume::transform(
             &resumed,
             &layers,
@@ -72,22 +73,23 @@ pub(super) fn transform(
     layers.flag("run.policy", Some(BY_HAND.to_owned()), |config, policy| config.run.policy = policy);
     let task = Some(what.into());
     let seed = arguments.from.as_deref().map(|words| seed(words, &layers.config)).transpose()?;
-    let TransformArgs { model, limits, timing, out, simulate, hand, json, .. } = arguments;
+    let TransformArgs { model, limits, timing, gpus, out, simulate, hand, json, .. } = arguments;
     let problem = crate::cli::ProblemArgs::default();
     let way = WayArgs::default();
-    let run =
-        RunArgs { task, model, problem, limits, out, way, timing, hosts: HostsArgs::default(), simulate, hand, json };
+    let hosts = HostsArgs::default();
+    let run = RunArgs { task, model, problem, limits, out, way, timing, gpus, hosts, simulate, hand, json };
     super::run::transform(&run, layers, environment, Begun { steps: Steps::one(request), seed })
 }
 
 /// Searches the configurations of a checkpoint again.
 pub(super) fn tune(arguments: TuneArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
-    let TuneArgs { at, tuning, limits, json } = arguments;
+    let TuneArgs { at, tuning, limits, gpus, json } = arguments;
     let expected = || Trouble::usage(format!("{at}: expected the folder of a run, or RUN@NAME"));
     let at = At::find(&at, &layers.config.run.folder)?.ok_or_else(expected)?;
     let from = workflow::named(&at)?.map(|checkpoint| checkpoint.id);
     let steps = Steps::one(Request::tune(from, tuning.into()));
-    let resumed = ResumeArgs { run: at.folder.path().to_owned(), limits, json, ..ResumeArgs::default() };
+    let (run, width) = (at.folder.path().to_owned(), gpus.into());
+    let resumed = ResumeArgs { run, width, limits, json, ..ResumeArgs::default() };
     super::resume::transform(&resumed, layers, environment, Begun { steps, seed: None })
 }
 

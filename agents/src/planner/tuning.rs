@@ -2,6 +2,7 @@
 //!
 //! No configuration that the record has is checked or timed again.
 
+use super::hands::Hands;
 use super::talk::{asked, undisturbed};
 use super::{BrokeOff, Loop};
 use crate::event::{Event, Step};
@@ -13,7 +14,7 @@ use kernelbench::{
     Baseline, Bindings, Candidate, Evaluation, Failure, Found, Space, TimingPlan, Tried, Tuner, Tuning, spread,
 };
 use metrics::MachineKind;
-use std::ops::ControlFlow;
+use std::{collections::VecDeque, ops::ControlFlow};
 
 /// What configurations are drawn by where an order names nothing; always the same, so that a record can be made again.
 const SEED: u64 = 0;
@@ -255,29 +256,56 @@ impl Loop {
         self.examine_bound(context, best, tried).await
     }
 
-    /// Times some, one after another; breaks off where one is wrong, or none can be timed, and the round is over.
+    /// Times some briefly, one after another on each device of a search; breaks off where one is wrong, or none can be timed,
+    /// and the round is over. What is under way by then is finished and noted.
     async fn time_batch(
         &mut self,
         context: &Candidate,
         batch: Vec<Bindings>,
         tuning: &mut Tuning,
     ) -> Result<ControlFlow<()>, BrokeOff> {
-        for bindings in batch {
-            let known = self.opened(|round| round.tried.iter().find(|tried| tried.bindings == bindings).cloned());
-            let tried = match known {
-                Some(tried) => tried,
-                None => match self.time_one(context, bindings).await? {
-                    Some(tried) => tried,
-                    None => return Ok(ControlFlow::Break(())),
-                },
-            };
-            if let Found::Failed(failure) = tried.found {
-                self.failed(&context.bound(tried.bindings), failure)?;
-                return Ok(ControlFlow::Break(()));
+        let plan = self.policy.timing.glance();
+        let new = batch.iter().filter(|bindings| self.known_of(bindings).is_none());
+        let mut new: VecDeque<Examine> = new.map(|bindings| self.examining(context, bindings, plan)).collect();
+        let mut hands = Hands::of(&self.crew.searchers);
+        let (mut wrong, mut untimed) = (self.wrong_of(&batch), None);
+        loop {
+            while wrong.is_none() && untimed.is_none() && hands.is_free() {
+                let Some(next) = new.pop_front() else { break };
+                hands.begin(next);
             }
-            tuning.tell(&tried.bindings, ratio(&tried));
+            let Some((asked, examined)) = hands.next().await else { break };
+            match examined {
+                Ok(Ok(worked)) => {
+                    let tried = self.tried_by(&asked.candidate, worked)?;
+                    self.note(Event::Tried { tried: tried.clone() })?;
+                    wrong = wrong.or_else(|| failure_of(tried));
+                }
+                Ok(Err(why)) => untimed = untimed.or(Some(Ok((asked.candidate, why)))),
+                Err(broke_off) => untimed = untimed.or(Some(Err(broke_off))),
+            }
         }
-        Ok(ControlFlow::Continue(()))
+        match (wrong, untimed.transpose()?) {
+            (Some((bindings, failure)), _) => self.failed(&context.bound(bindings), failure)?,
+            (None, Some((configuration, why))) => self.not_timed(&configuration, why)?,
+            (None, None) => {
+                for tried in batch.iter().filter_map(|bindings| self.known_of(bindings)) {
+                    tuning.tell(&tried.bindings, ratio(&tried));
+                }
+                return Ok(ControlFlow::Continue(()));
+            }
+        }
+        Ok(ControlFlow::Break(()))
+    }
+
+    /// What the record has of a configuration.
+    fn known_of(&self, bindings: &Bindings) -> Option<Tried> {
+        self.opened(|round| round.tried.iter().find(|tried| tried.bindings == *bindings).cloned())
+    }
+
+    /// The first of some that the record has as wrong, and how.
+    fn wrong_of(&self, batch: &[Bindings]) -> Option<(Bindings, Failure)> {
+        batch.iter().filter_map(|bindings| self.known_of(bindings)).find_map(failure_of)
     }
 
     /// Builds some side by side, for what times them one by one to find them built.
@@ -320,7 +348,7 @@ impl Loop {
                 continue;
             }
             let plan = self.policy.timing;
-            let Some(tried) = self.found_by(context, bindings, plan).await? else { return Ok(None) };
+            let Some(tried) = self.found_by(context, &bindings, plan).await? else { return Ok(None) };
             self.note(Event::Retimed { tried: tried.clone() })?;
             if let Found::Failed(failure) = tried.found {
                 self.failed(&context.bound(tried.bindings), failure)?;
@@ -330,36 +358,37 @@ impl Loop {
         Ok(fastest(&self.opened(|round| round.retimed.clone())).into_iter().next())
     }
 
-    /// Times one configuration briefly; `None` where nothing can be timed here and the round is over.
-    async fn time_one(&mut self, context: &Candidate, bindings: Bindings) -> Result<Option<Tried>, BrokeOff> {
-        let found = self.found_by(context, bindings, self.policy.timing.glance()).await?;
-        if let Some(tried) = &found {
-            self.note(Event::Tried { tried: tried.clone() })?;
-        }
-        Ok(found)
-    }
-
     /// What a timing of one finds; `None` where nothing can be timed here and the round is over.
     async fn found_by(
         &mut self,
         context: &Candidate,
-        bindings: Bindings,
+        bindings: &Bindings,
         plan: TimingPlan,
     ) -> Result<Option<Tried>, BrokeOff> {
-        let bound = context.bound(bindings.clone());
-        let (task, suite) = (self.task.clone(), self.suite());
-        let self_difference = self.book.so_far().baseline.as_ref().map_or(0.0, Baseline::self_difference);
-        let examine = Examine { task, candidate: bound.clone(), suite, plan, self_difference };
+        let examine = self.examining(context, bindings, plan);
         match undisturbed(|| asked(&self.crew.tester.examine, examine.clone())).await? {
-            Ok(worked) => {
-                let found = Found::from(self.note_spent(Work::Examine, worked)?);
-                Ok(Some(Tried { candidate: bound.id(), bindings, found }))
-            }
-            Err(why) => {
-                self.book.keep(&bound.canonical())?;
-                self.note(Event::NotTimed { candidate: bound.id(), why }).map(|()| None)
-            }
+            Ok(worked) => self.tried_by(&examine.candidate, worked).map(Some),
+            Err(why) => self.not_timed(&examine.candidate, why).map(|()| None),
         }
+    }
+
+    /// What asks for a timing of one.
+    fn examining(&self, context: &Candidate, bindings: &Bindings, plan: TimingPlan) -> Examine {
+        let (task, suite, candidate) = (self.task.clone(), self.suite(), context.bound(bindings.clone()));
+        let self_difference = self.book.so_far().baseline.as_ref().map_or(0.0, Baseline::self_difference);
+        Examine { task, candidate, suite, plan, self_difference }
+    }
+
+    /// What a timing found, after what it took is noted.
+    fn tried_by(&mut self, bound: &Candidate, worked: Worked<Evaluation>) -> Result<Tried, BrokeOff> {
+        let found = Found::from(self.note_spent(Work::Examine, worked)?);
+        Ok(Tried { candidate: bound.id(), bindings: bound.bindings().clone(), found })
+    }
+
+    /// Ends the round, for a configuration cannot be timed here; it stands in the record by its canonical form.
+    fn not_timed(&mut self, configuration: &Candidate, why: String) -> Result<(), BrokeOff> {
+        self.book.keep(&configuration.canonical())?;
+        self.note(Event::NotTimed { candidate: configuration.id(), why })
     }
 
     /// Ends the round with a configuration that failed; it stands in the record by its canonical form.
@@ -382,6 +411,11 @@ impl Loop {
         }
         self.examine(bound).await
     }
+}
+
+/// Which configuration is wrong, and how; none where it is not.
+fn failure_of(tried: Tried) -> Option<(Bindings, Failure)> {
+    if let Found::Failed(failure) = tried.found { Some((tried.bindings, failure)) } else { None }
 }
 
 /// How many times as fast as the reference it is, where it is right.
