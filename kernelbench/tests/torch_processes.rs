@@ -3,7 +3,8 @@
 
 mod python;
 
-use python::{PLAN, problem, workshop, workshop_with};
+use metrics::MachineKind;
+use python::{PLAN, evaluate, problem, workshop, workshop_with};
 use std::time::Duration;
 use warpsmith_kernelbench::{Candidate, CertificateVerdict, Failure, Suite, Workshop, torch::Torch};
 
@@ -148,4 +149,21 @@ class ModelNew(nn.Module):
         std::fs::read_to_string(notes).unwrap()
     });
     assert_eq!(notes, "0 1 ", "the second process of the two finds what the first one left");
+}
+
+#[test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+fn a_candidate_sees_no_gpu_but_the_one_that_it_is_timed_on() {
+    let source = |gpus: usize| {
+        format!(
+            "import torch, torch.nn as nn\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        \
+             assert torch.cuda.device_count() == {gpus} == len(SHOWN.split(',')) * bool(SHOWN)\n        \
+             return nn.functional.softplus(x)\n\nimport os\nSHOWN = os.environ['CUDA_VISIBLE_DEVICES']\n"
+        )
+    };
+    let workshop = workshop();
+    let own = usize::from(workshop.machine().kind == MachineKind::Gpu);
+    let evaluated = |gpus| evaluate(&workshop, &problem("1_Softplus"), &source(gpus), &PLAN).unwrap();
+    assert!(evaluated(own).is_ok(), "{:?}", evaluated(own));
+    assert!(evaluated(own + 1).is_err());
 }

@@ -228,15 +228,15 @@ pub fn disassembly(options: &Options, object: &Path) -> Result<Result<String, St
 /// What `cuobjdump` is started with, wherever it is.
 fn reading(options: &Options) -> Tools {
     let sandbox = Arc::new(Sandbox::new(options.program.clone(), options.program_args.clone()));
-    let mut tools = tools(sandbox);
+    let mut tools = tools(sandbox, options.ordinal);
     let path = std::env::var_os("PATH").unwrap_or_default();
     tools.readable.extend(std::env::split_paths(&path).filter(|folder| folder.join("cuobjdump").is_file()));
     tools
 }
 
 /// What tools are started with around what was built.
-fn tools(sandbox: Arc<Sandbox>) -> Tools {
-    let environment = Arc::new(pair::environment);
+fn tools(sandbox: Arc<Sandbox>, ordinal: u32) -> Tools {
+    let environment = Arc::new(move |folder: &Path| pair::environment(folder, ordinal));
     Tools { sandbox, readable: pair::readable(), environment, own_users: is_root(), ncu: None }
 }
 
@@ -263,7 +263,7 @@ impl CudaDriver {
             let starter = Arc::clone(&starter);
             WarmPool::new(Arc::clone(&starting), 1, move |starting| Ok(starter.start(handle, None, starting)?))
         };
-        let tools = tools(sandbox);
+        let tools = tools(sandbox, ordinal);
         let profiler = Profiler::new(tools, ordinal, options.metrics.clone());
         let arena_bytes = verifier.arena_bytes();
         let trusted = Mutex::new(Trusted { verifier, clock });

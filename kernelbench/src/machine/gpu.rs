@@ -219,6 +219,21 @@ enum Name<'a> {
     Uuid(&'a str),
 }
 
+/// What shows a process this GPU and no other, which it then counts as its first: the value of its `CUDA_VISIBLE_DEVICES`, where
+/// CUDA counts by PCI bus.
+pub(crate) fn alone(ordinal: u32) -> String {
+    alone_of(&std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default(), ordinal)
+}
+
+fn alone_of(visible: &str, ordinal: u32) -> String {
+    match nth(visible, ordinal) {
+        Ok(Name::Uuid(uuid)) => uuid.to_owned(),
+        Ok(Name::Index(index)) => index.to_string(),
+        // There is no such GPU, which whoever opens it is told.
+        Err(_) => ordinal.to_string(),
+    }
+}
+
 /// What stands at this place of `CUDA_VISIBLE_DEVICES`.
 fn nth(visible: &str, ordinal: u32) -> Result<Name<'_>, String> {
     if visible.trim().is_empty() {
@@ -239,6 +254,14 @@ mod tests {
         assert_eq!(nth("3, 5", 1), Ok(Name::Index(5)));
         assert_eq!(nth("GPU-8f2c", 0), Ok(Name::Uuid("GPU-8f2c")));
         assert!(nth("3", 1).unwrap_err().contains("shows no GPU 1"));
+    }
+
+    #[test]
+    fn a_process_is_shown_one_gpu_alone_by_the_name_that_it_has_here() {
+        assert_eq!(
+            [("", 1), ("3, 5", 1), ("GPU-8f2c,GPU-11aa", 0)].map(|(all, at)| alone_of(all, at)),
+            ["1", "5", "GPU-8f2c"]
+        );
     }
 
     #[test]

@@ -336,7 +336,7 @@ impl ProfilerChain {
     fn start(&self, wanted: Wanted<'_>) -> Result<Waiting, Fault> {
         let Wanted { wrapper, primed, beside, landlock } = wanted;
         let script = self.python.harness.profiled();
-        let asked = Asked { primed, device: &self.python.device };
+        let asked = Asked { primed, device: self.python.own_device() };
         let process = |folder: &Path| {
             let asked = serde_json::to_vec(&asked).map_err(|e| Fault::Machine(e.to_string()))?;
             std::fs::write(folder.join(ASKED), asked).map_err(fault("cannot write what a process is asked"))?;

@@ -22,6 +22,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The one GPU that a child sees.
+const ONLY: u32 = 0;
+
 /// What a child has to know before it is confined.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
@@ -29,8 +32,6 @@ pub(crate) struct Setup {
     pub(crate) confinement: Confinement,
     /// Its end of the line.
     pub(crate) control: RawFd,
-    /// Which GPU.
-    pub(crate) ordinal: u32,
 }
 
 /// What a child is told when it is confined: the handle of its arena.
@@ -45,8 +46,6 @@ pub(crate) struct Arena {
 pub(crate) struct Once {
     /// Where it says that it is ready, and finds its job.
     pub(crate) folder: PathBuf,
-    /// Which GPU.
-    pub(crate) ordinal: u32,
 }
 
 /// One call under a profiler.
@@ -75,7 +74,7 @@ pub(crate) fn serve(setup: &Setup) -> Result<(), String> {
     prctl::set_dumpable(true).map_err(|e| e.to_string())?;
     line.say(&layers)?;
     let arena: Arena = line.hear()?.ok_or("the parent is gone")?;
-    let gpu = CudaDevice::open(setup.ordinal)?;
+    let gpu = CudaDevice::open(ONLY)?;
     let handle: [u8; HANDLE] = arena.handle.try_into().map_err(|_| "a memory handle has 64 bytes")?;
     let arena = gpu.open_handle(handle).map_err(|e| format!("the arena cannot be opened: {e}"))?;
     let watch = gpu.stopwatch().map_err(|e| e.to_string())?;
@@ -164,7 +163,7 @@ const GAPS: [usize; 2] = [512, 2 << 20];
 
 /// Makes a context, waits until the folder says what to call, and calls it with a profiler looking at the last call.
 pub(crate) fn run_once(once: &Once) -> Result<(), String> {
-    let gpu = CudaDevice::open(once.ordinal)?;
+    let gpu = CudaDevice::open(ONLY)?;
     // Without it the profile comes a second later and is the same.
     let _ = look_at_nothing(&gpu);
     let job = job_of(&once.folder)?;

@@ -9,7 +9,7 @@ use crate::{
         backend::{Found, Inputs, Look, Pair, Side, Standard},
         contents::{context, layout},
     },
-    machine::driver::HANDLE,
+    machine::{driver::HANDLE, gpu},
     measure::{
         floor::Traffic,
         gpu_clock::{GpuClock, broken},
@@ -48,8 +48,8 @@ use std::{
 /// What both sides may read beside the system's libraries.
 const SYSTEM: [&str; 11] =
     ["/bin", "/sbin", "/usr", "/lib", "/lib64", "/lib32", "/etc", "/opt", "/proc", "/sys", "/nix/store"];
-/// Variables of ours that a child keeps: which GPU, and where libraries are.
-const KEPT: [&str; 3] = ["LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PATH"];
+/// Variables of ours that a child keeps: where libraries are.
+const KEPT: [&str; 2] = ["LD_LIBRARY_PATH", "PATH"];
 /// How long a process may take to make its context.
 const START: Duration = Duration::from_mins(1);
 /// How long loading may take, constructors included, and small requests.
@@ -79,11 +79,13 @@ pub(crate) fn readable() -> Vec<PathBuf> {
     SYSTEM.iter().map(PathBuf::from).chain(own).collect()
 }
 
-/// Their environment in a folder.
-pub(crate) fn environment(folder: &Path) -> Vec<(String, OsString)> {
+/// Their environment in a folder. They see this GPU alone, as the first: no other may do a part of a candidate's work, and the
+/// driver starts the sooner for it.
+pub(crate) fn environment(folder: &Path, ordinal: u32) -> Vec<(String, OsString)> {
     let mut environment = kept(&KEPT);
     environment.extend([
         variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+        variable("CUDA_VISIBLE_DEVICES", gpu::alone(ordinal)),
         variable("CUDA_MODULE_LOADING", "EAGER"),
         variable("CUDA_CACHE_DISABLE", "1"),
         variable("HOME", folder),
@@ -122,7 +124,7 @@ impl Starter {
             give(folder.path(), None, user).map_err(fault("cannot give a folder away"))?;
         }
         let (mut read, mut memory_mib, mut patience) = (readable(), self.memory_mib, LOADING);
-        let mut environment = environment(folder.path());
+        let mut environment = environment(folder.path(), self.ordinal);
         if let Some(own) = of_baseline {
             read.extend(self.libraries.iter().cloned());
             (memory_mib, patience) = (memory_mib + LIBRARY_MIB, START);
@@ -137,8 +139,7 @@ impl Starter {
             files: self.sandbox.has_landlock().then_some(files),
             shares_ipc: true,
         };
-        let ordinal = self.ordinal;
-        let child = |control| Child::CudaKernel(child::Setup { confinement, control, ordinal });
+        let child = |control| Child::CudaKernel(child::Setup { confinement, control });
         let dress = Dress { environment, folder: Some(folder.path()), user, ..Dress::default() };
         let allowed = Allowed { memory_mib, print_kib: PRINT_KIB, processes: true };
         let mut peer = Peer::new(self.sandbox.start(child, &dress)?, Trust::Candidate, allowed);
@@ -365,5 +366,23 @@ impl Pair for CudaPair<'_> {
 
     fn layers(&self) -> Vec<Layer> {
         self.candidate.peer.layers.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_child_is_shown_is_its_own_gpu() {
+        let shown = |ordinal| {
+            environment(Path::new("/tmp"), ordinal).into_iter().filter(|(name, _)| name == "CUDA_VISIBLE_DEVICES")
+        };
+        for ordinal in [0, 3] {
+            assert_eq!(
+                shown(ordinal).map(|(_, value)| value).collect::<Vec<_>>(),
+                [OsString::from(gpu::alone(ordinal))]
+            );
+        }
     }
 }

@@ -102,7 +102,7 @@ impl Profiler {
         let process = |folder: &Path| {
             let program = folder.join("warpsmith");
             fs::copy(&sandbox.program, &program).map_err(fault("cannot copy this program"))?;
-            let once = Child::CudaOnce(Once { folder: folder.to_owned(), ordinal: self.ordinal });
+            let once = Child::CudaOnce(Once { folder: folder.to_owned() });
             let line = sandbox.line(&once)?;
             let rest = line.iter().skip(1).map(|part| part.to_string_lossy().into_owned());
             Ok([program.display().to_string()].into_iter().chain(rest).collect())

@@ -154,7 +154,7 @@ impl TorchBackend {
     ) -> Result<Vec<String>, Fault> {
         let asked = json!({
             "sources": theirs.sources,
-            "device": self.options.device,
+            "device": self.python.own_device(),
             "precision": problem.precision.torch_name(),
             "mark": mark,
         });

@@ -9,6 +9,7 @@ use super::{
     zygote::{Fork, Zygote},
 };
 use crate::{
+    machine::gpu,
     profile::tool::DRIVER_LIMITS,
     result::{
         error::{Attempt, EvalError, fault},
@@ -36,18 +37,8 @@ use std::{
 const SYSTEM: [&str; 11] =
     ["/bin", "/sbin", "/usr", "/lib", "/lib64", "/lib32", "/etc", "/opt", "/proc", "/sys", "/nix/store"];
 /// Variables of ours that a Python process keeps: where compilers and libraries are, and nothing else.
-const KEPT: [&str; 10] = [
-    "PATH",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "LD_LIBRARY_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "LANG",
-    "CC",
-    "CXX",
-    "CUDAHOSTCXX",
-    "TORCH_CUDA_ARCH_LIST",
-];
+const KEPT: [&str; 9] =
+    ["PATH", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "LANG", "CC", "CXX", "CUDAHOSTCXX", "TORCH_CUDA_ARCH_LIST"];
 /// Where compilers keep what they built, by the variable that says so, in a process's folder.
 const CACHES: [(&str, &str); 4] = [
     ("TORCH_EXTENSIONS_DIR", "extensions"),
@@ -102,7 +93,10 @@ pub struct Facts {
 /// How Python processes are started.
 pub(crate) struct Python {
     pub(crate) executable: PathBuf,
+    /// As the user names it: `cpu`, `cuda:1`.
     pub(crate) device: String,
+    /// What shows processes that GPU and no other.
+    shown: Option<String>,
     threads: u32,
     tf32: bool,
     memory_mib: u64,
@@ -122,6 +116,7 @@ impl Python {
         Ok(Self {
             executable: options.python.clone(),
             device: options.device.clone(),
+            shown: gpu::ordinal(&options.device).map(gpu::alone),
             threads: options.threads,
             tf32: options.tf32,
             memory_mib: options.memory_mib,
@@ -132,6 +127,11 @@ impl Python {
             folders: folders(&options.python)?,
             zygote: Zygote::default(),
         })
+    }
+
+    /// What processes call the device: of GPUs they see this one alone, so that no other does a part of a candidate's work.
+    pub(crate) fn own_device(&self) -> &str {
+        if self.shown.is_some() { "cuda:0" } else { &self.device }
     }
 
     /// Whether candidates run on the CPU.
@@ -296,7 +296,7 @@ impl Python {
 
     /// What a process is told first.
     pub(crate) fn setup(&self) -> Setup {
-        Setup { device: self.device.clone(), threads: self.threads, tf32: self.tf32, seed: SEED }
+        Setup { device: self.own_device().to_owned(), threads: self.threads, tf32: self.tf32, seed: SEED }
     }
 
     /// The command line of a script.
@@ -324,6 +324,7 @@ impl Python {
             variable("MKL_NUM_THREADS", &threads),
             variable("TORCHINDUCTOR_COMPILE_THREADS", "1"),
             variable("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+            variable("CUDA_VISIBLE_DEVICES", self.shown.as_deref().unwrap_or_default()),
             // Memory that was freed is kept, so that a call's time is not that of fresh pages in one process and not in
             // another.
             variable("MALLOC_MMAP_THRESHOLD_", "33554432"),
