@@ -351,6 +351,30 @@ async fn a_checkpoint_is_tuned_again_over_its_whole_space_as_the_person_says_and
     assert!(tiles.len() > 2, "not those alone that were kept: {tiles:?}");
 }
 
+#[tokio::test]
+async fn a_search_over_more_than_was_kept_leaves_out_what_does_not_build_and_fails_for_what_is_wrong() {
+    for (head, tail, found) in [("buil", "d-error", true), ("wro", "ng", false)] {
+        let parameter = |name: &str, values: [&str; 2]| format!("[parameter]\n{name} = {values:?}");
+        let own = [
+            transformation("Pick", &parameter("A", ["us=1", head])),
+            transformation("Also", &parameter("B", ["0", tail])),
+        ];
+        let prompts = Prompts::embedded().transforming(Catalogue::embedded().with(own).unwrap());
+        let model = Arc::new(Scripted::new([entry(1, &device("{{A}}5")), entry(2, &device("{{A}}{{B}}"))]));
+        let crew = Crew::spawn(Arc::new(Simulated::new()), model, Arc::new(prompts)).await;
+        let (so_far, log) = (Trajectory::default(), Box::new(MemoryLog::default()));
+        let job = Job { task: task(), policy: Policy { keep: Some(1), ..policy(&[]) }, so_far, log, limit: no_limit() };
+        let again = Request::tune(None, TuningPlan::default());
+        let story = transform(job, vec![request("Pick"), request("Also"), again], &crew).await.unwrap();
+        crew.stop().await;
+        let names: Vec<_> = story.workflow.checkpoints.iter().map(|at| at.name.as_str()).collect();
+        assert_eq!(names, if found { vec!["c0", "c1", "c2", "c3"] } else { vec!["c0", "c1", "c2"] });
+        let last = story.rounds.last().unwrap();
+        assert_eq!((last.checked.len(), last.tried.len()), if found { (4, 4) } else { (last.checked.len(), 0) });
+        assert!(!found || last.checked.iter().filter(|(_, failure)| failure.is_some()).count() == 1);
+    }
+}
+
 /// A person who says the first transformation otherwise, finishes its reply by hand, and leaves the second out.
 struct Hand(std::sync::Mutex<Vec<Wish>>);
 

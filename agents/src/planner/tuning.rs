@@ -9,7 +9,7 @@ use crate::event::{Event, Step};
 use crate::lease::{Work, Worked};
 use crate::tester::{BuildAhead, Check, Examine, Validate};
 use crate::validator::{Validated, Validator};
-use crate::workflow::{Order, TuningPlan};
+use crate::workflow::{Order, TUNE, TuningPlan};
 use kernelbench::{
     Baseline, Bindings, Candidate, Evaluation, Failure, Found, Space, TimingPlan, Tried, Tuner, Tuning, spread,
 };
@@ -100,6 +100,17 @@ impl Loop {
         self.failed(context, Failure::Invalid { case: "every case".to_owned() })
     }
 
+    /// Whether a configuration that fails so is left out of a search, and the search goes on: it says itself that it is none; or
+    /// a context that was found right is only searched again, over more than was kept of it, and the compiler has no room for it.
+    fn is_left_out(&self, failure: &Failure) -> bool {
+        let only_searched = || self.own_order().is_some_and(|order| order.transformation == TUNE);
+        match failure {
+            Failure::Invalid { .. } => true,
+            Failure::Build { .. } => only_searched(),
+            _ => false,
+        }
+    }
+
     /// Checks some configurations, drawn from all; the first that is wrong, and how. One that is invalid is pruned.
     async fn check_drawn(
         &mut self,
@@ -117,7 +128,7 @@ impl Loop {
                 Some((_, failure)) => failure,
                 None => self.check_one(&bound, bindings, false).await?,
             };
-            if let Some(failure) = failure.filter(|failure| !matches!(failure, Failure::Invalid { .. })) {
+            if let Some(failure) = failure.filter(|failure| !self.is_left_out(failure)) {
                 return Ok(Some((bound, failure)));
             }
         }
@@ -279,7 +290,7 @@ impl Loop {
                 Ok(Ok(worked)) => {
                     let tried = self.tried_by(&asked.candidate, worked)?;
                     self.note(Event::Tried { tried: tried.clone() })?;
-                    wrong = wrong.or_else(|| failure_of(tried));
+                    wrong = wrong.or_else(|| self.failure_of(tried));
                 }
                 Ok(Err(why)) => untimed = untimed.or(Some(Ok((asked.candidate, why)))),
                 Err(broke_off) => untimed = untimed.or(Some(Err(broke_off))),
@@ -305,7 +316,15 @@ impl Loop {
 
     /// The first of some that the record has as wrong, and how.
     fn wrong_of(&self, batch: &[Bindings]) -> Option<(Bindings, Failure)> {
-        batch.iter().filter_map(|bindings| self.known_of(bindings)).find_map(failure_of)
+        batch.iter().filter_map(|bindings| self.known_of(bindings)).find_map(|tried| self.failure_of(tried))
+    }
+
+    /// Which configuration is wrong, and how; none where it is not, or is left out.
+    fn failure_of(&self, tried: Tried) -> Option<(Bindings, Failure)> {
+        match tried.found {
+            Found::Failed(failure) if !self.is_left_out(&failure) => Some((tried.bindings, failure)),
+            _ => None,
+        }
     }
 
     /// Builds some side by side, for what times them one by one to find them built.
@@ -411,11 +430,6 @@ impl Loop {
         }
         self.examine(bound).await
     }
-}
-
-/// Which configuration is wrong, and how; none where it is not.
-fn failure_of(tried: Tried) -> Option<(Bindings, Failure)> {
-    if let Found::Failed(failure) = tried.found { Some((tried.bindings, failure)) } else { None }
 }
 
 /// How many times as fast as the reference it is, where it is right.
