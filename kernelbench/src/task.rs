@@ -8,6 +8,7 @@ pub(crate) mod gfx;
 pub(crate) mod layout;
 pub(crate) mod library;
 pub mod load;
+mod on_cuda;
 pub(crate) mod problem;
 pub(crate) mod processor;
 pub mod region;

@@ -1,10 +1,11 @@
 //! What becomes of candidates for AMD GPUs that are not here: they are compiled, and not run.
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
+use metrics::Arch;
 use std::{fs, path::PathBuf, sync::OnceLock};
 use warpsmith_kernelbench::{
     Candidate, Clang, CodeObject, Compiled, CompiledOptions, Evaluation, Failure, Fault, Gfx, Outcome, Suite, Task,
-    TimingPlan, Workshop, load,
+    TimingPlan, Workshop, cuda, load,
 };
 
 const PLAN: TimingPlan = TimingPlan::median_of(1, 1);
@@ -264,4 +265,62 @@ fn an_architecture_that_there_is_none_of_and_what_a_task_in_hip_cannot_have_are_
     assert!(told.unwrap_err().contains("this flag is not allowed"));
     let told = load(&|text| format!("{text}\n[[baseline]]\nname = \"b\"\nsource = \"reference.hip\"\n"));
     assert!(told.unwrap_err().contains("a task in \"hip\" is timed against nothing"));
+}
+
+/// Each name that HIP's header has, once, but for AMD's own instructions.
+const NAMES: &str = r"
+#include <hip/hip_fp16.h>
+__global__ __launch_bounds__(256, 2) void every(float *f, __half2 *h, __hip_bfloat16 *b, int *i, unsigned *u) {
+    HIP_DYNAMIC_SHARED(float, fast)
+    const int at = hipBlockIdx_x * hipBlockDim_x + hipThreadIdx_x + hipGridDim_x + hipThreadIdx_y + hipThreadIdx_z +
+                   hipBlockIdx_y + hipBlockIdx_z + hipBlockDim_y + hipBlockDim_z + hipGridDim_y + hipGridDim_z;
+    fast[__lane_id()] = __shfl(f[at], 1) + __shfl_xor(f[at], 2) + __shfl_down(f[at], 4) + __shfl_up(f[at], 8, warpSize);
+    __syncthreads();
+    __threadfence();
+    __threadfence_block();
+    const float4 four = make_float4(fast[0], fmaf(f[0], f[1], f[2]), fabsf(f[3]), fminf(f[4], fmaxf(f[5], sqrtf(f[6]))));
+    atomicAdd(f, four.x + four.y + four.z + four.w + rsqrtf(expf(exp2f(logf(__expf(floorf(ceilf(f[7]))))))));
+    atomicAdd(i, min(i[0], max(i[1], i[2])));
+    atomicAdd(u, u[1]);
+    __half2 x = h[at], y = __floats2half2_rn(f[0], f[1]), z = __float2half2_rn(f[2]);
+    x = __hfma2(__hadd2(x, y), __hsub2(x, z), __hmul2(y, z));
+    const __half s = __hfma(__low2half(x), __high2half(y), __hadd(__float2half_rn(f[3]), __hsub(z.x, __hmul(x.x, y.y))));
+    const float2 w = __half22float2(__half2half2(s));
+    h[at] = __halves2half2(__float2half(w.x + __low2float(x)), __float2half(w.y + __high2float(y)));
+    b[at] = __float2bfloat16(__bfloat162float(b[at]) + __half2float(s));
+}
+static hipError_t host(float *f, const float *from, __half2 *h, __hip_bfloat16 *b, int *i, unsigned *u, hipStream_t stream) {
+    float *own, *other;
+    if (hipMalloc((void **)&own, 4) != hipSuccess || hipMallocAsync(&other, 4, stream) == hipErrorOutOfMemory) return hipErrorUnknown;
+    hipMemsetAsync(own, 0, 4, stream);
+    hipMemcpyAsync(own, from, 4, hipMemcpyDeviceToDevice, stream);
+    hipMemcpyKind kinds[] = {hipMemcpyHostToHost, hipMemcpyHostToDevice, hipMemcpyDeviceToHost};
+    const hipFuncAttribute attribute = hipFuncAttributeMaxDynamicSharedMemorySize;
+    hipFuncSetAttribute((const void *)every, attribute, 65536 + kinds[0]);
+    hipLaunchKernelGGL(HIP_KERNEL_NAME(every), dim3(1), dim3(64), 256, stream, f, h, b, i, u);
+    void *arguments[] = {&f, &h, &b, &i, &u};
+    hipLaunchKernel((const void *)every, dim3(1), dim3(64), arguments, 256, stream);
+    hipFreeAsync(other, stream);
+    hipFree(own);
+    return hipGetErrorString(hipPeekAtLastError()) ? hipGetLastError() : hipErrorInvalidValue;
+}
+";
+
+#[test]
+#[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
+fn what_hip_names_builds_for_an_nvidia_gpu_too_and_what_amd_alone_has_does_not() {
+    let options = cuda::Options::new(env!("CARGO_BIN_EXE_warpsmith-kernel").into(), vec![], cache());
+    let hopper = || Arch::Cuda { major: 9, minor: 0 };
+    for example in ["matmul_fp16", "matmul_fp32"] {
+        let task = load::task(&PathBuf::from("../examples/hip").join(example)).unwrap().on_cuda().unwrap();
+        cuda::build_reference(&options, hopper(), &task).unwrap().unwrap();
+    }
+    let task = task_of("gfx90a", REFERENCE).unwrap().on_cuda().unwrap();
+    let failure = |text: &str| {
+        let candidate = Candidate::new(format!("{text}{REFERENCE}")).on_cuda();
+        cuda::build_candidate(&options, hopper(), &task, &candidate).unwrap().err()
+    };
+    assert_eq!(failure(NAMES), None);
+    let amd = "__global__ void own(float *f) { f[0] = __builtin_amdgcn_rcpf(f[0]); }\n";
+    assert!(matches!(failure(amd), Some(Failure::Build { log }) if log.contains("__builtin_amdgcn_rcpf")));
 }

@@ -23,11 +23,15 @@ pub struct EvaluateArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]
     pub problem: ProblemArgs,
+    /// Of a task in HIP: where it runs. `cuda` is an NVIDIA GPU, by a header with CUDA's functions by HIP's names; without it
+    /// nothing is run. AMD's own instructions do not build there, and a warp has 32 lanes.
+    #[arg(long, value_name = "NAME", value_parser = ["cuda"])]
+    pub backend: Option<String>,
     /// Profile it too, if it is correct.
     #[arg(long)]
     pub profile: bool,
     /// Certify it too: rebuild it, check and time it with fresh seeds and on further shapes. A kernel in HIP is compiled and
-    /// not run, and never certified.
+    /// not run, and never certified; with --backend cuda it is one in CUDA.
     #[arg(long)]
     pub certify: bool,
     /// The policy whose timing is used.
@@ -61,4 +65,5 @@ Examples:
   warpsmith evaluate KernelBench/level1/29_Softplus.py mine.py --profile
   warpsmith evaluate examples/silu_and_mul mine.cpp --certify --json
   warpsmith evaluate RUN@best --profile                                   # on the run's own task
-  warpsmith evaluate examples/matmul W@c7 W@pipelined mine.cpp";
+  warpsmith evaluate examples/matmul W@c7 W@pipelined mine.cpp
+  warpsmith evaluate examples/hip/matmul_fp32 mine.hip --backend cuda     # is it right? on an NVIDIA GPU";

@@ -82,7 +82,7 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     arguments.timing.apply(&mut layers);
     arguments.problem.apply(&mut layers);
     let config = &layers.config;
-    let What { task, candidates, from } = what(arguments, config)?;
+    let What { task, candidates, from } = what(arguments, config)?.on(arguments.backend.as_deref())?;
     let simulated = from.as_ref().map_or(Ok(false), |at| at.folder.header().map(|header| header.simulated))?;
     let workshop = wiring::workshop(Kind::of(&task, arguments.simulate || simulated), config, arguments.profile, None)?;
     workshop.open_ahead(&task);
@@ -119,6 +119,24 @@ struct What {
     candidates: Vec<(String, Given)>,
     /// The run whose task it is.
     from: Option<At>,
+}
+
+impl What {
+    /// The same for the backend that was named, where one was.
+    fn on(self, backend: Option<&str>) -> Result<Self, Trouble> {
+        if backend.is_none() {
+            return Ok(self);
+        }
+        let task = self.task.on_cuda().map_err(|why| Trouble::usage(format!("--backend: {why}")))?;
+        let on_cuda = |(name, given)| match given {
+            Given::Whole(candidate) => Ok((name, Given::Whole(candidate.on_cuda()))),
+            Given::Operator(..) => {
+                Err(Trouble::usage(format!("--backend: {name}: an operator in HIP is compiled alone")))
+            }
+        };
+        let candidates = self.candidates.into_iter().map(on_cuda).collect::<Result<_, _>>()?;
+        Ok(Self { task, candidates, from: self.from })
+    }
 }
 
 /// A candidate, as it was named.
