@@ -159,3 +159,20 @@ fn configurations_that_were_timed_on_several_devices_as_each_was_free_are_made_a
     assert!(tuned.iter().any(|event| event["event"] == "tried"));
     assert!(tuned.iter().all(|event| event["lease"]["device"].as_str().is_none_or(|device| device == "cuda:1")));
 }
+
+#[test]
+fn a_step_that_was_under_way_is_finished_before_the_one_that_is_asked_for_and_both_are_told() {
+    let (_folder, recorded) = place();
+    let model = "replay:examples/h100/peak-a6000-fp32";
+    let begun = ["transform", "examples/cuda/matmul_fp32", "Refactor", "--simulate", "--tests", "6", "--model", model];
+    run(&[&begun[..], &["--out", &recorded]].concat()).ended(0);
+    let file = only_events(Path::new(&recorded));
+    let text = fs::read_to_string(&file).unwrap();
+    let tried = text.lines().collect::<Vec<_>>();
+    let last = tried.iter().rposition(|line| line.contains("\"event\":\"tried\"")).unwrap();
+    fs::write(&file, tried[..=last].join("\n") + "\n").unwrap();
+    let told = run(&["tune", &format!("{recorded}@c0"), "--tests", "3"]).ended(0);
+    assert!(told.err.contains("Refactor of c0 was under way, try 1 of 3: it is finished first"), "{told:?}");
+    assert!(told.out.contains("c1") && told.out.contains("c2") && told.out.contains("tune"), "{told:?}");
+    assert!(!run(&["tune", &recorded, "--tests", "2"]).ended(0).err.contains("was under way"));
+}

@@ -225,6 +225,13 @@ fn go_on(
         return Ending { folder, screen: &screen, voice, study: None }.tell(&start.so_far);
     }
     let tunes = steps.as_ref().is_some_and(|steps| start.only_tunes(&steps.requests));
+    if let Some((order, tries)) = start.so_far.workflow.open_order(&start.so_far.rounds)
+        && steps.is_some()
+    {
+        let from = start.so_far.workflow.checkpoint(&order.from).map_or("a checkpoint", |from| &from.name);
+        let (name, at, of) = (&order.transformation, tries + 1, order.tries);
+        screen.warn(&format!("{name} of {from} was under way, try {at} of {of}: it is finished first"));
+    }
     let spec = plan::spec(&config.model.spec)?;
     if !tunes {
         batch::may_ask(unconfirmed, config, &spec)?;
