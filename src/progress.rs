@@ -17,7 +17,7 @@ pub use screen::{Screen, be_quiet, is_quiet};
 pub use search::pace;
 pub use summary::Outcome;
 pub use weighed::lines as weighed;
-pub use words::{correct, evaluated, labels, reference, tuned};
+pub use words::{correct, evaluated, labels, learned, reference, tuned};
 
 use agents::{
     event::Event,

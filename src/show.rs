@@ -202,6 +202,9 @@ fn remarks(round: &Round) -> String {
     for LookedUp { lookup, .. } in &round.looked_up {
         let _ = writeln!(text, "looked up {} {}", lookup.look_up.name(), lookup.name);
     }
+    for line in round.reflected.iter().flat_map(progress::learned) {
+        let _ = writeln!(text, "{}", line.trim());
+    }
     for (call, why) in &round.misread {
         let _ = writeln!(text, "misread {call}: {why}");
     }

@@ -5,7 +5,9 @@ use crate::llm::{AskError, CallId, Llm, Purpose};
 use kameo::prelude::*;
 use kernelbench::{Candidate, Evaluation, Failure, Operator, Primitives, Space, Task};
 use metrics::{Machine, Profile};
-use prompts::{Approaches, Fix, Looking, Optimization, Prompt, Prompts, Rewriting, Suggestions, Turn, Written};
+use prompts::{
+    Approaches, Fix, Learned, Looking, Optimization, Prompt, Prompts, Rewriting, Suggestions, Turn, Written,
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -104,6 +106,8 @@ pub struct Write {
     pub conversation: Vec<Turn>,
     /// What may be looked up, and what was for this candidate; `None` where nothing can be.
     pub looking: Option<Looking>,
+    /// What earlier rounds taught.
+    pub learned: Learned,
     /// The first try, when this is the second.
     pub earlier: Option<Earlier>,
 }
@@ -213,9 +217,12 @@ impl Coder {
         let looking = write.looking.as_ref();
         let prompt = match (&write.earlier, looking) {
             (Some(first), _) => self.prompts.again(&first.prompt, &first.reply, &first.why),
-            (None, None) => self.prompt(&write).after(write.conversation),
-            (None, Some(looking)) => {
-                self.prompts.with_lookups(self.prompt(&write).after(write.conversation), &write.machine, looking)
+            (None, looking) => {
+                let prompt = self.prompts.with_learned(self.prompt(&write), &write.learned).after(write.conversation);
+                match looking {
+                    Some(looking) => self.prompts.with_lookups(prompt, &write.machine, looking),
+                    None => prompt,
+                }
             }
         };
         let language = write.task.language();

@@ -14,7 +14,7 @@ use crate::validator::Validated;
 use crate::workflow::{Checkpoint, Order};
 use kernelbench::{
     Baseline, Bindings, CandidateId, Certificate, Evaluation, Failure, Found, Hash, Hashing, Suite, Tried,
-    stage::Stretch,
+    pool::Reflection, stage::Stretch,
 };
 use metrics::{Machine, Profile};
 use prompts::{Approaches, Lookup, Suggestions, Verdict};
@@ -189,6 +189,19 @@ pub struct LookedUp {
     pub found: Hash,
 }
 
+/// What a round taught was written down, for the Coder of later rounds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reflected {
+    /// After which round.
+    pub round: u32,
+    /// Reflections; none where notes were written, or nothing could be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lessons: Vec<Reflection>,
+    /// The notes, written anew, by hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skill: Option<Hash>,
+}
+
 /// What happened to one task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
@@ -267,6 +280,8 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// The Planner wrote down what a round taught.
+    Reflected(Reflected),
     /// The Planner proposed a step.
     Proposed {
         /// In which round.
@@ -516,6 +531,7 @@ impl Event {
                 vec![candidate]
             }
             Self::LookedUp(LookedUp { found: text, .. })
+            | Self::Reflected(Reflected { skill: Some(text), .. })
             | Self::Generated { operator: text }
             | Self::Printed { text: Ok(text), .. } => vec![text],
             Self::Tuned { candidate, bound, .. } => vec![candidate, bound],

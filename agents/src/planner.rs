@@ -4,6 +4,7 @@ mod feature;
 mod hands;
 mod lookup;
 mod operator;
+mod reflect;
 mod remember;
 mod round;
 mod same_code;
@@ -159,6 +160,7 @@ impl Loop {
         loop {
             self.checkpoint_if_due()?;
             self.weigh_if_due().await?;
+            self.reflect_if_due().await?;
             match self.next().await? {
                 ControlFlow::Break(end) => return Ok(end),
                 ControlFlow::Continue(step) => self.round(step).await?,

@@ -65,6 +65,9 @@ pub struct Policy {
     pub features: Option<Guidance>,
     /// What a role remembers of earlier rounds.
     pub memory: Memory,
+    /// What the Planner writes down after each evaluation, for the Coder of later rounds; nothing when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reflect: Option<Reflect>,
     /// Who decides on the next step.
     pub planner: Decider,
     /// Who chooses the shapes that a candidate is checked on.
@@ -215,6 +218,16 @@ pub enum Memory {
     Tried,
 }
 
+/// In what form is written down what rounds taught?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reflect {
+    /// Reflections, one insight each, which add up (Hawkeye, Figs. 47-48).
+    Lessons,
+    /// Notes that are written anew each time (Hawkeye §3: the agent that rewrites its skill file, as GEPA does).
+    Skill,
+}
+
 /// What is told of the architecture's features (Hawkeye §2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -274,6 +287,7 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("qimeng-naive", include_str!("../policies/qimeng-naive.toml")),
     ("qimeng-no-history", include_str!("../policies/qimeng-no-history.toml")),
     ("hawkeye", include_str!("../policies/hawkeye.toml")),
+    ("gepa", include_str!("../policies/gepa.toml")),
     ("warpsmith", include_str!("../policies/warpsmith.toml")),
 ];
 
@@ -307,6 +321,10 @@ impl Policy {
         }
         if policy.lookups.is_some() && (policy.sequence.is_some() || policy.search.is_some()) {
             let why = "lookups: a workflow of transformations and a search look nothing up; leave it out";
+            return Err(serde::de::Error::custom(why));
+        }
+        if policy.reflect.is_some() && (policy.sequence.is_some() || policy.search.is_some()) {
+            let why = "reflect: of a workflow of transformations and of a search nothing is written down; leave it out";
             return Err(serde::de::Error::custom(why));
         }
         Ok(policy)

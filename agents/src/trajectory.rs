@@ -1,6 +1,6 @@
 //! What do the events add up to?
 
-use crate::event::{End, Event, LookedUp, Step};
+use crate::event::{End, Event, LookedUp, Reflected, Step};
 use crate::head::Weighed;
 use crate::llm::{CallId, Role, Usage};
 use crate::search::{Reached, Tree};
@@ -57,6 +57,8 @@ pub struct Round {
     pub counters: Option<Result<Profile, String>>,
     /// What came of weighing it.
     pub weighed: Option<Weighed>,
+    /// What it taught, where that was written down.
+    pub reflected: Option<Reflected>,
     /// Why the round has no candidate.
     pub unreadable: Option<(Role, String)>,
     /// How a person ended it before a call: `left out`, or what is to be said otherwise.
@@ -311,6 +313,12 @@ impl Trajectory {
         self.certificates.iter().find(|c| matches!(c.verdict, CertificateVerdict::Certified(_)))
     }
 
+    /// What rounds taught, in order, as far as it was written down.
+    #[must_use]
+    pub fn reflected(&self) -> impl DoubleEndedIterator<Item = &Reflected> {
+        self.rounds.iter().filter_map(|round| round.reflected.as_ref())
+    }
+
     fn refused(&self, candidate: &CandidateId) -> bool {
         let refused = |c: &&Certificate| matches!(c.verdict, CertificateVerdict::Refused(_));
         self.certificates.iter().filter(refused).any(|c| c.candidate == *candidate)
@@ -344,6 +352,7 @@ impl Trajectory {
             Event::Proposed { round, proposal, taken } => {
                 self.proposals.insert(round, (proposal, taken));
             }
+            Event::Reflected(reflected) => self.in_round(|round| round.reflected = Some(reflected)),
             Event::Certified { certificate, .. } => self.certificates.push(certificate),
             Event::BrokeOff { why } => self.broke_off = Some(why),
             Event::Ended { end } => self.end = Some(end),
@@ -447,6 +456,7 @@ impl Trajectory {
             evaluation: None,
             counters: None,
             weighed: None,
+            reflected: None,
             unreadable: None,
             steered: None,
             not_timed: None,

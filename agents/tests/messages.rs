@@ -162,6 +162,7 @@ async fn every_message_and_every_reply_goes_over_a_wire_and_comes_back() {
             assignment,
             conversation: vec![],
             worked_example: false,
+            learned: prompts::Learned::Skill("Use vectors.".into()),
             looking: Some(looking()),
             earlier: None,
         }),

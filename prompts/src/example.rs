@@ -7,13 +7,13 @@ mod faces;
 pub(crate) use faces::{as_kernelbench, h200, more_faces, profile_on_a_gpu};
 
 use crate::{
-    Approaches, Choosing, Fix, Looking, Lookup, Offered, Offering, OpenTransformation, Optimization, Passage, Past,
-    PlanLine, Proposing, Rewriting, Shelf, Suggestions, Taken, Unreadable, action, advise, again, apply,
+    Approaches, Choosing, Fix, Learned, Looking, Lookup, Offered, Offering, OpenTransformation, Optimization, Passage,
+    Past, PlanLine, Proposing, Rewriting, Shelf, Suggestions, Taken, Unreadable, action, advise, again, apply,
     approaches::{to_carry_out, with_approaches},
     diagnose, extract, features, fix,
     hints::Hints,
-    lookup, optimize, plan, pooled, primitives, propose, refine, reflect, retry, seed, sentence, shapes, sketch, space,
-    transform,
+    learned, lookup, optimize, plan, pooled, primitives, propose, refine, reflect, retry, seed, sentence, shapes,
+    sketch, space, transform,
 };
 use kernelbench::{
     Argument, ArgumentKind, Baselines, Beyond, Candidate, Case, CaseTiming, Dtype, Evaluation, Failure, Fill, Hash,
@@ -96,6 +96,13 @@ pub(crate) fn pages() -> Vec<(&'static str, Value)> {
         ("extract", extract::values("C910", machine, &Hints::embedded(), &[passage()])),
         ("reflect", reflect::values(task, machine, past(&history(), candidate))),
         ("reflect", reflect::values(&problem(), machine, past(&[], candidate))),
+        ("lesson", learned::values(task, machine, learned::after(&history(), candidate, &Learned::Lessons(vec![])))),
+        ("lesson", learned::values(&problem(), machine, learned::after(&[], candidate, &learned::example(false)))),
+        (
+            "skill",
+            learned::values(task, machine, learned::after(&history(), candidate, &Learned::Skill(String::new()))),
+        ),
+        ("skill", learned::values(&problem(), machine, learned::after(&[], candidate, &learned::example(true)))),
         ("sentence", sentence::values("multiply 1k by 1k matrices", &[("m".to_owned(), "rows".to_owned())])),
         ("action", action::values(task, &choosing())),
         ("action", action::values(task, &Choosing { path: None, ..choosing() })),
@@ -331,12 +338,14 @@ fn raised() -> Failure {
 }
 
 /// The values of the blocks that no page includes.
-pub(crate) fn blocks() -> [(&'static str, Value); 4] {
+pub(crate) fn blocks() -> [(&'static str, Value); 6] {
     let looking = looking();
     let (lookup, text) = &looking.seen[0];
     [
         ("again", again::values(&Unreadable("it holds no JSON object".into()), "One JSON object.")),
         ("feature/context", crate::context::example()),
+        ("learned", learned::shown(&learned::example(false))),
+        ("learned", learned::shown(&learned::example(true))),
         (
             "lookups",
             lookup::offered(

@@ -4,7 +4,7 @@
 
 /// The pages: each has a system part, which takes no values and so is the same in every round, a user part, and the form
 /// of the reply, which takes no values either.
-pub(crate) const PAGES: [(&str, &str); 24] = [
+pub(crate) const PAGES: [(&str, &str); 26] = [
     ("action", include_str!("../templates/action.md")),
     ("advise", include_str!("../templates/advise.md")),
     ("apply", include_str!("../templates/apply.md")),
@@ -13,6 +13,7 @@ pub(crate) const PAGES: [(&str, &str); 24] = [
     ("diagnose", include_str!("../templates/diagnose.md")),
     ("extract", include_str!("../templates/extract.md")),
     ("fix", include_str!("../templates/fix.md")),
+    ("lesson", include_str!("../templates/lesson.md")),
     ("optimize", include_str!("../templates/optimize.md")),
     ("plan", include_str!("../templates/plan.md")),
     ("primitives", include_str!("../templates/primitives.md")),
@@ -24,6 +25,7 @@ pub(crate) const PAGES: [(&str, &str); 24] = [
     ("sentence", include_str!("../templates/sentence.md")),
     ("shapes", include_str!("../templates/shapes.md")),
     ("sketch", include_str!("../templates/sketch.md")),
+    ("skill", include_str!("../templates/skill.md")),
     ("space", include_str!("../templates/space.md")),
     ("suggest", include_str!("../templates/suggest.md")),
     ("transform", include_str!("../templates/transform.md")),
@@ -32,7 +34,7 @@ pub(crate) const PAGES: [(&str, &str); 24] = [
 ];
 
 /// The blocks. Those of a kind of task lie in a folder of its name.
-pub(crate) const BLOCKS: [(&str, &str); 46] = [
+pub(crate) const BLOCKS: [(&str, &str); 47] = [
     ("again", include_str!("../templates/again.md")),
     ("bound/kernel", include_str!("../templates/bound/kernel.md")),
     ("bound/reference", include_str!("../templates/context/reference.md")),
@@ -64,6 +66,7 @@ pub(crate) const BLOCKS: [(&str, &str); 46] = [
     ("hlsl/kernel", include_str!("../templates/hlsl/kernel.md")),
     ("hlsl/reference", include_str!("../templates/context/reference.md")),
     ("hlsl/rules", include_str!("../templates/hlsl/rules.md")),
+    ("learned", include_str!("../templates/learned.md")),
     ("looked", include_str!("../templates/looked.md")),
     ("lookups", include_str!("../templates/lookups.md")),
     ("machine", include_str!("../templates/machine.md")),

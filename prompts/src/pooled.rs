@@ -1,9 +1,9 @@
 //! Kernels that were certified earlier, in the first prompt of a task: which are near enough, and what fits.
 
-use crate::{Prompts, words, words::tokens};
+use crate::{Prompts, reflect::in_a_line, words, words::tokens};
 use kernelbench::{
     Task,
-    pool::{Pool, Pooled, Reflection},
+    pool::{Pool, Pooled},
 };
 use metrics::Machine;
 use minijinja::{Value, context};
@@ -35,15 +35,10 @@ impl Prompts {
         let mut near: Vec<Pooled> = near.filter(|kernel| fits(kernel.source.len())).take(SHOWN).cloned().collect();
         // Kernels first: what their runs taught takes what room they leave.
         for kernel in &mut near {
-            kernel.about.reflections.retain(|one| fits(reflection(one).len()));
+            kernel.about.reflections.retain(|one| fits(in_a_line(one).len()));
         }
         pooled(&near.iter().collect::<Vec<_>>(), values)
     }
-}
-
-/// One of what a run taught, on one line.
-fn reflection(Reflection { insight, evidence, applies }: &Reflection) -> String {
-    words::one_line(&format!("{insight} Seen: {evidence} Of use: {applies}"))
 }
 
 /// The values with these kernels.
@@ -55,7 +50,7 @@ pub(crate) fn pooled(kernels: &[&Pooled], values: &Value) -> Value {
             ratio => format!("{ratio:.2}x [{low:.2}, {high:.2}]"),
             over => words::one_line(&kernel.about.over),
             source => kernel.source.trim_end(),
-            reflections => kernel.about.reflections.iter().map(reflection).collect::<Vec<_>>().join("\n"),
+            reflections => kernel.about.reflections.iter().map(in_a_line).collect::<Vec<_>>().join("\n"),
         }
     };
     context! { pool => kernels.iter().map(kernel).collect::<Vec<_>>(), ..values.clone() }
@@ -65,7 +60,7 @@ pub(crate) fn pooled(kernels: &[&Pooled], values: &Value) -> Value {
 mod tests {
     use super::*;
     use crate::example;
-    use kernelbench::Hash;
+    use kernelbench::{Hash, pool::Reflection};
 
     #[test]
     fn what_a_run_taught_takes_the_room_that_kernels_leave_and_never_theirs() {

@@ -10,8 +10,8 @@ use kernelbench::{Candidate, Task, pool::Reflection};
 use metrics::Machine;
 use minijinja::{Value, context};
 
-/// Reflections that are taken at most.
-const MOST: usize = 5;
+/// Reflections that are taken of one reply, and kept of a run, at most.
+pub const MOST_REFLECTIONS: usize = 5;
 const FIELDS: [Field; 3] = [
     Field { key: "insight", most_words: 40, single: false },
     Field { key: "evidence", most_words: 30, single: false },
@@ -38,14 +38,23 @@ impl Prompts {
 }
 
 pub(crate) fn values(task: &Task, machine: &Machine, past: Past<'_>) -> Value {
-    let history = past.history.iter().map(line).collect::<Vec<_>>().join("\n");
     context! {
         task => words::task(task),
         machine => words::machine(machine),
         candidate => words::candidate(past.kernel),
         claim => words::one_line(past.claim),
-        history,
+        history => history(past.history),
     }
+}
+
+/// What happened, a round on one line.
+pub(crate) fn history(rounds: &[PlanLine]) -> String {
+    rounds.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// One of what was learned, on one line.
+pub(crate) fn in_a_line(Reflection { insight, evidence, applies }: &Reflection) -> String {
+    words::one_line(&format!("{insight} Seen: {evidence} Of use: {applies}"))
 }
 
 /// A round on one line, which is cut where it is long: of a failure the beginning says what it is.
@@ -59,8 +68,11 @@ fn line(PlanLine { round, step, candidate, outcome }: &PlanLine) -> String {
 /// Where the reply is not one JSON object `{"reflections": [...]}` with one to five objects of the three keys, each a string.
 pub fn read_reflections(reply: &str) -> Result<Vec<Reflection>, Unreadable> {
     let list = read_list(reply, "reflections")?;
-    if list.is_empty() || list.len() > MOST {
-        return Err(Unreadable(format!("it holds {} reflections; one to {MOST} were asked for", list.len())));
+    if list.is_empty() || list.len() > MOST_REFLECTIONS {
+        return Err(Unreadable(format!(
+            "it holds {} reflections; one to {MOST_REFLECTIONS} were asked for",
+            list.len()
+        )));
     }
     list.iter().enumerate().map(|(at, one)| read(at + 1, one)).collect::<Result<_, _>>().map_err(Unreadable)
 }

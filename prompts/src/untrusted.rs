@@ -1,17 +1,19 @@
 //! Does any reply, however broken, hostile or large, end in a panic or in a long wait?
 
 use crate::{
-    example, read_candidate, read_fix, read_optimization, read_plan, read_reflections, read_shapes, read_suggestions,
+    example, read_candidate, read_fix, read_optimization, read_plan, read_reflections, read_shapes, read_skill,
+    read_suggestions,
 };
 use kernelbench::Language;
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
-const GOOD: [&str; 7] = [
+const GOOD: [&str; 8] = [
     "Sure.\n```cpp\n#include <cmath>\nextern \"C\" void f(float* x) { x[0] = 1; }\n```\nDone.",
     r#"{"critical_issue": "a", "why_it_matters": "b", "minimal_fix_hint": "c"}"#,
     "```json\n{\"bottleneck\": \"a\", \"optimization method\": \"b\", \"modification plan\": \"c\"}\n```",
     r#"{"suggestions": ["one", "two \u00e9\ud83d\ude00"]}"#,
     r#"{"shapes": [{"rows": 1, "columns": 2}, {"rows": 3, "columns": 4e1, "factor": 0.5}]}"#,
+    "```markdown\n# Notes\n- é\n```",
     r#"{"reflections": [{"insight": "a", "evidence": "b", "applies": "c"}]}"#,
     r#"<think>hm {"step": 1}</think>{"step": "best", "why": "é"}"#,
 ];
@@ -25,6 +27,7 @@ fn read_all(reply: &str) {
     let _ = read_optimization(reply);
     let _ = read_suggestions(reply);
     let _ = read_reflections(reply);
+    let _ = read_skill(reply);
     let _ = read_shapes(reply, &example::task());
     let _ = read_plan(reply, &["best".into()]);
 }

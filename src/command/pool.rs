@@ -14,7 +14,7 @@ use crate::{
 use agents::{event::Event, llm::Purpose, trajectory::Trajectory};
 use kernelbench::{
     Candidate, Certificate, CertificateVerdict, Hash, Language, Task, library_use,
-    pool::{About, Pool, PoolError, Pooled},
+    pool::{About, Pool, PoolError, Pooled, Reflection},
 };
 use metrics::MachineKind;
 use prompts::{Past, PlanLine, Prompt};
@@ -105,9 +105,16 @@ fn candidate(record: &Record, simulated: bool, config: &Config) -> Result<Result
         over: timed.over().to_owned(),
         machine: machine.name.clone(),
         evidence: record.evidence.last().cloned().unwrap_or_else(|| definition.clone()),
+        reflections: learned(&story),
         ..About::of(&task, definition.clone(), &features, &source, &timed.speedup)
     };
     Ok(Ok(Pooled { about, arch: machine.arch.clone(), language: task.language(), source }))
+}
+
+/// What was written down after its rounds: the latest, as many as a run is asked for at its end.
+fn learned(story: &Trajectory) -> Vec<Reflection> {
+    let lessons: Vec<Reflection> = story.reflected().flat_map(|one| one.lessons.clone()).collect();
+    lessons[lessons.len().saturating_sub(prompts::MOST_REFLECTIONS)..].to_vec()
 }
 
 /// The task of a record, with what its reference was seen to take.

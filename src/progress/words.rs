@@ -2,7 +2,7 @@
 
 use crate::quantity;
 use agents::{
-    event::{End, Event, LookedUp, Step},
+    event::{End, Event, LookedUp, Reflected, Step},
     trajectory::Trajectory,
 };
 use kernelbench::{
@@ -29,6 +29,7 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::PassedOver { role, why } => {
             vec![format!("  the {} is passed over: {}", role.name(), plain(why))]
         }
+        Event::Reflected(reflected) => learned(reflected),
         Event::Proposed { proposal, taken, .. } => vec![proposed(proposal, *taken)],
         Event::Profiled { profile, .. } => vec![profiled(profile)],
         Event::Judged { verdict, .. } => judged(verdict),
@@ -120,6 +121,13 @@ fn same_code(evaluation: &Evaluation) -> Vec<String> {
     let labels = evaluation.passed().map(|timed| timed.labels.as_slice()).unwrap_or_default();
     let same = labels.iter().filter(|label| label.kind == LabelKind::SameCode);
     same.map(|label| format!("  {}", plain(&label.text))).collect()
+}
+
+/// What a round taught, as it was written down; none of it was checked.
+#[must_use]
+pub fn learned(Reflected { lessons, skill, .. }: &Reflected) -> Vec<String> {
+    let notes = skill.iter().map(|_| "  learned: the notes were written anew".to_owned());
+    lessons.iter().map(|one| format!("  learned: {}", plain(&one.insight))).chain(notes).collect()
 }
 
 /// What a search over bindings came to, in a line.

@@ -290,6 +290,7 @@ fn remarks(round: &Round) -> Vec<String> {
     let steered = round.steered.iter().map(|how| format!("A person took part before a call: {how}"));
     let not_timed = round.not_timed.iter().map(|why| format!("It passed its checks and could not be timed: {why}"));
     let weighed = round.weighed.iter().flat_map(progress::weighed).map(|line| line.trim().to_owned());
+    let learned = round.reflected.iter().flat_map(progress::learned).map(|line| line.trim().to_owned());
     let unmeasured = round.unmeasured();
     let unmeasured = (!unmeasured.is_empty())
         .then(|| format!("The Judge reasons from what its profile does not have: {}", unmeasured.join(", ")));
@@ -305,5 +306,6 @@ fn remarks(round: &Round) -> Vec<String> {
         .chain(steered)
         .chain(not_timed)
         .chain(weighed)
+        .chain(learned)
         .collect()
 }

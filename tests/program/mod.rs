@@ -103,8 +103,8 @@ pub(crate) fn events(run: &str) -> Vec<serde_json::Value> {
 
 /// The record of the run's only task.
 pub(crate) fn only_events(run: &Path) -> PathBuf {
-    let mut tasks = std::fs::read_dir(run.join("tasks")).unwrap();
-    tasks.next().unwrap().unwrap().path().join("events.jsonl")
+    let only = std::fs::read_dir(run.join("tasks")).into_iter().flatten().flatten().next();
+    run.join("tasks").join(only.map_or("silu_and_mul".into(), |only| only.file_name())).join("events.jsonl")
 }
 
 /// Every file under a folder.

@@ -272,11 +272,13 @@ impl Loop {
     ) -> Result<Told<Written>, BrokeOff> {
         let (task, machine, coder) = (self.task.clone(), self.crew.machine.clone(), self.crew.coder.clone());
         let worked_example = self.policy.worked_example;
-        let part = lookup::part(looking.as_ref());
+        let (part, learned) = (lookup::part(looking.as_ref()), self.learned()?);
         let told = self.ask_part_twice((round, &part), Role::Coder, assignment.purpose(), |call, earlier| {
             let (task, machine, assignment) = (task.clone(), machine.clone(), assignment.clone());
-            let (conversation, looking) = (conversation.to_vec(), looking.clone());
-            asked(&coder, Write { call, task, machine, assignment, worked_example, conversation, looking, earlier })
+            let (conversation, looking, learned) = (conversation.to_vec(), looking.clone(), learned.clone());
+            let write =
+                Write { call, task, machine, assignment, worked_example, conversation, looking, learned, earlier };
+            asked(&coder, write)
         });
         told.await
     }
