@@ -36,8 +36,8 @@ pub struct Crew {
     pub profiler: ReplyRecipient<TakeProfile, Worked<Result<Profile, String>>, Fault>,
     /// Tests.
     pub tester: Testing,
-    /// Examine the configurations of a search, each on a device of its own: the Tester, and those on more devices like its own.
-    pub searchers: Arc<[ReplyRecipient<Examine, Worked<Evaluation>, Fault>]>,
+    /// Examine the configurations of a search: the Tester, and those on more devices like its own.
+    pub searchers: Arc<[Searcher]>,
     /// Suggests to the Planner itself, and proposes steps.
     pub llm: Arc<dyn Llm>,
     /// The words for that.
@@ -47,6 +47,15 @@ pub struct Crew {
     /// The user's own validators.
     pub validators: Arc<[Validator]>,
     supervisor: ActorRef<Supervisor>,
+}
+
+/// A Tester that examines configurations of a search, on a device of its own.
+#[derive(Clone)]
+pub struct Searcher {
+    /// The device's name in leases.
+    pub device: String,
+    /// Examine one.
+    pub examine: ReplyRecipient<Examine, Worked<Evaluation>, Fault>,
 }
 
 /// What the Tester may be asked.
@@ -115,6 +124,7 @@ impl Crew {
         let boss = Supervisor::spawn(Supervisor);
         let hiring = Hiring { boss: &boss, llm: &llm, prompts: &prompts, clock: Clock::set() };
         let (workshop, builds) = (place.workshop.clone(), Arc::new(Semaphore::new(place.builds.max(1))));
+        let name = place.device.clone();
         let (device, tester) = hiring.tester(place, &builds).await;
         let coder = hire(&boss, {
             let coder = Coder { llm: llm.clone(), prompts: prompts.clone() };
@@ -137,7 +147,7 @@ impl Crew {
             generator: coder.reply_recipient(),
             judge: judge.reply_recipient(),
             profiler: profiler.reply_recipient(),
-            searchers: Arc::new([tester.clone().reply_recipient()]),
+            searchers: Arc::new([Searcher { device: name, examine: tester.clone().reply_recipient() }]),
             tester: Testing {
                 shapes: tester.clone().reply_recipient(),
                 suite: tester.clone().reply_recipient(),
@@ -165,7 +175,8 @@ impl Crew {
         let mut searchers = self.searchers.to_vec();
         for place in more {
             let builds = Arc::new(Semaphore::new(place.builds.max(1)));
-            searchers.push(hiring.tester(place, &builds).await.1.reply_recipient());
+            let (device, (_, tester)) = (place.device.clone(), hiring.tester(place, &builds).await);
+            searchers.push(Searcher { device, examine: tester.reply_recipient() });
         }
         self.searchers = searchers.into();
         self

@@ -6,7 +6,7 @@ mod story;
 use kernelbench::{Found, Hash, Simulated, Source, Task, Tuner, load, region};
 use prompts::{Catalogue, Prompts};
 use std::{collections::HashMap, sync::Arc};
-use warpsmith_agents::crew::{Crew, Place};
+use warpsmith_agents::crew::Crew;
 use warpsmith_agents::event::{End, Event};
 use warpsmith_agents::llm::by_hand::{ByHand, Person, Wish};
 use warpsmith_agents::llm::remembering::Remembering;
@@ -225,41 +225,6 @@ async fn a_wrong_configuration_that_only_tuning_finds_fails_the_step() {
     assert!(last.evaluation.as_ref().unwrap().passed().is_none());
     assert!(last.checked.len() == 16 && last.checked.iter().all(|(_, failure)| failure.is_none()));
     assert!(last.tried.iter().any(|tried| matches!(tried.found, Found::Failed(_))), "{last:?}");
-}
-
-/// Tile, on so many devices; the device of each configuration, and the workshops.
-async fn tile_on(devices: usize, log: &MemoryLog) -> (Vec<String>, Vec<Arc<Simulated>>) {
-    let workshops: Vec<_> = (0..devices).map(|_| Arc::new(Simulated::new())).collect();
-    let place = |(at, workshop): (usize, &Arc<Simulated>)| Place::of_one(workshop.clone()).named(format!("cuda:{at}"));
-    let mut places = workshops.iter().enumerate().map(place);
-    let model = Arc::new(Scripted::new([entry(1, &device("us={{TILE}}0 run_ms=20"))]));
-    let llm = Arc::new(Remembering::new(model, answered(log)));
-    let crew = Crew::at(places.next().unwrap(), llm, Arc::new(prompts())).await.searching_on(places.collect()).await;
-    let so_far: Trajectory = log.events().into_iter().collect();
-    let job = Job { task: task(), policy: policy(&["Tile"]), so_far, log: Box::new(log.clone()), limit: no_limit() };
-    let story = work(job, &crew).await.unwrap();
-    crew.stop().await;
-    let best = &story.workflow.head().unwrap().kept[0];
-    assert_eq!((story.rounds.last().unwrap().tried.len(), best["TILE"].to_string().as_str()), (4, "1"));
-    let device = |pair: &[Event]| match pair {
-        [Event::Spent { lease: Some(lease), .. }, Event::Tried { .. }] => Some(lease.device.clone()),
-        _ => None,
-    };
-    (log.events().windows(2).filter_map(device).collect(), workshops)
-}
-
-#[tokio::test(start_paused = true)]
-async fn configurations_are_timed_one_at_a_time_on_each_of_several_devices_and_all_else_on_the_first() {
-    let whole = MemoryLog::default();
-    let (devices, workshops) = tile_on(3, &whole).await;
-    let on = |at: usize| devices.iter().filter(|device| **device == format!("cuda:{at}")).count();
-    assert_eq!((devices.len(), [0, 1, 2].map(|at| (1..=2).contains(&on(at)))), (4, [true; 3]));
-    assert!(workshops.iter().all(|workshop| workshop.most_running() == 1));
-    assert_eq!([1, 2].map(|at: usize| workshops[at].builds()), [on(1), on(2)], "nothing but configurations");
-    for kept in 0..whole.events().len() {
-        let log = whole.killed_after(kept);
-        assert_eq!(tile_on(3, &log).await.0.len(), 4, "killed after {kept}: each is timed once");
-    }
 }
 
 #[tokio::test]

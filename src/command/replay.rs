@@ -18,7 +18,7 @@ use agents::{
     planner::{Job, Limit, work},
     trajectory::Trajectory,
 };
-use kernelbench::{Hash, Recorded, Tried};
+use kernelbench::{Evaluation, Hash, Recorded, Tried};
 use prompts::{Catalogue, Prompts, backend};
 use serde::Serialize;
 use std::{cmp::Ordering, sync::Arc};
@@ -215,18 +215,34 @@ fn comparable(events: impl IntoIterator<Item = Event>, same_words: bool) -> Vec<
             other => kept.push(other),
         }
     }
-    // Of configurations on several devices the one that is done first is noted first.
-    for search in kept.chunk_by_mut(|one, next| [one, next].iter().all(|event| matches!(event, Event::Tried { .. }))) {
-        search.sort_by(|one, other| match (one, other) {
-            (Event::Tried { tried: one }, Event::Tried { tried: other }) => by_bindings(one, other),
-            _ => Ordering::Equal,
-        });
-    }
+    let mut kept = in_order(kept);
     // A question that nobody answered is where the run was left.
     let answer = |event: &Event| if let Event::Answered { call, .. } = event { Some(call.clone()) } else { None };
     let answered: Vec<CallId> = kept.iter().filter_map(answer).collect();
     kept.retain(|event| !matches!(event, Event::Asked { call, .. } if !answered.contains(call)));
     kept
+}
+
+/// Of configurations on several devices the one that is done first is noted first; and where one is wrong, others were under way.
+fn in_order(events: Vec<Event>) -> Vec<Event> {
+    let (mut ordered, mut search): (Vec<Event>, Vec<Tried>) = (vec![], vec![]);
+    for event in events {
+        if let Event::Tried { tried } = event {
+            search.push(tried);
+            continue;
+        }
+        if let Event::Evaluated { candidate, evaluation: Evaluation::Failed(_) } = &event
+            && search.iter().any(|tried| tried.candidate == *candidate)
+        {
+            search.retain(|tried| tried.candidate == *candidate);
+        }
+        search.sort_by(by_bindings);
+        ordered.extend(search.drain(..).map(|tried| Event::Tried { tried }));
+        ordered.push(event);
+    }
+    search.sort_by(by_bindings);
+    ordered.extend(search.into_iter().map(|tried| Event::Tried { tried }));
+    ordered
 }
 
 fn by_bindings(one: &Tried, other: &Tried) -> Ordering {
@@ -269,5 +285,30 @@ fn tell(found: &Found) {
             short.push_str("...");
         }
         say(&format!("  {name}: {short}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernelbench::{Candidate, Failure, Found as Came};
+
+    #[test]
+    fn a_search_is_the_same_in_whatever_order_it_was_noted_and_with_whatever_was_under_way_beside_a_wrong_one() {
+        let failure = || Failure::Invalid { case: "all".to_owned() };
+        let id = |at: u32| Candidate::new(at.to_string()).id();
+        let tried = |at: u32, found| {
+            let bindings = [("A".to_owned(), at.to_string().as_str().into())].into();
+            Event::Tried { tried: Tried { candidate: id(at), bindings, found } }
+        };
+        let right = |at: u32| tried(at, Came::Ratio(f64::from(at)));
+        let wrong = |at: u32| tried(at, Came::Failed(failure()));
+        let evaluated = || Event::Evaluated { candidate: id(2), evaluation: Evaluation::Failed(failure()) };
+        let ended = || Event::Ended { end: End::Stopped };
+        assert_eq!(in_order(vec![right(3), right(1), ended()]), [right(1), right(3), ended()]);
+        let alone = in_order(vec![right(1), wrong(2), evaluated(), ended()]);
+        assert_eq!(in_order(vec![wrong(4), wrong(2), right(3), right(1), evaluated(), ended()]), alone);
+        assert_eq!(alone, [wrong(2), evaluated(), ended()]);
+        assert_eq!(in_order(vec![right(3), right(1)]), [right(1), right(3)], "left in the midst of it");
     }
 }

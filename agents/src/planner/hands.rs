@@ -1,51 +1,79 @@
 //! Who examines the configurations of a search: one at a time on each of its devices.
+//!
+//! A further device that others use, or that fails, is given up, and what it had is examined elsewhere; the first device alone
+//! decides that nothing can be timed here.
 
 use super::BrokeOff;
 use super::talk::{asked, undisturbed};
+use crate::crew::Searcher;
 use crate::lease::Worked;
 use crate::tester::Examine;
-use kameo::actor::ReplyRecipient;
-use kernelbench::{Evaluation, Fault};
+use kernelbench::Evaluation;
+use std::{collections::VecDeque, panic::resume_unwind};
 use tokio::task::{JoinError, JoinSet};
-
-type Searcher = ReplyRecipient<Examine, Worked<Evaluation>, Fault>;
 
 /// What came of one that was examined; in words why it cannot be timed now.
 pub(super) type Examined = Result<Result<Worked<Evaluation>, String>, BrokeOff>;
 
 /// The devices, and what is under way on them.
 pub(super) struct Hands {
-    free: Vec<Searcher>,
-    under_way: JoinSet<(Searcher, Examine, Examined)>,
+    /// Those that are not busy, and whether each is the first of all.
+    free: Vec<(bool, Searcher)>,
+    under_way: JoinSet<(bool, Searcher, Examine, Examined)>,
+    /// What is to be examined, in order; before it what a device had that was given up.
+    waiting: VecDeque<Examine>,
+    again: VecDeque<Examine>,
 }
 
 impl Hands {
     /// These, of which none is busy. The first is asked first.
     pub(super) fn of(searchers: &[Searcher]) -> Self {
-        Self { free: searchers.iter().rev().cloned().collect(), under_way: JoinSet::new() }
+        let free = searchers.iter().enumerate().map(|(at, searcher)| (at == 0, searcher.clone())).rev().collect();
+        Self { free, under_way: JoinSet::new(), waiting: VecDeque::new(), again: VecDeque::new() }
     }
 
-    /// Whether one is not busy.
-    pub(super) fn is_free(&self) -> bool {
-        !self.free.is_empty()
+    /// Has these examined, in order, as soon as one is not busy.
+    pub(super) fn begin(&mut self, asked: impl IntoIterator<Item = Examine>) {
+        self.waiting.extend(asked);
+        self.fill();
     }
 
-    /// Has one that is not busy examine this.
-    pub(super) fn begin(&mut self, ask: Examine) {
-        if let Some(searcher) = self.free.pop() {
+    /// Begins nothing more: what was begun comes to its end.
+    pub(super) fn stop(&mut self) {
+        self.waiting.clear();
+    }
+
+    fn fill(&mut self) {
+        while !self.free.is_empty() {
+            let Some(ask) = self.again.pop_front().or_else(|| self.waiting.pop_front()) else { return };
+            let Some((first, searcher)) = self.free.pop() else { return };
             self.under_way.spawn(async move {
-                let examined = undisturbed(|| asked(&searcher, ask.clone())).await;
-                (searcher, ask, examined)
+                let examined = undisturbed(|| asked(&searcher.examine, ask.clone())).await;
+                (first, searcher, ask, examined)
             });
         }
     }
 
     /// What was asked of the next that is done, and what came of it; none where nothing is under way.
     pub(super) async fn next(&mut self) -> Option<(Examine, Examined)> {
-        let done = self.under_way.join_next().await?;
-        let (searcher, ask, examined) =
-            done.map_err(JoinError::into_panic).unwrap_or_else(|p| std::panic::resume_unwind(p));
-        self.free.push(searcher);
-        Some((ask, examined))
+        loop {
+            let done = self.under_way.join_next().await?;
+            let done = done.map_err(JoinError::into_panic).unwrap_or_else(|panic| resume_unwind(panic));
+            let (first, searcher, ask, examined) = done;
+            let why = match &examined {
+                Ok(Err(why)) => why.clone(),
+                Err(why @ (BrokeOff::Fault(_) | BrokeOff::Gone(_))) => why.to_string(),
+                _ => String::new(),
+            };
+            if !first && !why.is_empty() {
+                tracing::warn!(device = searcher.device, %why, "a device of the search is given up: the others go on without it");
+                self.again.push_back(ask);
+                self.fill();
+                continue;
+            }
+            self.free.push((first, searcher));
+            self.fill();
+            return Some((ask, examined));
+        }
     }
 }

@@ -14,7 +14,7 @@ use kernelbench::{
     Baseline, Bindings, Candidate, Evaluation, Failure, Found, Space, TimingPlan, Tried, Tuner, Tuning, spread,
 };
 use metrics::MachineKind;
-use std::{collections::VecDeque, ops::ControlFlow};
+use std::ops::ControlFlow;
 
 /// What configurations are drawn by where an order names nothing; always the same, so that a record can be made again.
 const SEED: u64 = 0;
@@ -118,6 +118,7 @@ impl Loop {
         all: &[Bindings],
     ) -> Result<Option<(Candidate, Failure)>, BrokeOff> {
         let drawn = spread(all.to_vec(), self.policy.samples(), SEED, "validation");
+        let mut unbuilt = None;
         if self.opened(|round| round.checked.is_empty()) {
             self.build_ahead(context, &drawn).await?;
         }
@@ -128,11 +129,15 @@ impl Loop {
                 Some((_, failure)) => failure,
                 None => self.check_one(&bound, bindings, false).await?,
             };
-            if let Some(failure) = failure.filter(|failure| !self.is_left_out(failure)) {
-                return Ok(Some((bound, failure)));
+            match failure {
+                Some(failure) if !self.is_left_out(&failure) => return Ok(Some((bound, failure))),
+                Some(failure @ Failure::Build { .. }) => unbuilt = unbuilt.or(Some((bound, failure))),
+                _ => {}
             }
         }
-        Ok(None)
+        // Where none that was drawn is right nothing is known of the others.
+        let right = self.opened(|round| round.checked.iter().any(|(_, failure)| failure.is_none()));
+        Ok(unbuilt.filter(|_| !right))
     }
 
     /// Examines the first of all that compiles, where nothing can be timed.
@@ -242,13 +247,14 @@ impl Loop {
         let (tuner, tests) = self.searches();
         let mut tuning = Tuning::new(tuner, all, tests, self.own_plan().seed.unwrap_or(SEED));
         let mut next = tuning.ask(SIDE_BY_SIDE);
+        let mut hands = Hands::of(&self.crew.searchers);
         self.build_ahead(context, &next).await?;
         while !next.is_empty() {
             let batch = std::mem::replace(&mut next, tuning.ask(SIDE_BY_SIDE));
             // A processor that times may not compile meanwhile; beside a GPU it does.
             let beside = self.crew.machine.kind == MachineKind::Gpu;
             let ahead = beside.then(|| tokio::spawn(self.building(context, &next)));
-            if self.time_batch(context, batch, &mut tuning).await?.is_break() {
+            if self.time_batch(context, batch, (&mut tuning, &mut hands)).await?.is_break() {
                 return Ok(());
             }
             match ahead.map(|built| async { built.await.unwrap_or(Ok(None)) }) {
@@ -261,8 +267,11 @@ impl Loop {
             if self.book.so_far().open().is_none() {
                 return Ok(());
             }
-            let failure = Failure::Invalid { case: "every case".to_owned() };
-            return self.failed(context, failure);
+            let unbuilt = tried.into_iter().find_map(|tried| match tried.found {
+                Found::Failed(failure) => Some(failure),
+                _ => None,
+            });
+            return self.failed(context, unbuilt.unwrap_or(Failure::Invalid { case: "every case".to_owned() }));
         };
         self.examine_bound(context, best, tried).await
     }
@@ -273,30 +282,36 @@ impl Loop {
         &mut self,
         context: &Candidate,
         batch: Vec<Bindings>,
-        tuning: &mut Tuning,
+        (tuning, hands): (&mut Tuning, &mut Hands),
     ) -> Result<ControlFlow<()>, BrokeOff> {
         let plan = self.policy.timing.glance();
-        let new = batch.iter().filter(|bindings| self.known_of(bindings).is_none());
-        let mut new: VecDeque<Examine> = new.map(|bindings| self.examining(context, bindings, plan)).collect();
-        let mut hands = Hands::of(&self.crew.searchers);
-        let (mut wrong, mut untimed) = (self.wrong_of(&batch), None);
-        loop {
-            while wrong.is_none() && untimed.is_none() && hands.is_free() {
-                let Some(next) = new.pop_front() else { break };
-                hands.begin(next);
-            }
-            let Some((asked, examined)) = hands.next().await else { break };
-            match examined {
+        let mut untimed = None;
+        if self.wrong_of(&batch).is_none() {
+            let new: Vec<&Bindings> = batch.iter().filter(|bindings| self.known_of(bindings).is_none()).collect();
+            hands.begin(new.into_iter().map(|bindings| self.examining(context, bindings, plan)));
+        }
+        while let Some((asked, examined)) = hands.next().await {
+            let goes_on = match examined {
                 Ok(Ok(worked)) => {
                     let tried = self.tried_by(&asked.candidate, worked)?;
                     self.note(Event::Tried { tried: tried.clone() })?;
-                    wrong = wrong.or_else(|| self.failure_of(tried));
+                    self.failure_of(tried).is_none()
                 }
-                Ok(Err(why)) => untimed = untimed.or(Some(Ok((asked.candidate, why)))),
-                Err(broke_off) => untimed = untimed.or(Some(Err(broke_off))),
+                Ok(Err(why)) => {
+                    untimed = untimed.or(Some(Ok((asked.candidate, why))));
+                    false
+                }
+                Err(broke_off) => {
+                    untimed = untimed.or(Some(Err(broke_off)));
+                    false
+                }
+            };
+            if !goes_on {
+                hands.stop();
             }
         }
-        match (wrong, untimed.transpose()?) {
+        // Of several that are wrong the first in order, whichever was done first.
+        match (self.wrong_of(&batch), untimed.transpose()?) {
             (Some((bindings, failure)), _) => self.failed(&context.bound(bindings), failure)?,
             (None, Some((configuration, why))) => self.not_timed(&configuration, why)?,
             (None, None) => {
