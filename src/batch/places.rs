@@ -7,7 +7,10 @@ use crate::{
     wiring::{self, Kind},
 };
 use agents::{crew::Place, policy::Policy};
-use kernelbench::{Absent, Workshop, gpu::Gpu};
+use kernelbench::{
+    Absent, Workshop,
+    gpu::{self, Gpu},
+};
 use metrics::Machine;
 use std::sync::Arc;
 
@@ -106,17 +109,25 @@ impl Needs {
     }
 }
 
-/// The GPUs that a run's searches time configurations on, of which the first does all else; none where the settings name none,
-/// or there is nothing to be gained.
+/// The GPUs that a run's searches time configurations on, of which the first does all else: the run's own, where the settings
+/// name one, then those of a list. None where none is given.
 ///
 /// # Errors
 ///
-/// If the settings name none that can be.
-pub fn of_a_search(kind: Kind, config: &Config) -> Result<Vec<String>, Trouble> {
-    match kind {
-        Kind::Cuda | Kind::Simulated if !config.batch.gpus.trim().is_empty() => Needs::Workshops(kind).devices(config),
-        _ => Ok(vec![]),
+/// If the list names none that can be, or nothing of this kind is searched on several.
+pub fn of_a_search(kind: Kind, gpus: Option<&str>, config: &Config) -> Result<Vec<String>, Trouble> {
+    let Some(gpus) = gpus else { return Ok(vec![]) };
+    if !matches!(kind, Kind::Cuda | Kind::Simulated) || config.hosts.is_set() {
+        let why = "only a search of a kernel context in CUDA, on this machine, times its configurations on several";
+        return Err(Trouble::usage(format!("--gpus: {why}; --device names a problem's GPU")));
     }
+    let numbers = match gpus.trim() {
+        "all" => (0..Gpu::visible().max(1)).collect(),
+        list => ordinals(list).map_err(|why| Trouble::usage(format!("--gpus {why}")))?,
+    };
+    let own = gpu::ordinal(&config.workshop.device);
+    let others = numbers.into_iter().filter(|number| Some(*number) != own);
+    Ok(own.into_iter().chain(others).map(|number| format!("cuda:{number}")).collect())
 }
 
 /// Whether what is faster on one of some places is so on the others.
@@ -149,10 +160,16 @@ mod tests {
     }
 
     #[test]
-    fn a_search_has_the_gpus_that_are_named_and_they_are_of_one_model() {
-        let of = |kind, gpus| of_a_search(kind, &with(gpus, "cuda:1")).unwrap();
-        assert_eq!(of(Kind::Cuda, "0,2"), ["cuda:0", "cuda:2"]);
-        assert!(of(Kind::Cuda, "").is_empty() && of(Kind::Problems, "0,2").is_empty());
+    fn a_search_has_the_gpus_that_are_named_its_own_first_and_they_are_of_one_model() {
+        let of = |kind, gpus, device| of_a_search(kind, gpus, &with("0,1", device));
+        assert_eq!(of(Kind::Cuda, Some("0,2"), "").unwrap(), ["cuda:0", "cuda:2"]);
+        assert_eq!(of(Kind::Cuda, Some("0,2"), "cuda:2").unwrap(), ["cuda:2", "cuda:0"]);
+        assert_eq!(of(Kind::Simulated, Some("0"), "cuda:1").unwrap(), ["cuda:1", "cuda:0"]);
+        assert!(of(Kind::Cuda, None, "cuda:1").unwrap().is_empty(), "a batch's GPUs are none of a search's");
+        for kind in [Kind::Problems, Kind::Native] {
+            let why = of(kind, Some("0,2"), "").unwrap_err().message;
+            assert!(why.starts_with("--gpus: only a search of a kernel context in CUDA"), "{why}");
+        }
         let absent = |name: &str| Absent::new(Machine { name: name.into(), ..Simulated::new().machine().clone() });
         let place = |name: &str| Place::of_one(Arc::new(absent(name)));
         let places = |names: &[&str]| are_alike(&names.iter().copied().map(place).collect::<Vec<_>>());

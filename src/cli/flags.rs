@@ -176,17 +176,10 @@ impl TimingArgs {
 /// On which GPUs configurations are timed.
 #[derive(Clone, Debug, Default, Args)]
 pub struct GpusArgs {
-    /// For a context in CUDA: the GPUs of one model, 0,1 or all, on which a search times its configurations side by side; the
-    /// first does all else [default: the one of --device, or the first].
+    /// For a context in CUDA: the GPUs of one model, 0,1 or all, on which a search times its configurations side by side; all else
+    /// is done on the first, or on the one of --device. Not kept with a run: `resume` takes it too.
     #[arg(long, value_name = "LIST")]
     pub gpus: Option<String>,
-}
-
-impl GpusArgs {
-    /// Overrules the settings.
-    pub(crate) fn apply(&self, layers: &mut Layers) {
-        WidthArgs::from(self.clone()).apply(layers);
-    }
 }
 
 impl From<GpusArgs> for WidthArgs {
@@ -207,8 +200,8 @@ pub struct WidthArgs {
     /// Candidates under way at the same time on each device, from the build on [default: one a core, shared].
     #[arg(long, value_name = "N")]
     pub builds: Option<usize>,
-    /// The GPUs, 0,1 or all; of a run of one task, those on which a search times its configurations [default: all; of a run of
-    /// one task the one that it has].
+    /// The GPUs, 0,1 or all [default: all]. Of a run of one context in CUDA: those on which a search times its configurations, too
+    /// [default: the run's own].
     #[arg(long, value_name = "LIST")]
     pub gpus: Option<String>,
 }

@@ -229,7 +229,7 @@ fn go_on(
         && steps.is_some()
     {
         let from = start.so_far.workflow.checkpoint(&order.from).map_or("a checkpoint", |from| &from.name);
-        let (name, at, of) = (&order.transformation, tries + 1, order.tries);
+        let (name, from, at, of) = (plain(&order.transformation), plain(from), tries + 1, order.tries);
         screen.warn(&format!("{name} of {from} was under way, try {at} of {of}: it is finished first"));
     }
     let spec = plan::spec(&config.model.spec)?;
@@ -242,7 +242,7 @@ fn go_on(
     let kind = Kind::of(&start.task, header.simulated);
     let told = start.told(kind, config)?;
     let profiles = start.policy.profile != Profiling::Never;
-    let asked = super::run::Asked { profiles, told: told.as_ref() };
+    let asked = super::run::Asked { profiles, told: told.as_ref(), gpus: arguments.width.gpus.as_deref() };
     let places = if arguments.without_device {
         (Place::of_one(Arc::new(Absent::new(header.machine.clone()))), vec![])
     } else {

@@ -53,7 +53,6 @@ fn start(
     limits.apply(&mut layers);
     way.apply(&mut layers);
     timing.apply(&mut layers);
-    arguments.gpus.apply(&mut layers);
     arguments.hosts.apply(&mut layers);
     if layers.config.hosts.is_set() {
         hosts::behind(environment)?;
@@ -79,7 +78,8 @@ fn start(
     let features = guidance::line(&plan.policy, told.as_ref());
     let free = || RunFolder::free_name(&layers.config.run.folder, &plan.task.name);
     let path = arguments.out.clone().unwrap_or_else(free);
-    let asked = Asked { profiles: plan.policy.profile != Profiling::Never, told: told.as_ref() };
+    let gpus = arguments.gpus.gpus.as_deref();
+    let asked = Asked { profiles: plan.policy.profile != Profiling::Never, told: told.as_ref(), gpus };
     let places = places(kind, &layers.config, asked, &path, environment)?;
     let beginning = Beginning { path: &path, features, steps, hand };
     begin(places, beginning, &plan, arguments, &layers.config, environment)
@@ -92,6 +92,8 @@ pub(super) struct Asked<'a> {
     pub(super) profiles: bool,
     /// The features whose counters are read.
     pub(super) told: Option<&'a Told>,
+    /// The GPUs that a search may time its configurations on, where some are named.
+    pub(super) gpus: Option<&'a str>,
 }
 
 /// Where a run in this folder is worked on, here or on other hosts; and more GPUs, where a search may time its configurations
@@ -103,11 +105,11 @@ pub(super) fn places(
     folder: &Path,
     environment: &Environment,
 ) -> Result<(Place, Vec<Place>), Trouble> {
+    let devices = places::of_a_search(kind, asked.gpus, config)?;
     if config.hosts.is_set() {
         return Ok((Place::of_one(hosts::gather(config, kind, folder, environment)?.workshop), vec![]));
     }
     let column = asked.told.map(|told| &told.column);
-    let devices = places::of_a_search(kind, config)?;
     let made = wiring::of_each(&devices, |device| {
         let mut own = config.clone();
         own.workshop.device.clone_from(device);
