@@ -50,6 +50,7 @@ impl Player {
             }
             Purpose::Approaches => r#"{"approaches": ["One pass.", "Two passes.", "A table."]}"#.into(),
             Purpose::Suggest => r#"{"suggestions": ["Do less work.", "Keep sums in registers."]}"#.into(),
+            Purpose::Reflect => "```markdown\n# Notes\n- Do less work.\n```".into(),
             Purpose::Plan => r#"{"step": "current", "why": "it is newest"}"#.into(),
             Purpose::Shapes => r#"{"shapes": [{"tokens": 2, "hidden": 64}, {"tokens": 3, "hidden": 65}]}"#.into(),
             _ => format!(
@@ -212,7 +213,7 @@ async fn advice_is_on_the_base_and_the_coder_is_shown_the_base() {
 async fn the_coder_sees_no_metric_and_no_time_unless_it_works_alone() {
     for ran in every_policy().await {
         let numbers = ["instructions per element", "L1 misses", "Time of one call", "95 % interval"];
-        let alone = ["self-refine", "single-agent"].contains(&ran.policy.name.as_str());
+        let alone = ["self-refine", "single-agent", "gepa"].contains(&ran.policy.name.as_str());
         let told = ran.prompts().into_iter().filter(|(call, _)| call.role == Role::Coder);
         let seen = told.filter(|(_, text)| numbers.iter().any(|number| text.contains(number))).count();
         assert_eq!(seen > 0, alone, "{}: {seen} prompts of the Coder hold numbers", ran.policy.name);
@@ -348,7 +349,10 @@ async fn a_role_that_a_policy_has_dropped_is_asked_nothing() {
         assert_eq!(asked(Role::Judge), judged, "{}", ran.policy.name);
         assert_eq!(
             asked(Role::Planner),
-            ran.policy.name == "astra" || ran.policy.planner == Decider::Model || ran.policy.approaches,
+            ran.policy.name == "astra"
+                || ran.policy.planner == Decider::Model
+                || ran.policy.approaches
+                || ran.policy.reflect.is_some(),
             "{}",
             ran.policy.name
         );

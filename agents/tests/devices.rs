@@ -1,4 +1,4 @@
-//! A search on several devices: each configuration is examined once, one at a time on each, and a device that others use is given up.
+//! A search on several devices: each configuration is examined once, one at a time on each, and a device that fails is given up.
 #![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
 
 mod story;
@@ -124,6 +124,8 @@ async fn of_several_wrong_ones_the_first_in_order_is_named_whichever_was_done_fi
         .map(|tried| tried.bindings["WORD"].to_string())
         .collect();
     assert_eq!(failed, [values[fifth].clone(), values[fourth].clone()], "the later one was done first");
+    let last_two = story.rounds[1].tried.iter().rev().take(2).all(|tried| matches!(tried.found, Found::Failed(_)));
+    assert!(last_two, "nothing begins behind one that is wrong");
     let named = |log: &MemoryLog| {
         log.events()
             .into_iter()
@@ -133,8 +135,14 @@ async fn of_several_wrong_ones_the_first_in_order_is_named_whichever_was_done_fi
     let wrong =
         story.rounds[1].tried.iter().find(|tried| tried.bindings["WORD"].to_string() == values[fourth]).unwrap();
     assert_eq!(named(&log).as_ref(), Some(&wrong.candidate));
-    let evaluated = log.events().iter().rposition(|event| matches!(event, Event::Evaluated { .. })).unwrap();
-    let cut = log.killed_after(evaluated);
+    // Whoever goes on behind the first of the two that was noted names the same, and so does one device from the start.
+    let noted = |event: &Event| matches!(event, Event::Tried { tried } if matches!(tried.found, Found::Failed(_)));
+    let first = log.events().iter().position(noted).unwrap();
+    let (cut, alone) = (log.killed_after(first + 1), MemoryLog::default());
     searched(&values, &simulated(1).1, &cut).await;
-    assert_eq!(named(&cut), named(&log));
+    let story = searched(&values, &simulated(1).1, &alone).await;
+    assert_eq!(named(&alone), named(&log));
+    let last = story.rounds[1].tried.last().unwrap();
+    assert_eq!(last.bindings["WORD"].to_string(), values[fourth], "nothing begins behind it");
+    assert!(cut.events().iter().any(|event| matches!(event, Event::Ended { .. })));
 }

@@ -4,12 +4,15 @@
 mod story;
 
 use kernelbench::Simulated;
+use prompts::Prompts;
 use std::sync::Arc;
 use story::{OPTIMIZATION, code, go_on, policy, remembering, replay};
+use warpsmith_agents::crew::Crew;
 use warpsmith_agents::event::{End, Event};
 use warpsmith_agents::llm::scripted::{Entry, Scripted};
 use warpsmith_agents::llm::{Purpose, Role};
 use warpsmith_agents::log::{Log, MemoryLog};
+use warpsmith_agents::planner::{Job, Limit, work};
 use warpsmith_agents::policy::{Policy, Reflect};
 use warpsmith_agents::trajectory::Trajectory;
 
@@ -70,15 +73,19 @@ async fn what_a_round_taught_is_shown_to_the_coder_of_those_that_follow_and_to_w
 #[tokio::test]
 async fn notes_are_written_anew_after_each_round_and_the_last_are_shown() {
     let anew = NOTES.replace("Load whole vectors.", "Mind the tail.");
-    let (story, llm, log) = run(Reflect::Skill, [NOTES, &anew, "no notes"]).await;
+    let (story, llm, _) = run(Reflect::Skill, [NOTES, "no notes", "no notes"]).await;
+    assert_eq!(story.reflected().map(|one| one.skill.is_some()).collect::<Vec<_>>(), [true, false]);
+    assert!(
+        said(&llm, Role::Coder, 3).contains("- Load whole vectors."),
+        "what cannot be read is left out, the notes stay"
+    );
+    let (story, llm, log) = run(Reflect::Skill, [NOTES, &anew, NOTES]).await;
     let [two, three] = [2, 3].map(|round| said(&llm, Role::Coder, round));
     assert!(two.contains("# Notes of earlier rounds") && two.contains("- Load whole vectors."), "{two}");
     assert!(three.contains("- Mind the tail.") && !three.contains("Load whole vectors."), "{three}");
     assert!(
         said(&llm, Role::Planner, 1).contains("(nothing yet)") && said(&llm, Role::Planner, 2).contains("- Load whole")
     );
-    let skills: Vec<bool> = story.reflected().map(|one| one.skill.is_some()).collect();
-    assert_eq!(skills, [true, true, false], "what cannot be read is left out, and the notes stay");
     assert_eq!(
         log.fetch(story.reflected().nth(1).unwrap().skill.as_ref().unwrap()).unwrap(),
         "# Notes\n- Mind the tail.\n"
@@ -108,6 +115,39 @@ async fn killed_after_any_event_it_is_asked_once_and_a_record_makes_the_run_agai
         log.events().into_iter().filter(kept).collect::<Vec<_>>()
     };
     assert!(wrote(&again) == wrote(&whole) && wrote(&whole).len() == 6, "{:?}", wrote(&again));
+}
+
+#[tokio::test]
+async fn where_a_limit_is_reached_nobody_is_asked_and_when_the_run_is_given_more_it_is_made_up_for() {
+    let (log, llm) = (MemoryLog::default(), Arc::new(Scripted::new(script([LESSON; 3]))));
+    let crew = Crew::spawn(Arc::new(Simulated::new()), llm.clone(), Arc::new(Prompts::embedded())).await;
+    // Reached by the Coder's second reply.
+    let limit: Limit = Arc::new(|so_far| (so_far.written() == 2).then_some(End::OutOfRounds));
+    let policy = || with(Reflect::Lessons);
+    let job =
+        Job { task: story::task(), policy: policy(), so_far: Trajectory::default(), log: Box::new(log.clone()), limit };
+    let told = work(job, &crew).await.unwrap();
+    crew.stop().await;
+    assert_eq!(told.reflected().map(|one| one.round).collect::<Vec<_>>(), [1], "none of the second");
+    assert!(told.end.is_some() && told.certified().is_some());
+    let ended = log.events().iter().position(|event| matches!(event, Event::Certified { .. })).unwrap();
+    let log = log.killed_after(ended);
+    let llm = Arc::new(remembering(&log, llm));
+    let told = go_on(Arc::new(Simulated::new()), llm, policy(), &log).await.unwrap();
+    assert_eq!(told.reflected().map(|one| one.round).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn what_the_last_round_taught_holds_nothing_up_and_notes_are_not_written_for_nobody() {
+    let (story, llm, _) = run(Reflect::Skill, [NOTES; 3]).await;
+    let asked = llm.asked().iter().filter(|call| call.id.purpose == Purpose::Reflect).count();
+    assert_eq!((asked, story.reflected().count()), (2, 2));
+    let log = MemoryLog::default();
+    let without_the_last = script([LESSON; 3]).into_iter().take(7);
+    let llm = Arc::new(Scripted::new(without_the_last));
+    let story = go_on(Arc::new(Simulated::new()), llm, with(Reflect::Lessons), &log).await.unwrap();
+    let lessons: Vec<usize> = story.reflected().map(|one| one.lessons.len()).collect();
+    assert_eq!((lessons, story.certified().is_some(), story.end), (vec![1, 1, 0], true, Some(End::OutOfRounds)));
 }
 
 #[test]

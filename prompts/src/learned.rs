@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 /// Words that notes may have; a few more are no reason to ask again.
 const MOST_WORDS: usize = 700;
+/// Bytes that they may have: words of usual length.
+const MOST_BYTES: usize = 10_000;
 /// Tokens of reflections that are shown, at most: the latest first.
 const MOST_TOKENS: usize = 1_500;
 /// What stands where no notes were written yet.
@@ -126,6 +128,9 @@ pub fn read_skill(reply: &str) -> Result<String, Unreadable> {
     let text = block.ok_or_else(|| Unreadable("it holds no code block that begins with ```markdown".into()))?;
     match text.split_whitespace().count() {
         0 => Err(Unreadable("its notes are empty".into())),
+        _ if text.len() > MOST_BYTES => {
+            Err(Unreadable(format!("its notes have {} bytes; 600 words were asked for", text.len())))
+        }
         words if words > MOST_WORDS => {
             Err(Unreadable(format!("its notes have {words} words; at most 600 were asked for")))
         }
@@ -150,6 +155,7 @@ mod tests {
             ("# Notes", "no code block that begins with ```markdown"),
             ("```markdown\n\n```", "are empty"),
             (&long, "have 701 words"),
+            (&format!("```markdown\n{}\n```", "x".repeat(20_000)), "have 20001 bytes"),
             ("```markdown\n# Notes", "not closed"),
         ] {
             let told = read_skill(reply).unwrap_err().0;

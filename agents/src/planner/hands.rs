@@ -1,7 +1,7 @@
 //! Who examines the configurations of a search: one at a time on each of its devices.
 //!
-//! A further device that others use, or that fails, is given up, and what it had is examined elsewhere; the first device alone
-//! decides that nothing can be timed here.
+//! A further device that others use, or that fails, is given up for the rest of the run, and what it had is examined elsewhere;
+//! the first device alone decides that nothing can be timed here.
 
 use super::BrokeOff;
 use super::talk::{asked, undisturbed};
@@ -23,19 +23,21 @@ pub(super) struct Hands {
     /// What is to be examined, in order; before it what a device had that was given up.
     waiting: VecDeque<Examine>,
     again: VecDeque<Examine>,
+    /// The names of those that were given up.
+    pub(super) given_up: Vec<String>,
 }
 
 impl Hands {
     /// These, of which none is busy. The first is asked first.
     pub(super) fn of(searchers: &[Searcher]) -> Self {
         let free = searchers.iter().enumerate().map(|(at, searcher)| (at == 0, searcher.clone())).rev().collect();
-        Self { free, under_way: JoinSet::new(), waiting: VecDeque::new(), again: VecDeque::new() }
+        let (waiting, again) = (VecDeque::new(), VecDeque::new());
+        Self { free, under_way: JoinSet::new(), waiting, again, given_up: vec![] }
     }
 
-    /// Has these examined, in order, as soon as one is not busy.
+    /// Has these examined, in order: whoever asks for the next that is done has those begin who are not busy.
     pub(super) fn begin(&mut self, asked: impl IntoIterator<Item = Examine>) {
         self.waiting.extend(asked);
-        self.fill();
     }
 
     /// Begins nothing more: what was begun comes to its end.
@@ -57,6 +59,7 @@ impl Hands {
     /// What was asked of the next that is done, and what came of it; none where nothing is under way.
     pub(super) async fn next(&mut self) -> Option<(Examine, Examined)> {
         loop {
+            self.fill();
             let done = self.under_way.join_next().await?;
             let done = done.map_err(JoinError::into_panic).unwrap_or_else(|panic| resume_unwind(panic));
             let (first, searcher, ask, examined) = done;
@@ -68,11 +71,11 @@ impl Hands {
             if !first && !why.is_empty() {
                 tracing::warn!(device = searcher.device, %why, "a device of the search is given up: the others go on without it");
                 self.again.push_back(ask);
-                self.fill();
+                self.given_up.push(searcher.device);
                 continue;
             }
+            // Nothing more begins before it was looked at: it may be the end of the search.
             self.free.push((first, searcher));
-            self.fill();
             return Some((ask, examined));
         }
     }

@@ -6,14 +6,15 @@ use super::{BrokeOff, Loop};
 use crate::answer;
 use crate::event::{Event, Reflected};
 use crate::llm::{Purpose, Role};
-use crate::policy::Reflect;
+use crate::policy::{self, Reflect};
 use crate::trajectory::Round;
 use futures::TryFutureExt;
 use prompts::{Learned, PlanLine, Taught};
 
 impl Loop {
     /// Has the Planner write down what the last round taught, once. Where a limit is reached nobody is asked, and where nothing
-    /// can be read nothing is written down.
+    /// can be read nothing is written down. After the last of all nobody reads notes any more; reflections stand in the record for
+    /// later runs, but nothing hangs on them.
     pub(super) async fn reflect_if_due(&mut self) -> Result<(), BrokeOff> {
         let Some(kind) = self.policy.reflect else { return Ok(()) };
         let so_far = self.book.so_far();
@@ -24,7 +25,8 @@ impl Loop {
         let Some((round, candidate)) = last.and_then(|last| Some((last.number, last.candidate.clone()?))) else {
             return Ok(());
         };
-        if so_far.end.is_some() || (self.limit)(so_far).is_some() {
+        let over = policy::next(so_far, &self.policy).is_break();
+        if so_far.end.is_some() || (self.limit)(so_far).is_some() || (over && kind == Reflect::Skill) {
             return Ok(());
         }
         let history: Vec<PlanLine> = so_far.finished().map(in_a_line).collect();
@@ -45,6 +47,7 @@ impl Loop {
             Ok(Told::Read(Learned::Lessons(read))) => lessons = read,
             Ok(Told::Read(Learned::Skill(text))) => skill = Some(self.book.keep(&text)?),
             Ok(Told::Unreadable(_) | Told::PassedOver) | Err(BrokeOff::RecordEnds(_)) => {}
+            Err(BrokeOff::Model(_) | BrokeOff::Limit(_)) if over => {}
             Err(err) => return Err(err),
         }
         self.note(Event::Reflected(Reflected { round, lessons, skill }))

@@ -310,18 +310,23 @@ impl Loop {
                 hands.stop();
             }
         }
-        // Of several that are wrong the first in order, whichever was done first.
-        match (self.wrong_of(&batch), untimed.transpose()?) {
-            (Some((bindings, failure)), _) => self.failed(&context.bound(bindings), failure)?,
-            (None, Some((configuration, why))) => self.not_timed(&configuration, why)?,
-            (None, None) => {
-                for tried in batch.iter().filter_map(|bindings| self.known_of(bindings)) {
-                    tuning.tell(&tried.bindings, ratio(&tried));
-                }
-                return Ok(ControlFlow::Continue(()));
-            }
+        if !hands.given_up.is_empty() {
+            let left = self.crew.searchers.iter().filter(|searcher| !hands.given_up.contains(&searcher.device));
+            self.crew.searchers = left.cloned().collect();
         }
-        Ok(ControlFlow::Break(()))
+        // Of several that are wrong the first in order, whichever was done first; and whatever failed beside it.
+        if let Some((bindings, failure)) = self.wrong_of(&batch) {
+            self.failed(&context.bound(bindings), failure)?;
+            return Ok(ControlFlow::Break(()));
+        }
+        if let Some((configuration, why)) = untimed.transpose()? {
+            self.not_timed(&configuration, why)?;
+            return Ok(ControlFlow::Break(()));
+        }
+        for tried in batch.iter().filter_map(|bindings| self.known_of(bindings)) {
+            tuning.tell(&tried.bindings, ratio(&tried));
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// What the record has of a configuration.
