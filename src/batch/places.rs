@@ -110,18 +110,19 @@ impl Needs {
 }
 
 /// The GPUs that a run's searches time configurations on, of which the first does all else: the run's own, where the settings
-/// name one, then those of a list. None where none is given.
+/// name one, then those of a list. None where none is given. Only some policies have a `search`.
 ///
 /// # Errors
 ///
 /// If the list names none that can be, or nothing of this kind is searched on several.
-pub fn of_a_search(kind: Kind, gpus: Option<&str>, config: &Config) -> Result<Vec<String>, Trouble> {
+pub fn of_a_search(kind: Kind, search: bool, gpus: Option<&str>, config: &Config) -> Result<Vec<String>, Trouble> {
     let Some(gpus) = gpus else { return Ok(vec![]) };
-    if !matches!(kind, Kind::Cuda | Kind::Simulated) || config.hosts.is_set() {
-        let why = "only a search of a kernel context in CUDA, on this machine, times its configurations on several";
+    if !matches!(kind, Kind::Cuda | Kind::Simulated) || config.hosts.is_set() || !search {
+        let why = "only transformations of a kernel context in CUDA, on this machine, time configurations on several";
         return Err(Trouble::usage(format!("--gpus: {why}; --device names a problem's GPU")));
     }
     let numbers = match gpus.trim() {
+        "" => return Err(Trouble::usage("--gpus \"\" names no GPUs: expected numbers after commas, such as 0,1")),
         "all" => (0..Gpu::visible().max(1)).collect(),
         list => ordinals(list).map_err(|why| Trouble::usage(format!("--gpus {why}")))?,
     };
@@ -161,15 +162,20 @@ mod tests {
 
     #[test]
     fn a_search_has_the_gpus_that_are_named_its_own_first_and_they_are_of_one_model() {
-        let of = |kind, gpus, device| of_a_search(kind, gpus, &with("0,1", device));
+        let of = |kind, gpus, device| of_a_search(kind, true, gpus, &with("0,1", device));
         assert_eq!(of(Kind::Cuda, Some("0,2"), "").unwrap(), ["cuda:0", "cuda:2"]);
         assert_eq!(of(Kind::Cuda, Some("0,2"), "cuda:2").unwrap(), ["cuda:2", "cuda:0"]);
         assert_eq!(of(Kind::Simulated, Some("0"), "cuda:1").unwrap(), ["cuda:1", "cuda:0"]);
         assert!(of(Kind::Cuda, None, "cuda:1").unwrap().is_empty(), "a batch's GPUs are none of a search's");
         for kind in [Kind::Problems, Kind::Native] {
             let why = of(kind, Some("0,2"), "").unwrap_err().message;
-            assert!(why.starts_with("--gpus: only a search of a kernel context in CUDA"), "{why}");
+            assert!(why.starts_with("--gpus: only transformations of a kernel context in CUDA"), "{why}");
         }
+        assert!(
+            of_a_search(Kind::Cuda, false, Some("0,2"), &with("", "")).is_err(),
+            "a policy without transformations"
+        );
+        assert!(of(Kind::Cuda, Some(""), "").is_err());
         let absent = |name: &str| Absent::new(Machine { name: name.into(), ..Simulated::new().machine().clone() });
         let place = |name: &str| Place::of_one(Arc::new(absent(name)));
         let places = |names: &[&str]| are_alike(&names.iter().copied().map(place).collect::<Vec<_>>());

@@ -177,7 +177,7 @@ impl TimingArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub struct GpusArgs {
     /// For a context in CUDA: the GPUs of one model, 0,1 or all, on which a search times its configurations side by side; all else
-    /// is done on the first, or on the one of --device. Not kept with a run: `resume` takes it too.
+    /// is done on the lowest, or on the one of --device. Not kept with a run: `resume` takes it too.
     #[arg(long, value_name = "LIST")]
     pub gpus: Option<String>,
 }

@@ -202,7 +202,7 @@ impl New<'_> {
         let (config, arguments) = (self.config, self.arguments);
         let path = arguments.out.clone().unwrap_or_else(|| RunFolder::free_name(&config.run.folder, &self.name()));
         let (profiles, told) = (self.policy.profile != Profiling::Never, self.told.as_ref());
-        let asked = Asked { profiles, told, gpus: None };
+        let asked = Asked { profiles, told, gpus: None, search: false };
         let (places, at_once) = staffed(&self.needs, config, asked, &path, self.environment)?;
         let exit_when_waiting = arguments.model.exit_when_waiting;
         let name = run_name(&path);
@@ -524,7 +524,7 @@ pub(super) fn go_on(folder: RunFolder, list: BatchList, given: &Given<'_>) -> Re
     let (llm, prompts) = (answering.port(&spec)?, Arc::new(super::prompts::library(config)?));
     let told = needs.told(&mut policy, false, config)?;
     let (profiles, told) = (policy.profile != Profiling::Never, told.as_ref());
-    let asked = Asked { profiles, told, gpus: None };
+    let asked = Asked { profiles, told, gpus: None, search: false };
     let (places, at_once) = staffed(&needs, config, asked, folder.path(), given.environment)?;
     let going = Going { folder, lock, list, policy, screen, at_once, json: given.json, more: given.more, serve: None };
     going.work(places, llm, prompts, config, &begun)

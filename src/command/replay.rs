@@ -16,6 +16,7 @@ use agents::{
     llm::{CallId, replay::Replay},
     log::{Log, MemoryLog},
     planner::{Job, Limit, work},
+    policy::Policy,
     trajectory::Trajectory,
 };
 use kernelbench::{Evaluation, Hash, Recorded, Tried};
@@ -126,7 +127,7 @@ async fn make_again(record: &Record, prompts: Prompts) -> Result<Vec<Event>, Tro
         recorded.extend(part);
         let whole: Trajectory = recorded.iter().cloned().collect();
         so_far.extended_to = whole.extended_to;
-        let limit = as_recorded(&whole);
+        let limit = as_recorded(&whole, &policy);
         let job = Job { task: task.clone(), policy: policy.clone(), so_far, log: Box::new(log), limit };
         // However it ends, the events say how far it came; that is what is compared.
         let _ = work(job, &crew).await;
@@ -173,10 +174,13 @@ fn parts(record: &Record) -> Vec<Vec<Event>> {
     parts
 }
 
-/// A limit ends the replay where one ended the record: after as many rounds and answers.
-fn as_recorded(whole: &Trajectory) -> Limit {
+/// A limit ends the replay where one ended the record, or kept what the last round taught from being asked for: after as many rounds
+/// and answers.
+fn as_recorded(whole: &Trajectory, policy: &Policy) -> Limit {
     let counts = |story: &Trajectory| (story.baseline.is_some(), story.rounds.len(), story.answers().count());
-    let (end, last) = (whole.end.filter(|end| end.limit().is_some() || *end == End::Finished), counts(whole));
+    let unasked = policy.reflect.is_some() && whole.rounds.last().is_some_and(|round| round.reflected.is_none());
+    let limited = |end: &End| end.limit().is_some() || *end == End::Finished || unasked;
+    let (end, last) = (whole.end.filter(limited), counts(whole));
     Arc::new(move |so_far| end.filter(|_| counts(so_far) >= last))
 }
 

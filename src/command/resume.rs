@@ -3,7 +3,7 @@
 use super::{batch, on_threads, transform::Begun};
 use crate::{
     ablation::AblationFolder,
-    batch::{extension::More, limits::Meter},
+    batch::{extension::More, limits::Meter, places},
     cli::{FinishArgs, ResumeArgs},
     config::{Config, Layers, Model, RoleModel, Spec},
     exit::{Exit, Trouble},
@@ -236,13 +236,15 @@ fn go_on(
     if !tunes {
         batch::may_ask(unconfirmed, config, &spec)?;
     }
+    let kind = Kind::of(&start.task, header.simulated);
+    let (gpus, search) = (arguments.width.gpus.as_deref(), start.policy.sequence.is_some());
+    places::of_a_search(kind, search, gpus, config)?;
     if let Some(event) = extended {
         start.extend(event, &mut log)?;
     }
-    let kind = Kind::of(&start.task, header.simulated);
     let told = start.told(kind, config)?;
     let profiles = start.policy.profile != Profiling::Never;
-    let asked = super::run::Asked { profiles, told: told.as_ref(), gpus: arguments.width.gpus.as_deref() };
+    let asked = super::run::Asked { profiles, told: told.as_ref(), gpus, search };
     let places = if arguments.without_device {
         (Place::of_one(Arc::new(Absent::new(header.machine.clone()))), vec![])
     } else {

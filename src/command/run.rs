@@ -78,8 +78,12 @@ fn start(
     let features = guidance::line(&plan.policy, told.as_ref());
     let free = || RunFolder::free_name(&layers.config.run.folder, &plan.task.name);
     let path = arguments.out.clone().unwrap_or_else(free);
-    let gpus = arguments.gpus.gpus.as_deref();
-    let asked = Asked { profiles: plan.policy.profile != Profiling::Never, told: told.as_ref(), gpus };
+    let asked = Asked {
+        profiles: plan.policy.profile != Profiling::Never,
+        told: told.as_ref(),
+        gpus: arguments.gpus.gpus.as_deref(),
+        search: plan.policy.sequence.is_some(),
+    };
     let places = places(kind, &layers.config, asked, &path, environment)?;
     let beginning = Beginning { path: &path, features, steps, hand };
     begin(places, beginning, &plan, arguments, &layers.config, environment)
@@ -94,6 +98,8 @@ pub(super) struct Asked<'a> {
     pub(super) told: Option<&'a Told>,
     /// The GPUs that a search may time its configurations on, where some are named.
     pub(super) gpus: Option<&'a str>,
+    /// Whether there is such a search.
+    pub(super) search: bool,
 }
 
 /// Where a run in this folder is worked on, here or on other hosts; and more GPUs, where a search may time its configurations
@@ -105,7 +111,7 @@ pub(super) fn places(
     folder: &Path,
     environment: &Environment,
 ) -> Result<(Place, Vec<Place>), Trouble> {
-    let devices = places::of_a_search(kind, asked.gpus, config)?;
+    let devices = places::of_a_search(kind, asked.search, asked.gpus, config)?;
     if config.hosts.is_set() {
         return Ok((Place::of_one(hosts::gather(config, kind, folder, environment)?.workshop), vec![]));
     }

@@ -54,7 +54,7 @@ typedef cudaFuncAttribute hipFuncAttribute;
 
 typedef __nv_bfloat16 __hip_bfloat16;
 
-// What threads do together. HIP's shuffles name no lanes that take part: those that are here do.
+// What threads do together. HIP's shuffles name no lanes that take part: all of a warp do.
 #define WARPSMITH_HERE static __device__ __forceinline__
 WARPSMITH_HERE unsigned __lane_id() {
   unsigned lane;
@@ -65,7 +65,7 @@ WARPSMITH_HERE unsigned __lane_id() {
   template <typename T>                                       \
   WARPSMITH_HERE T name(T value, second by, int width = 32) { \
     static_assert(sizeof(T) == 4, "a shuffle moves 4 bytes"); \
-    return name##_sync(__activemask(), value, by, width);     \
+    return name##_sync(0xffffffffu, value, by, width);        \
   }
 WARPSMITH_SHUFFLE(__shfl, int)
 WARPSMITH_SHUFFLE(__shfl_xor, int)
