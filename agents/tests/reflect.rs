@@ -119,22 +119,33 @@ async fn killed_after_any_event_it_is_asked_once_and_a_record_makes_the_run_agai
 
 #[tokio::test]
 async fn where_a_limit_is_reached_nobody_is_asked_and_when_the_run_is_given_more_it_is_made_up_for() {
-    let (log, llm) = (MemoryLog::default(), Arc::new(Scripted::new(script([LESSON; 3]))));
-    let crew = Crew::spawn(Arc::new(Simulated::new()), llm.clone(), Arc::new(Prompts::embedded())).await;
-    // Reached by the Coder's second reply.
-    let limit: Limit = Arc::new(|so_far| (so_far.written() == 2).then_some(End::OutOfRounds));
-    let policy = || with(Reflect::Lessons);
-    let job =
-        Job { task: story::task(), policy: policy(), so_far: Trajectory::default(), log: Box::new(log.clone()), limit };
-    let told = work(job, &crew).await.unwrap();
-    crew.stop().await;
-    assert_eq!(told.reflected().map(|one| one.round).collect::<Vec<_>>(), [1], "none of the second");
-    assert!(told.end.is_some() && told.certified().is_some());
-    let ended = log.events().iter().position(|event| matches!(event, Event::Certified { .. })).unwrap();
-    let log = log.killed_after(ended);
-    let llm = Arc::new(remembering(&log, llm));
-    let told = go_on(Arc::new(Simulated::new()), llm, policy(), &log).await.unwrap();
-    assert_eq!(told.reflected().map(|one| one.round).collect::<Vec<_>>(), [1, 2, 3]);
+    // In the midst of the rounds, and after the last of all, whose end it is not.
+    for (reached, end) in [(2, End::Tokens), (3, End::OutOfRounds)] {
+        let (log, llm) = (MemoryLog::default(), Arc::new(Scripted::new(script([LESSON; 3]))));
+        let crew = Crew::spawn(Arc::new(Simulated::new()), llm.clone(), Arc::new(Prompts::embedded())).await;
+        let limit: Limit = Arc::new(move |so_far| (so_far.written() >= reached).then_some(End::Tokens));
+        let policy = || with(Reflect::Lessons);
+        let job = Job {
+            task: story::task(),
+            policy: policy(),
+            so_far: Trajectory::default(),
+            log: Box::new(log.clone()),
+            limit,
+        };
+        let told = work(job, &crew).await.unwrap();
+        crew.stop().await;
+        assert_eq!(
+            told.reflected().map(|one| one.round).collect::<Vec<_>>(),
+            (1..reached).collect::<Vec<_>>(),
+            "none of the last"
+        );
+        assert_eq!((told.end, told.certified().is_some()), (Some(end), true));
+        let ended = log.events().iter().position(|event| matches!(event, Event::Certified { .. })).unwrap();
+        let log = log.killed_after(ended);
+        let llm = Arc::new(remembering(&log, llm));
+        let told = go_on(Arc::new(Simulated::new()), llm, policy(), &log).await.unwrap();
+        assert_eq!(told.reflected().map(|one| one.round).collect::<Vec<_>>(), [1, 2, 3]);
+    }
 }
 
 #[tokio::test]

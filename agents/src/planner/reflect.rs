@@ -26,7 +26,7 @@ impl Loop {
             return Ok(());
         };
         let over = policy::next(so_far, &self.policy).is_break();
-        if so_far.end.is_some() || (self.limit)(so_far).is_some() || (over && kind == Reflect::Skill) {
+        if so_far.end.is_some() || (over && kind == Reflect::Skill) {
             return Ok(());
         }
         let history: Vec<PlanLine> = so_far.finished().map(in_a_line).collect();
@@ -47,7 +47,8 @@ impl Loop {
             Ok(Told::Read(Learned::Lessons(read))) => lessons = read,
             Ok(Told::Read(Learned::Skill(text))) => skill = Some(self.book.keep(&text)?),
             Ok(Told::Unreadable(_) | Told::PassedOver) | Err(BrokeOff::RecordEnds(_)) => {}
-            Err(BrokeOff::Model(_) | BrokeOff::Limit(_)) if over => {}
+            Err(BrokeOff::Model(_)) if over => {}
+            Err(BrokeOff::Limit(_)) if over => return Ok(()),
             Err(err) => return Err(err),
         }
         self.note(Event::Reflected(Reflected { round, lessons, skill }))
