@@ -3,7 +3,7 @@
 
 mod story;
 
-use kernelbench::{Absent, Found, Simulated, Source, Task, Workshop};
+use kernelbench::{Absent, Found, Simulated, Workshop};
 use prompts::{Catalogue, Prompts};
 use std::{collections::BTreeSet, sync::Arc};
 use warpsmith_agents::crew::{Crew, Place};
@@ -14,16 +14,6 @@ use warpsmith_agents::log::MemoryLog;
 use warpsmith_agents::planner::{Job, no_limit, work};
 use warpsmith_agents::policy::Policy;
 use warpsmith_agents::trajectory::Trajectory;
-
-const INITIAL: &str = "// region: macros\n// region: device\n// simulate: us=100\nstatic void part() {}\n// region: host\n\
-                       extern \"C\" void twice(float *out, const float *x, int64_t n) {}\n";
-
-fn task() -> Task {
-    let mut task = story::task();
-    let Source::Context(context) = &mut task.source else { panic!("it is a kernel context") };
-    INITIAL.clone_into(&mut context.reference);
-    task
-}
 
 /// One transformation, with a parameter of these values.
 fn words(values: &[String]) -> Prompts {
@@ -46,7 +36,7 @@ async fn searched(values: &[String], workshops: &[Arc<dyn Workshop>], log: &Memo
         Crew::at(places.next().unwrap(), llm, Arc::new(words(values))).await.searching_on(places.collect()).await;
     let so_far: Trajectory = log.events().into_iter().collect();
     let policy = Policy { sequence: Some(vec!["Words".into()]), samples: Some(1), ..story::policy("peak") };
-    let job = Job { task: task(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() };
+    let job = Job { task: story::task_with_regions(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() };
     let story = work(job, &crew).await.unwrap();
     crew.stop().await;
     story

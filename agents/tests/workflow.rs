@@ -3,9 +3,10 @@
 
 mod story;
 
-use kernelbench::{Found, Hash, Simulated, Source, Task, Tuner, load, region};
+use kernelbench::{Found, Hash, Simulated, Tuner, load, region};
 use prompts::{Catalogue, Prompts};
 use std::{collections::HashMap, sync::Arc};
+use story::task_with_regions;
 use warpsmith_agents::crew::Crew;
 use warpsmith_agents::event::{End, Event};
 use warpsmith_agents::llm::by_hand::{ByHand, Person, Wish};
@@ -17,17 +18,6 @@ use warpsmith_agents::planner::{BrokeOff, Job, Request, no_limit, transform, wor
 use warpsmith_agents::policy::{Decider, Policy};
 use warpsmith_agents::trajectory::Trajectory;
 use warpsmith_agents::workflow::TuningPlan;
-
-const INITIAL: &str = "// region: macros\n// region: device\n// simulate: us=100\nstatic void part() {}\n// region: host\n\
-                       extern \"C\" void twice(float *out, const float *x, int64_t n) {}\n";
-
-/// A task that leaves nothing open at first.
-fn task() -> Task {
-    let mut task = story::task();
-    let Source::Context(context) = &mut task.source else { panic!("it is a kernel context") };
-    INITIAL.clone_into(&mut context.reference);
-    task
-}
 
 /// A transformation of one call, in the device region, with perhaps a parameter.
 fn transformation(name: &str, more: &str) -> (String, String) {
@@ -82,7 +72,13 @@ async fn go_on(llm: Arc<dyn Llm>, log: &MemoryLog, request: Option<Request>) -> 
     let crew = Crew::spawn(Arc::new(Simulated::new()), llm, Arc::new(prompts())).await;
     let so_far: Trajectory = log.events().into_iter().collect();
     let sequence: &[&str] = if request.is_some() { &[] } else { &SEQUENCE };
-    let job = Job { task: task(), policy: policy(sequence), so_far, log: Box::new(log.clone()), limit: no_limit() };
+    let job = Job {
+        task: task_with_regions(),
+        policy: policy(sequence),
+        so_far,
+        log: Box::new(log.clone()),
+        limit: no_limit(),
+    };
     let result = match request {
         Some(request) => transform(job, vec![request], &crew).await,
         None => work(job, &crew).await,
@@ -162,7 +158,7 @@ async fn the_fastest_bindings_are_kept_and_times_the_new_parameter_are_what_is_t
 #[tokio::test]
 async fn every_other_region_stays_as_it_is_byte_for_byte() {
     let (story, log) = unbroken().await;
-    let initial = region::regions(INITIAL).unwrap();
+    let initial = region::regions(task_with_regions().reference()).unwrap();
     for at in &story.workflow.checkpoints {
         let context = kernelbench::Candidate::of_canonical(&log.fetch(&at.context).unwrap());
         for part in initial.iter().filter(|part| part.region != "device") {
@@ -212,7 +208,7 @@ async fn a_wrong_configuration_that_only_tuning_finds_fails_the_step() {
     )
     .await;
     let job = Job {
-        task: task(),
+        task: task_with_regions(),
         policy: policy(&[]),
         so_far: Trajectory::default(),
         log: Box::new(log.clone()),
@@ -235,7 +231,13 @@ async fn an_invalid_configuration_is_pruned_and_one_that_has_no_other_fails() {
         let model = Arc::new(Scripted::new([entry(1, &device("{{WORD}}"))]));
         let crew = Crew::spawn(Arc::new(Simulated::new()), model, Arc::new(prompts)).await;
         let log = Box::new(MemoryLog::default());
-        let job = Job { task: task(), policy: policy(&[]), so_far: Trajectory::default(), log, limit: no_limit() };
+        let job = Job {
+            task: task_with_regions(),
+            policy: policy(&[]),
+            so_far: Trajectory::default(),
+            log,
+            limit: no_limit(),
+        };
         let story = transform(job, vec![request("Words")], &crew).await.unwrap();
         crew.stop().await;
         let head = story.workflow.head().unwrap();
@@ -305,7 +307,7 @@ async fn a_checkpoint_is_tuned_again_over_its_whole_space_as_the_person_says_and
     let so_far: Trajectory = log.events().into_iter().collect();
     let from = Some(so_far.workflow.named("c4").unwrap().id.clone());
     let policy = Policy { retime: Some(2), ..policy(&[]) };
-    let job = Job { task: task(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() };
+    let job = Job { task: task_with_regions(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() };
     let story = transform(job, vec![Request::tune(from, tuning)], &crew).await.unwrap();
     crew.stop().await;
     let (head, last) = (story.workflow.head().unwrap(), story.rounds.last().unwrap());
@@ -328,7 +330,13 @@ async fn a_search_over_more_than_was_kept_leaves_out_what_does_not_build_and_fai
         let model = Arc::new(Scripted::new([entry(1, &device("{{A}}5")), entry(2, &device("{{A}}{{B}}"))]));
         let crew = Crew::spawn(Arc::new(Simulated::new()), model, Arc::new(prompts)).await;
         let (so_far, log) = (Trajectory::default(), Box::new(MemoryLog::default()));
-        let job = Job { task: task(), policy: Policy { keep: Some(1), ..policy(&[]) }, so_far, log, limit: no_limit() };
+        let job = Job {
+            task: task_with_regions(),
+            policy: Policy { keep: Some(1), ..policy(&[]) },
+            so_far,
+            log,
+            limit: no_limit(),
+        };
         let again = Request::tune(None, TuningPlan::default());
         let story = transform(job, vec![request("Pick"), request("Also"), again], &crew).await.unwrap();
         crew.stop().await;
@@ -362,7 +370,7 @@ async fn a_person_rephrases_finishes_and_leaves_out_and_the_sequence_goes_on_beh
     let log = MemoryLog::default();
     let crew = Crew::spawn(Arc::new(Simulated::new()), llm, Arc::new(prompts())).await;
     let (policy, log_) = (policy(&["Shape", "Tile", "Slow"]), Box::new(log.clone()));
-    let job = Job { task: task(), policy, so_far: Trajectory::default(), log: log_, limit: no_limit() };
+    let job = Job { task: task_with_regions(), policy, so_far: Trajectory::default(), log: log_, limit: no_limit() };
     let story = work(job, &crew).await.unwrap();
     crew.stop().await;
     let workflow = &story.workflow;
@@ -400,7 +408,7 @@ async fn plan_on(llm: Arc<dyn Llm>, log: &MemoryLog, rounds: u32) -> Trajectory 
     let crew = Crew::spawn(Arc::new(Simulated::new()), llm, Arc::new(prompts())).await;
     let so_far: Trajectory = log.events().into_iter().collect();
     let policy = Policy { planner: Decider::Model, rounds, ..policy(&["Shape"]) };
-    let job = Job { task: task(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() };
+    let job = Job { task: task_with_regions(), policy, so_far, log: Box::new(log.clone()), limit: no_limit() };
     let story = work(job, &crew).await.unwrap();
     crew.stop().await;
     story

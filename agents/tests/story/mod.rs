@@ -65,6 +65,17 @@ pub(crate) fn task() -> Task {
     }
 }
 
+/// The same with the regions that transformations rewrite, and with nothing open at first.
+pub(crate) fn task_with_regions() -> Task {
+    let mut task = task();
+    let Source::Context(context) = &mut task.source else { panic!("it is a kernel context") };
+    context.reference =
+        "// region: macros\n// region: device\n// simulate: us=100\nstatic void part() {}\n// region: host\n\
+                         extern \"C\" void twice(float *out, const float *x, int64_t n) {}\n"
+            .into();
+    task
+}
+
 /// A Coder's reply: a candidate whose comment tells the simulated workshop what to find.
 pub(crate) fn code(directive: &str) -> String {
     format!(
