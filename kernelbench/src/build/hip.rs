@@ -33,9 +33,10 @@ const NEEDED: &str = "install clang-19 and lld-19 (Debian: apt) for gfx90a and g
 /// The compilers that are looked for, the newest first.
 const NAMES: [&str; 5] = ["clang++-22", "clang++-21", "clang++-20", "clang++-19", "clang++"];
 /// What candidates include.
-const HEADERS: [(&str, &str); 2] = [
+const HEADERS: [(&str, &str); 3] = [
     ("hip_runtime.h", include_str!("../../harness/hip/hip_runtime.h")),
     ("hip_fp16.h", include_str!("../../harness/hip/hip_fp16.h")),
+    ("coordinates.h", include_str!("../../harness/hip/coordinates.h")),
 ];
 /// The candidate's file.
 const FILE: &str = "candidate.hip";

@@ -7,9 +7,10 @@ use crate::{build::flags, result::candidate::Candidate};
 /// What stands before the reference and before each candidate, whose lines are counted from behind it.
 const FIRST: &str = "#include <hip/hip_runtime.h>\n#line 1\n";
 /// What that includes, and what a candidate may.
-const HEADERS: [(&str, &str); 2] = [
+const HEADERS: [(&str, &str); 3] = [
     ("hip/hip_runtime.h", include_str!("../../harness/hip/on_cuda.h")),
     ("hip/hip_fp16.h", include_str!("../../harness/hip/hip_fp16.h")),
+    ("hip/coordinates.h", include_str!("../../harness/hip/coordinates.h")),
 ];
 
 impl Task {
