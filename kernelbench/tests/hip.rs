@@ -315,6 +315,9 @@ fn what_hip_names_builds_for_an_nvidia_gpu_too_and_what_amd_alone_has_does_not()
         let task = load::task(&PathBuf::from("../examples/hip").join(example)).unwrap().on_cuda().unwrap();
         cuda::build_reference(&options, hopper(), &task).unwrap().unwrap();
     }
+    // One in bfloat16, by the compiler's own name for it.
+    let task = load::task(&PathBuf::from("features/mi350/02_mxfp4")).unwrap().on_cuda().unwrap();
+    cuda::build_reference(&options, hopper(), &task).unwrap().unwrap();
     let task = task_of("gfx90a", REFERENCE).unwrap().on_cuda().unwrap();
     let failure = |text: &str| {
         let candidate = Candidate::new(format!("{text}{REFERENCE}")).on_cuda();

@@ -41,6 +41,8 @@ typedef cudaFuncAttribute hipFuncAttribute;
 // Where a thread is.
 #include <hip/coordinates.h>
 
+// The compiler's own name for it in HIP; the host's compiler has another type by that name.
+#define __bf16 __nv_bfloat16
 typedef __nv_bfloat16 __hip_bfloat16;
 
 // What threads do together. HIP's shuffles name no lanes that take part: all of a warp do.
