@@ -1,4 +1,5 @@
 //! Are the numbers of four bits what their formats say, in the feature that quantises on the way? (Hawkeye, §3)
+#![expect(clippy::unwrap_used, reason = "a test may")]
 
 use std::{fs, path::Path, process::Command};
 
