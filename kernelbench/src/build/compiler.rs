@@ -2,6 +2,7 @@
 //! environment, under limits and a deadline.
 
 use crate::{
+    machine::cores,
     result::{
         error::{Attempt, fault},
         failure::Fault,
@@ -79,7 +80,10 @@ pub(crate) fn run(command: &mut Command, folder: &Path, deadline: Duration) -> A
     let log = File::create(&path).map_err(fault("cannot write the compiler's log"))?;
     let copy = log.try_clone().map_err(fault("cannot write the compiler's log"))?;
     let child = command.stdin(Stdio::null()).stdout(copy).stderr(log).spawn();
-    let mut process = Process::of(&child.map_err(fault("cannot start the compiler"))?);
+    let child = child.map_err(fault("cannot start the compiler"))?;
+    // Many may compile on all cores while a GPU is timed, whose launches wait for none of them.
+    cores::give_way(child.id());
+    let mut process = Process::of(&child);
     let ended = process.end_within(deadline).map_err(fault("cannot wait for the compiler"))?;
     if ended == Some(crate::sandbox::process::End::Exited(0)) {
         return Ok(None);

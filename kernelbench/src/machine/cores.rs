@@ -8,6 +8,8 @@ use nix::{
 
 /// The priority (niceness) of what is timed and of who times it.
 const PREFERRED: i32 = -15;
+/// The same of what computes beside it.
+const PRIORITY_BESIDE: i32 = 10;
 
 /// The cores that this process may use, as it was set up.
 #[derive(Clone)]
@@ -82,6 +84,12 @@ impl Drop for Aside {
         self.before.take();
         prefer(self.priority);
     }
+}
+
+/// Has a process, and all that it starts from now on, give way to what is timed beside it.
+pub(crate) fn give_way(process: u32) {
+    // SAFETY: a plain system call.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, process, PRIORITY_BESIDE) };
 }
 
 /// Sets the calling thread's priority; without the right to, it keeps the one it has.
