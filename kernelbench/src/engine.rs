@@ -8,6 +8,7 @@ pub(crate) mod contents;
 mod glance;
 pub(crate) mod notes;
 mod profile;
+pub(crate) mod ranked;
 mod refused;
 pub(crate) mod sessions;
 pub(crate) mod time;
@@ -198,13 +199,14 @@ impl<B: Backend> Inner<B> {
     }
 
     /// Does a step that works with a task's session, with room for it, beside others' steps: a candidate's, or the reference's
-    /// beside itself.
+    /// beside itself. What was only ranked before is gone by then.
     fn in_session<T>(
         &self,
         of: (&Task, Option<&CandidateId>),
         short: impl Fn(&Attempt<T>) -> bool,
         step: impl FnMut(&mut B::Session, &mut Lease<'_>) -> Attempt<T>,
     ) -> Attempt<T> {
+        self.kept.ranked.forget();
         self.in_session_with(of, B::wanted_memory, short, step)
     }
 

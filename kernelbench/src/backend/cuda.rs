@@ -82,6 +82,9 @@ const NUMBERS: Numbers = Numbers {
     budget: Some(Duration::from_millis(400)),
     disagreement: (60_000.0, 0.1),
     floor_margin: 1.15,
+    glance: (1, Duration::from_millis(15)),
+    long_ns: 10_000_000.0,
+    ranked_in_one: 64,
     between_processes: 0.0005,
     open_tasks: 4,
     kept_candidates: 4,
@@ -153,6 +156,8 @@ pub struct CudaDriver {
 pub struct Kernel {
     object: PathBuf,
     process: Option<KernelProcess>,
+    /// Bytes of the GPU's memory that were free when its process had loaded nothing yet.
+    free_at_first: u64,
     /// Of a baseline: the variables of its process.
     of_baseline: Option<BTreeMap<String, String>>,
     _folder: Option<TempDir>,
@@ -413,6 +418,7 @@ impl Backend for CudaDriver {
                 (None, Processes::AtHand) => self.pool.take(alive)?,
                 (None, Processes::New) => self.pool.take_now(alive)?,
             };
+            loaded.free_at_first = working.verifier.device.memory().map_err(broken)?[0];
             process.load_copy(&loaded.object)?;
             loaded.process = Some(process);
         }
@@ -422,6 +428,17 @@ impl Backend for CudaDriver {
     /// A candidate that failed is no use any more, whatever it was asked.
     fn rest(&self, loaded: &mut Kernel) -> Attempt<bool> {
         Ok(loaded.process.as_mut().is_none_or(|process| process.peer.is_alive()))
+    }
+
+    /// One that holds much of the GPU's memory by now is not kept.
+    fn go_on_with(&self, before: Kernel, loaded: &mut Kernel) -> bool {
+        let Some(mut process) = before.process.filter(|_| loaded.process.is_none()) else { return false };
+        let free = lock(&self.trusted).verifier.device.memory().map_or(0, |[free, _]| free);
+        let holds_little = free + (self.options.memory_mib << 20) >= before.free_at_first;
+        if holds_little && process.peer.is_alive() && process.load_copy(&loaded.object).is_ok() {
+            (loaded.process, loaded.free_at_first) = (Some(process), before.free_at_first);
+        }
+        loaded.process.is_some()
     }
 
     fn get_ready(&self) {

@@ -33,6 +33,9 @@ pub use libraries::is_here;
 const ALLOWED: Allowed = Allowed { memory: 16 << 30, deadline: Duration::from_mins(4) };
 /// Takes nvcc's steps for the host and for the device side by side; the harness for problems uses the same.
 pub(crate) const HALVES: &str = include_str!("../../harness/nvcc_halves.sh");
+/// For the host's compiler: what is static in an inline function or a template is an object's own, whatever others a process
+/// has loaded.
+const HOST: &str = "-Xcompiler=-fPIC,-fno-gnu-unique";
 /// The candidate's file.
 const FILE: &str = "candidate.cu";
 /// Ours.
@@ -115,7 +118,8 @@ impl Nvcc {
         let headers = context.include.iter().flat_map(|(path, text)| [path, text]);
         let about = libraries.told();
         let cutlass = self.cutlass.as_ref().map(Cutlass::told);
-        let parts: Vec<&str> = texts.iter().chain(headers).chain(&about).chain(&cutlass).map(String::as_str).collect();
+        let parts = texts.iter().chain(headers).chain(&about).chain(&cutlass).map(String::as_str);
+        let parts: Vec<&str> = parts.chain([HOST]).collect();
         self.cached(&parts, "so", |folder| self.build_in_halves(context, source, libraries, folder))
     }
 
@@ -162,7 +166,7 @@ impl Nvcc {
         if let Some(cutlass) = &self.cutlass {
             command.arg("--expt-relaxed-constexpr").arg("-I").arg(&cutlass.include);
         }
-        command.args(["-c", "-Xcompiler=-fPIC", "-o", "candidate.o", FILE]);
+        command.args(["-c", HOST, "-o", "candidate.o", FILE]);
     }
 
     fn gencode(&self) -> String {

@@ -260,6 +260,12 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         Ok(())
     }
 
+    /// Has the process of a configuration of the same text go on with this one, where it can; whether it does. It ends otherwise.
+    fn go_on_with(&self, before: Self::Loaded, loaded: &mut Self::Loaded) -> bool {
+        let _ = (before, loaded);
+        false
+    }
+
     /// Whether a candidate that failed is built once more in another way before that counts, and why, for a label.
     fn in_doubt(&self, loaded: &Self::Loaded, error: &EvalError) -> Option<Label> {
         let _ = (loaded, error);

@@ -7,7 +7,7 @@
 //! have not taken it yet; and then once more with everything else of ours ended: what others of ours held is no candidate's
 //! failure.
 
-use super::{backend::Backend, certify::Anew, notes::Notes};
+use super::{backend::Backend, certify::Anew, notes::Notes, ranked::LastRanked};
 use crate::{
     hash::Hash,
     lease::Lease,
@@ -87,6 +87,8 @@ pub(crate) struct Kept<B: Backend> {
     candidates: Mutex<LruCache<CandidateId, B::Loaded>>,
     /// Those that gave way to others: their builds, without processes.
     asleep: Mutex<LruCache<CandidateId, B::Loaded>>,
+    /// The last configuration of a search, for the next of its text to go on with.
+    pub(crate) ranked: LastRanked<B::Loaded>,
     notes: Mutex<LruCache<CandidateId, Notes>>,
     rebuilt: Mutex<LruCache<u64, Anew<B>>>,
     tickets: AtomicU64,
@@ -108,6 +110,7 @@ impl<B: Backend> Kept<B> {
             opening: Mutex::default(),
             candidates: Mutex::new(LruCache::new(most(numbers.kept_candidates))),
             asleep: Mutex::new(LruCache::new(ASLEEP)),
+            ranked: LastRanked::default(),
             notes: Mutex::new(LruCache::new(NOTED)),
             rebuilt: Mutex::new(LruCache::new(REBUILT)),
             tickets: AtomicU64::new(1),
@@ -192,6 +195,7 @@ impl<B: Backend> Kept<B> {
 
     /// Forgets a task: its processes end.
     pub(crate) fn close(&self, key: &Hash) {
+        self.ranked.forget();
         let old = lock(&self.tasks).pop(key);
         drop(old);
     }

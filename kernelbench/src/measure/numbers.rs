@@ -65,6 +65,13 @@ pub(crate) struct Numbers {
     /// How far above the best bandwidth measured here the physical limit may lie: a time below the roofline over this is a
     /// finding.
     pub(crate) floor_margin: f64,
+    /// The fewest pairs of a case where configurations of a search are only ranked, and what more of them may take.
+    pub(crate) glance: (usize, Duration),
+    /// A configuration of which a call lasts so long is ranked by its first call, in nanoseconds: what is done once is little
+    /// beside that. Infinity where code may be compiled by then.
+    pub(crate) long_ns: f64,
+    /// Configurations of one text that a process is given one after the other to be ranked; 1 where each has one of its own.
+    pub(crate) ranked_in_one: u32,
     /// By what part two processes of one text differ beyond what their samples show, at least: every interval of a candidate is
     /// that much wider at both ends (docs/results/aa.md).
     pub(crate) between_processes: f64,

@@ -2,7 +2,7 @@
 
 use super::{
     calibration,
-    numbers::{Effort, Numbers, PATIENCE},
+    numbers::{Clock, Effort, Numbers, PATIENCE},
     reading::Reading,
 };
 use crate::{
@@ -26,9 +26,9 @@ const MOST_WARM_UPS: usize = 5;
 /// After so long in the loop, both sides are warm, however few their requests were: clocks have risen by then.
 const WARM_AFTER: Duration = Duration::from_millis(100);
 
-/// The fewest pairs of a glance, which only ranks, and what it may take for more.
-const FEWEST_OF_GLANCE: usize = 3;
-const BUDGET_OF_GLANCE: Duration = Duration::from_millis(80);
+/// As many pairs are enough whatever they say, and fewer where they are alike by this part.
+const ENOUGH_TO_DIFFER: usize = 3;
+const ALIKE: f64 = 0.03;
 
 /// Pairs of one case from one pair of processes.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +82,7 @@ impl Taking<'_> {
     fn pairs(&self) -> (usize, usize) {
         let asked = self.share_of(self.plan.repetitions) as usize;
         match (self.effort, self.budget) {
-            _ if self.plan.glance => (asked.min(FEWEST_OF_GLANCE), asked),
+            _ if self.plan.glance => (asked.min(self.numbers.glance.0), asked),
             (Effort::Loop, Some(_)) => (asked.min(self.share_of(self.numbers.fewest) as usize), asked),
             _ => (asked, asked),
         }
@@ -90,7 +90,7 @@ impl Taking<'_> {
 
     /// What the block may take for more than the fewest pairs.
     fn budget(&self) -> Option<Duration> {
-        let glance = self.plan.glance.then_some(BUDGET_OF_GLANCE);
+        let glance = self.plan.glance.then_some(self.numbers.glance.1);
         self.budget.into_iter().chain(glance).min()
     }
 }
@@ -103,13 +103,15 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
     let request_ns = how.request_ns();
     let mut calls =
         how.calls.map_or_else(|| calibration::calls(request_ns, call_ns, most), |known| known.clamp(1, most));
-    let mut sampler = Sampler { pair, case, how, call_ns, lost: 0 };
+    let mut sampler = Sampler { pair, case, how, call_ns, lost: 0, last: None };
     let glance = how.plan.glance && how.calls.is_none();
     let mut warm = false;
     if glance && calls > 1 {
         sampler.pair.prepare(1, true)?;
-        sampler.sample(1, rng)?;
-        let [_, ran] = sampler.sample(1, rng)?;
+        let [_, mut ran] = sampler.sample(1, rng)?;
+        if ran.inside_ns < how.numbers.long_ns {
+            [_, ran] = sampler.sample(1, rng)?;
+        }
         calls = calibration::few_enough(calls, &ran, request_ns);
         // One of which a call lasts as long as a request needs no more of them.
         warm = calls == 1 && ran.inside_ns > request_ns;
@@ -148,21 +150,37 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
     drop(calibrate);
     let _stage = stage::begin(Stage::Time);
     let (fewest, asked) = how.pairs();
-    let (start, mut pairs, mut empties) = (Instant::now(), vec![], vec![]);
+    let (start, mut pairs, mut empties) = (Instant::now(), Vec::<[Reading; 2]>::new(), vec![]);
     let between = match how.numbers.empty_requests {
         0 => usize::MAX,
         wanted => fewest.div_ceil(wanted as usize).max(1),
     };
-    let budget = how.budget();
-    let in_budget = |start: Instant| budget.is_none_or(|budget| start.elapsed() <= budget);
-    while pairs.len() < fewest || (pairs.len() < asked && in_budget(start)) {
+    let (budget, before) = (how.budget(), sampler.last);
+    let in_budget = || budget.is_none_or(|budget| start.elapsed() <= budget);
+    while pairs.len() < fewest || (pairs.len() < asked && (in_budget() || !agree(before, &pairs))) {
         if between < usize::MAX && pairs.len() % between == 0 {
             empties.push(sampler.pair.empty(rng)?);
         }
         pairs.push(sampler.sample(calls, rng)?);
     }
+    if how.plan.glance && how.numbers.clock == Clock::Inside {
+        pairs = fastest(&pairs);
+    }
     let empty_ns = (!empties.is_empty()).then(|| Statistic::Median.of(&empties));
     Ok(Block { calls, recorded, empty_ns, pairs, lost: sampler.lost })
+}
+
+/// Of each side the fastest request, for what disturbs one makes it slower: enough to rank by.
+fn fastest(pairs: &[[Reading; 2]]) -> Vec<[Reading; 2]> {
+    let of = |side: usize| pairs.iter().map(|pair| pair[side]).min_by(|a, b| a.inside_ns.total_cmp(&b.inside_ns));
+    of(0).zip(of(1)).map(|(reference, candidate)| [reference, candidate]).into_iter().collect()
+}
+
+/// Whether pairs are enough to rank by: so many, or fewer that all say what the pair before them said.
+fn agree(before: Option<[Reading; 2]>, pairs: &[[Reading; 2]]) -> bool {
+    let ratio = |[reference, candidate]: &[Reading; 2]| candidate.inside_ns / reference.inside_ns.max(1.0);
+    let alike = |said: f64| pairs.iter().all(|pair| (ratio(pair) - said).abs() <= ALIKE * said);
+    pairs.len() >= ENOUGH_TO_DIFFER || before.is_some_and(|before| alike(ratio(&before)))
 }
 
 struct Sampler<'a, P> {
@@ -172,6 +190,8 @@ struct Sampler<'a, P> {
     /// What a call of the reference takes.
     call_ns: f64,
     lost: u32,
+    /// The pair that was taken last.
+    last: Option<[Reading; 2]>,
 }
 
 impl<P: Pair> Sampler<'_, P> {
@@ -193,6 +213,7 @@ impl<P: Pair> Sampler<'_, P> {
                     let (tolerance, case) = (self.how.tolerance, &self.case.name);
                     self.pair.verify(&Look { tolerance, case, calls: Looked::Timed })?;
                 }
+                self.last = Some([reference, candidate]);
                 return Ok([reference, candidate]);
             }
             self.lost += 1;
@@ -208,12 +229,14 @@ mod tests {
     use rand::SeedableRng;
 
     fn taking(effort: Effort, share: (u32, u32)) -> (usize, usize) {
-        let numbers = Numbers { fewest: 12, ..crate::backend::native::NUMBERS };
-        let plan =
-            TimingPlan { warmup: 20, repetitions: 100, statistic: Statistic::Median, processes: None, glance: false };
+        taking_by(&TimingPlan::median_of(20, 100), effort, share)
+    }
+
+    fn taking_by(plan: &TimingPlan, effort: Effort, share: (u32, u32)) -> (usize, usize) {
+        let numbers = Numbers { fewest: 12, glance: (2, Duration::ZERO), ..crate::backend::native::NUMBERS };
         let tolerance = Tolerance { atol: 0.0, rtol: 0.0, share: 1.0 };
         let (verify, slack, budget) = (true, Duration::ZERO, Some(Duration::from_secs(1)));
-        let (plan, numbers, tolerance) = (&plan, &numbers, &tolerance);
+        let (numbers, tolerance) = (&numbers, &tolerance);
         Taking { plan, effort, numbers, tolerance, verify, slack, share, calls: None, budget }.pairs()
     }
 
@@ -221,6 +244,26 @@ mod tests {
     fn pairs_beyond_the_fewest_may_be_left_out_but_for_a_certificate() {
         assert_eq!(taking(Effort::Loop, (1, 0)), (12, 100));
         assert_eq!(taking(Effort::Certificate, (1, 0)), (100, 100));
+        let glance = TimingPlan::median_of(20, 100).glance();
+        assert_eq!(taking_by(&glance, Effort::Loop, (1, 0)), (2, glance.repetitions as usize));
+    }
+
+    #[test]
+    fn fewer_than_three_pairs_are_enough_where_they_say_what_the_one_before_said() {
+        let ran = |ns| Reading { outside_ns: ns, inside_ns: ns };
+        let pair = |candidate| [ran(1e6), ran(candidate)];
+        assert!(agree(Some(pair(2e6)), &[pair(2.05e6)]) && agree(Some(pair(2e6)), &[pair(2.05e6), pair(1.95e6)]));
+        assert!(!agree(Some(pair(2e6)), &[pair(2.1e6)]) && !agree(Some(pair(2.1e6)), &[pair(2.1e6), pair(2e6)]));
+        assert_eq!(fastest(&[pair(3e6), [ran(2e6), ran(2e6)], pair(4e6)]), [pair(2e6)]);
+        assert!(!agree(None, &[pair(2e6)]) && agree(None, &[pair(2e6), pair(3e6), pair(4e6)]));
+    }
+
+    #[test]
+    fn a_glance_at_what_differs_from_call_to_call_takes_three_pairs() {
+        let glance = TimingPlan::median_of(1, 10).glance();
+        let pairs =
+            |slows| taken(&mut OnceLoaded { slows, ..OnceLoaded::default() }, Effort::Loop, &glance).pairs.len();
+        assert_eq!([pairs(false), pairs(true)], [1, 3]);
     }
 
     #[test]
@@ -238,6 +281,8 @@ mod tests {
         asked: Vec<bool>,
         called: usize,
         lasts: Duration,
+        /// Whether each call of the candidate takes longer than the one before.
+        slows: bool,
     }
 
     impl Pair for OnceLoaded {
@@ -255,7 +300,8 @@ mod tests {
             self.is_loaded |= side == Side::Candidate;
             self.called += 1;
             std::thread::sleep(self.lasts);
-            Ok(Some(Reading { outside_ns: 1e4, inside_ns: 1e4 }))
+            let ns = if self.slows && side == Side::Candidate { 1e4 * self.called as f64 } else { 1e4 };
+            Ok(Some(Reading { outside_ns: ns, inside_ns: ns }))
         }
         fn verify(&mut self, _: &Look<'_>) -> Attempt<Found> {
             Ok(Found::default())
@@ -276,7 +322,7 @@ mod tests {
     }
 
     fn taken(pair: &mut OnceLoaded, effort: Effort, plan: &TimingPlan) -> Block {
-        let numbers = crate::backend::native::NUMBERS;
+        let numbers = Numbers { glance: (1, Duration::ZERO), ..crate::backend::native::NUMBERS };
         let tolerance = Tolerance { atol: 0.0, rtol: 0.0, share: 1.0 };
         let how = Taking {
             plan,

@@ -176,7 +176,9 @@ impl Line {
 /// A kernel, and what it is called with.
 pub(crate) struct KernelChild<D> {
     device: D,
-    call: Option<(libloading::Library, Call)>,
+    /// What was loaded, the last of which is called. None is unloaded: a runtime in it may end what the others use.
+    loaded: Vec<libloading::Library>,
+    call: Option<Call>,
     slots: Slots,
     /// Calls of a request.
     count: usize,
@@ -185,7 +187,7 @@ pub(crate) struct KernelChild<D> {
 impl<D: Device> KernelChild<D> {
     /// One that has loaded nothing yet.
     pub(crate) fn new(device: D) -> Self {
-        Self { device, call: None, slots: Slots::default(), count: 0 }
+        Self { device, loaded: vec![], call: None, slots: Slots::default(), count: 0 }
     }
 
     /// Does what it is asked until the parent is gone. A `go` is answered without taking memory: there may be none left.
@@ -233,19 +235,27 @@ impl<D: Device> KernelChild<D> {
         }
     }
 
-    /// Loads a shared object between two filters.
+    /// Loads a shared object between two filters, where there are none yet.
     pub(crate) fn load(&mut self, object: Option<&Path>) -> Result<Vec<Layer>, String> {
-        let mut layers = vec![self.device.filter()];
+        let is_first = self.loaded.is_empty();
+        let mut layers = if is_first { vec![self.device.filter()] } else { vec![] };
         // The second filter comes even where loading failed: constructors have run.
         let loaded = object.map(load).transpose();
-        layers.extend(self.device.lock());
-        self.call = loaded?;
+        layers.extend(is_first.then(|| self.device.lock()).flatten());
+        self.take(loaded?);
         Ok(layers)
+    }
+
+    fn take(&mut self, loaded: Option<(libloading::Library, Call)>) {
+        if let Some((library, call)) = loaded {
+            self.loaded.push(library);
+            self.call = Some(call);
+        }
     }
 
     /// The same without filters, where a tool around it needs system calls.
     pub(crate) fn load_unfiltered(&mut self, object: &Path) -> Result<(), String> {
-        self.call = Some(load(object)?);
+        self.take(Some(load(object)?));
         Ok(())
     }
 
@@ -255,11 +265,11 @@ impl<D: Device> KernelChild<D> {
     }
 
     fn with_calls<T>(&mut self, work: impl FnOnce(&mut D, &Calls<'_>) -> T) -> T {
-        let Self { device, call, slots, count } = self;
-        let (call, slots, count) = (&*call, &*slots, *count);
+        let Self { device, call, slots, count, .. } = self;
+        let (call, slots, count) = (*call, &*slots, *count);
         let stream = device.stream();
         let calls = || {
-            let Some((_, call)) = call else { return Ok(()) };
+            let Some(call) = call else { return Ok(()) };
             for slot in slots.each().take(count) {
                 // SAFETY: the candidate's own code, in a process that is there for nothing else.
                 match unsafe { call(slot.as_ptr(), stream) } {
@@ -322,5 +332,61 @@ fn load(object: &Path) -> Result<(libloading::Library, Call), String> {
         let library = libloading::Library::new(object).map_err(|e| e.to_string())?;
         let call = *library.get::<Call>(CALL).map_err(|e| e.to_string())?;
         Ok((library, call))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Counts how often it is confined, and calls as it is told.
+    struct Counting(usize);
+
+    impl Device for Counting {
+        fn filter(&mut self) -> Layer {
+            self.0 += 1;
+            Layer::of("a filter", "it is counted", Ok(()))
+        }
+        fn lock(&mut self) -> Option<Layer> {
+            None
+        }
+        fn address(&self, offset: usize) -> u64 {
+            offset as u64
+        }
+        fn stream(&self) -> *mut c_void {
+            std::ptr::null_mut()
+        }
+        fn error(status: i32) -> DeviceError {
+            DeviceError { code: status.unsigned_abs(), text: String::new() }
+        }
+        fn record(&mut self, _: Option<&Calls<'_>>) -> Result<bool, DeviceError> {
+            Ok(false)
+        }
+        fn run(&mut self, calls: &Calls<'_>) -> Result<u64, DeviceError> {
+            calls().map(|()| 0)
+        }
+    }
+
+    #[test]
+    fn what_was_loaded_last_is_called_and_filters_are_set_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let returning = |status: u32| {
+            let [text, object] = ["c", "so"].map(|ending| folder.path().join(format!("{status}.{ending}")));
+            let source = format!("int warpsmith_call(void **arguments, void *stream) {{ return {status}; }}");
+            std::fs::write(&text, source).unwrap();
+            assert!(Command::new("cc").arg("-shared").arg("-o").arg(&object).arg(&text).status().unwrap().success());
+            object
+        };
+        let mut child = KernelChild::new(Counting(0));
+        let layout = CallLayout { arguments: vec![KernelArg::Scalar(0)], slot_bytes: 0, slots: 1 };
+        assert_eq!(child.answer(Ask::Case { layout }), Answer::Ready { recorded: false });
+        assert_eq!(child.answer(Ask::Count { count: 1, record: false }), Answer::Ready { recorded: false });
+        for (status, layers) in [(7, 1), (9, 0)] {
+            let loaded = child.answer(Ask::Load { object: Some(returning(status)) });
+            assert!(matches!(&loaded, Answer::Loaded(new) if new.len() == layers), "{loaded:?}");
+            assert_eq!(child.run().map_err(|error| error.code), Err(status));
+        }
+        assert_eq!(child.device.0, 1);
     }
 }

@@ -13,7 +13,13 @@ use crate::{
     },
     task::layout::Layout,
 };
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+use std::{
+    fs::{File, Permissions},
+    io,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    time::Duration,
+};
 use tempfile::TempDir;
 
 /// The number of the error that says that a device has no memory left, in CUDA's and HIP's numbering.
@@ -29,12 +35,14 @@ pub(crate) struct KernelProcess {
     asked: Option<(usize, bool, bool)>,
     /// Its own folder, where it has one.
     folder: Option<TempDir>,
+    /// How many copies it was given there.
+    copies: u32,
 }
 
 impl KernelProcess {
     /// A process that was greeted.
     pub(crate) fn new(peer: Peer, patience: Duration) -> Self {
-        Self { peer, patience, case: "while it was loaded".to_owned(), asked: None, folder: None }
+        Self { peer, patience, case: "while it was loaded".to_owned(), asked: None, folder: None, copies: 0 }
     }
 
     /// The same with a folder of its own, which goes away with it.
@@ -42,12 +50,18 @@ impl KernelProcess {
         Self { folder: Some(folder), ..self }
     }
 
-    /// Has it load a copy of a shared object in its own folder, which it can read as the user that it is.
+    /// Has it load a copy of a shared object in its own folder, which it can read as the user that it is. What it loads is called
+    /// from then on, and what it printed and holds by then is not its doing; a copy that it had before stays, for its code may be
+    /// in use.
     pub(crate) fn load_copy(&mut self, object: &Path) -> Attempt<()> {
         let Some(folder) = &self.folder else { return self.load(Some(object)) };
-        let copy = folder.path().join("kernel.so");
-        fs::copy(object, &copy).map_err(fault(format_args!("cannot copy {}", object.display())))?;
-        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).map_err(fault("cannot open a build"))?;
+        let copy = folder.path().join(format!("kernel-{}.so", self.copies));
+        if self.copies > 0 {
+            self.peer.begin_anew();
+            "while it was loaded".clone_into(&mut self.case);
+        }
+        self.copies += 1;
+        lay(object, &copy).map_err(fault(format_args!("cannot copy {}", object.display())))?;
         self.load(Some(&copy))
     }
 
@@ -119,6 +133,13 @@ impl KernelProcess {
     }
 }
 
+/// Copies a file to a place where there is nothing yet: who may write there may have put a link there, or a pipe.
+fn lay(file: &Path, place: &Path) -> io::Result<()> {
+    let mut copy = File::options().write(true).create_new(true).open(place)?;
+    io::copy(&mut File::open(file)?, &mut copy)?;
+    copy.set_permissions(Permissions::from_mode(0o755))
+}
+
 /// What did not start: whatever a process says before a candidate's code is in it is the machine's doing.
 pub(crate) fn not_started(error: EvalError) -> Fault {
     match error {
@@ -130,5 +151,25 @@ pub(crate) fn not_started(error: EvalError) -> Fault {
             };
             Fault::Machine(format!("a process for kernels does not start: {failure}{words}"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::symlink};
+
+    #[test]
+    fn what_is_laid_into_the_folder_of_a_process_follows_no_link_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let [object, other, place] = ["object", "other", "kernel-1.so"].map(|name| folder.path().join(name));
+        fs::write(&object, "machine code").unwrap();
+        fs::write(&other, "somebody's").unwrap();
+        symlink(&other, &place).unwrap();
+        assert!(lay(&object, &place).is_err());
+        assert_eq!(fs::read_to_string(&other).unwrap(), "somebody's");
+        fs::remove_file(&place).unwrap();
+        lay(&object, &place).unwrap();
+        assert_eq!(fs::read_to_string(&place).unwrap(), "machine code");
     }
 }

@@ -427,6 +427,12 @@ impl Peer {
         }
     }
 
+    /// Has what it printed and holds by now count for nobody: another's turn begins.
+    pub(crate) fn begin_anew(&mut self) {
+        self.printed.clear();
+        self.own_mib = tree::held_mib(self.id()).unwrap_or(self.own_mib);
+    }
+
     /// Takes what it has printed.
     fn drain(&mut self) -> Attempt<()> {
         let mut chunk = [0; 4096];

@@ -58,5 +58,5 @@ fn built(nvcc: &Nvcc, task: &Task, source: &str, libraries: &Libraries<'_>, tool
             (nvcc.build_anew(context, source, libraries, folder.path())?, Some(folder))
         }
     };
-    Ok(Kernel { object, process: None, of_baseline: None, _folder: folder })
+    Ok(Kernel { object, process: None, free_at_first: 0, of_baseline: None, _folder: folder })
 }
