@@ -12,7 +12,7 @@ use crate::tester::{
 };
 use crate::validator::{Validated, Validator};
 use kameo::{actor::ReplyRecipient, prelude::*, supervision::RestartPolicy};
-use kernelbench::{Baseline, Case, Certificate, Evaluation, Failure, Fault, Suite, Workshop};
+use kernelbench::{Baseline, Case, Certificate, Evaluation, Failure, Fault, Suite, Unbuilt, Workshop};
 use metrics::{Machine, MachineKind, Profile};
 use prompts::{Prompts, Verdict, Written};
 use std::{sync::Arc, time::Duration};
@@ -70,7 +70,7 @@ pub struct Testing {
     /// Examine a candidate.
     pub examine: ReplyRecipient<Examine, Worked<Evaluation>, Fault>,
     /// Build some candidates side by side.
-    pub build_ahead: ReplyRecipient<BuildAhead, Worked<usize>, Fault>,
+    pub build_ahead: ReplyRecipient<BuildAhead, Worked<Vec<Unbuilt>>, Fault>,
     /// Check one configuration.
     pub check: ReplyRecipient<Check, Worked<Option<Failure>>, Fault>,
     /// Have a validator look at one configuration.

@@ -8,7 +8,7 @@ use crate::validator::{Validated, Validator};
 use kameo::{error::SendError, prelude::*};
 use kernelbench::{
     Baseline, Bindings, Candidate, Case, Certificate, Evaluation, Failure, Fault, Hash, Provenance, Suite, Task,
-    TimedCases, TimingPlan, Tuned, Workshop,
+    TimedCases, TimingPlan, Tuned, Unbuilt, Workshop,
 };
 use metrics::MachineKind;
 use prompts::Prompts;
@@ -242,7 +242,7 @@ impl Message<Validate> for Tester {
 
 impl Message<BuildAhead> for Tester {
     /// How many could be built.
-    type Reply = DelegatedReply<Result<Worked<usize>, Fault>>;
+    type Reply = DelegatedReply<Result<Worked<Vec<Unbuilt>>, Fault>>;
 
     async fn handle(&mut self, ask: BuildAhead, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {
         let place = self.place();
@@ -321,11 +321,11 @@ impl Place {
         Ok(Worked::from(leased).after(took))
     }
 
-    /// Builds some on all cores. What cannot be built says so when it is asked for.
-    async fn build_ahead(&self, BuildAhead { task, candidates }: BuildAhead) -> Worked<usize> {
+    /// Builds some on all cores, and says which cannot be built.
+    async fn build_ahead(&self, BuildAhead { task, candidates }: BuildAhead) -> Worked<Vec<Unbuilt>> {
         let built = kernelbench::build_ahead(&*self.workshop, &task, candidates);
-        let (count, took) = Build::timed(self.clock, built).await;
-        took.ended(count)
+        let (unbuilt, took) = Build::timed(self.clock, built).await;
+        took.ended(unbuilt)
     }
 
     /// Builds a configuration beside the device, then has it checked there.

@@ -9,6 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 use story::task_with_regions;
 use warpsmith_agents::crew::Crew;
 use warpsmith_agents::event::{End, Event};
+use warpsmith_agents::lease::Work;
 use warpsmith_agents::llm::by_hand::{ByHand, Person, Wish};
 use warpsmith_agents::llm::remembering::Remembering;
 use warpsmith_agents::llm::scripted::{Entry, Scripted};
@@ -329,12 +330,12 @@ async fn a_search_over_more_than_was_kept_leaves_out_what_does_not_build_and_fai
         let prompts = Prompts::embedded().transforming(Catalogue::embedded().with(own).unwrap());
         let model = Arc::new(Scripted::new([entry(1, &device("{{A}}5")), entry(2, &device("{{A}}{{B}}"))]));
         let crew = Crew::spawn(Arc::new(Simulated::new()), model, Arc::new(prompts)).await;
-        let (so_far, log) = (Trajectory::default(), Box::new(MemoryLog::default()));
+        let (so_far, log) = (Trajectory::default(), MemoryLog::default());
         let job = Job {
             task: task_with_regions(),
             policy: Policy { keep: Some(1), ..policy(&[]) },
             so_far,
-            log,
+            log: Box::new(log.clone()),
             limit: no_limit(),
         };
         let again = Request::tune(None, TuningPlan::default());
@@ -345,6 +346,9 @@ async fn a_search_over_more_than_was_kept_leaves_out_what_does_not_build_and_fai
         let last = story.rounds.last().unwrap();
         assert_eq!((last.checked.len(), last.tried.len()), if found { (4, 4) } else { (last.checked.len(), 0) });
         assert!(!found || last.checked.iter().filter(|(_, failure)| failure.is_some()).count() == 1);
+        let off_the_device =
+            |event: &Event| matches!(event, Event::Spent { work, lease: None, .. } if *work != Work::Build);
+        assert!(!log.events().iter().any(off_the_device), "what did not build ahead was built once more");
     }
 }
 

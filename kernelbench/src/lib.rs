@@ -64,7 +64,7 @@ pub use workshop::emulated::{
 };
 pub use workshop::job::{Asked, Done, Found as JobFound, Job};
 pub use workshop::recorded::{Findings, Recorded};
-pub use workshop::search::{Found, Tried, Tuned, build_ahead, search};
+pub use workshop::search::{Found, Tried, Tuned, Unbuilt, build_ahead, search};
 pub use workshop::simulated::Simulated;
 pub use workshop::tuner::{Tuner, Tuning};
 pub use workshop::{Baseline, Fits, Rebuilt, Step, TimingPlan, Variant, Workshop};

@@ -11,7 +11,7 @@ use crate::tester::{BuildAhead, Check, Examine, Validate};
 use crate::validator::{Validated, Validator};
 use crate::workflow::{Order, TUNE, TuningPlan};
 use kernelbench::{
-    Baseline, Bindings, Candidate, Evaluation, Failure, Found, Space, TimingPlan, Tried, Tuner, Tuning, spread,
+    Baseline, Bindings, Candidate, Evaluation, Failure, Found, Space, TimingPlan, Tried, Tuner, Tuning, Unbuilt, spread,
 };
 use metrics::MachineKind;
 use std::ops::ControlFlow;
@@ -119,15 +119,20 @@ impl Loop {
     ) -> Result<Option<(Candidate, Failure)>, BrokeOff> {
         let drawn = spread(all.to_vec(), self.policy.samples(), SEED, "validation");
         let mut unbuilt = None;
-        if self.opened(|round| round.checked.is_empty()) {
-            self.build_ahead(context, &drawn).await?;
-        }
+        let is_first = self.opened(|round| round.checked.is_empty());
+        let mut ahead = if is_first { self.build_ahead(context, &drawn).await? } else { vec![] };
         for bindings in drawn {
             let bound = context.bound(bindings.clone());
             let known = self.opened(|round| round.checked.iter().find(|(at, _)| *at == bindings).cloned());
-            let failure = match known {
-                Some((_, failure)) => failure,
-                None => self.check_one(&bound, bindings, false).await?,
+            let at_hand = ahead.iter().position(|(at, _)| *at == bindings).map(|at| ahead.remove(at).1);
+            let failure = match (known, at_hand) {
+                (Some((_, failure)), _) => failure,
+                (None, Some(failure)) => {
+                    let (candidate, failure) = (bound.id(), Some(failure));
+                    self.note(Event::Checked { candidate, bindings, failure: failure.clone(), sanitized: false })?;
+                    failure
+                }
+                (None, None) => self.check_one(&bound, bindings, false).await?,
             };
             match failure {
                 Some(failure) if !self.is_left_out(&failure) => return Ok(Some((bound, failure))),
@@ -248,9 +253,17 @@ impl Loop {
         let mut tuning = Tuning::new(tuner, all, tests, self.own_plan().seed.unwrap_or(SEED));
         let mut next = tuning.ask(SIDE_BY_SIDE);
         let mut hands = Hands::of(&self.crew.searchers);
-        self.build_ahead(context, &next).await?;
+        let mut unbuilt = self.build_ahead(context, &next).await?;
         while !next.is_empty() {
             let batch = std::mem::replace(&mut next, tuning.ask(SIDE_BY_SIDE));
+            for (bindings, failure) in std::mem::take(&mut unbuilt) {
+                let is_left_out = self.is_left_out(&failure);
+                let (candidate, found) = (context.bound(bindings.clone()).id(), Found::Failed(failure));
+                self.note(Event::Tried { tried: Tried { candidate, bindings, found } })?;
+                if !is_left_out {
+                    break;
+                }
+            }
             // A processor that times may not compile meanwhile; beside a GPU it does.
             let beside = self.crew.machine.kind == MachineKind::Gpu;
             let ahead = beside.then(|| tokio::spawn(self.building(context, &next)));
@@ -258,8 +271,8 @@ impl Loop {
                 return Ok(());
             }
             match ahead.map(|built| async { built.await.unwrap_or(Ok(None)) }) {
-                Some(built) => self.note_built(built.await?)?,
-                None => self.build_ahead(context, &next).await?,
+                Some(built) => unbuilt = self.note_built(context, &next, built.await?)?,
+                None => unbuilt = self.build_ahead(context, &next).await?,
             }
         }
         let tried = self.opened(|round| round.tried.clone());
@@ -347,17 +360,21 @@ impl Loop {
         }
     }
 
-    /// Builds some side by side, for what times them one by one to find them built.
-    async fn build_ahead(&mut self, context: &Candidate, batch: &[Bindings]) -> Result<(), BrokeOff> {
+    /// Builds some side by side, for what times them one by one to find them built. Which cannot be, in order, and why not.
+    async fn build_ahead(
+        &mut self,
+        context: &Candidate,
+        batch: &[Bindings],
+    ) -> Result<Vec<(Bindings, Failure)>, BrokeOff> {
         let built = self.building(context, batch).await?;
-        self.note_built(built)
+        self.note_built(context, batch, built)
     }
 
     fn building(
         &self,
         context: &Candidate,
         batch: &[Bindings],
-    ) -> impl Future<Output = Result<Option<Worked<usize>>, BrokeOff>> + Send + 'static {
+    ) -> impl Future<Output = Result<Option<Worked<Vec<Unbuilt>>>, BrokeOff>> + Send + 'static {
         let known = |bindings: &Bindings| self.opened(|round| round.tried.iter().any(|at| at.bindings == *bindings));
         let left = batch.iter().filter(|bindings| !known(bindings));
         let candidates: Vec<Candidate> = left.map(|bindings| context.bound(bindings.clone())).collect();
@@ -370,8 +387,19 @@ impl Loop {
         }
     }
 
-    fn note_built(&mut self, built: Option<Worked<usize>>) -> Result<(), BrokeOff> {
-        built.map_or(Ok(()), |worked| self.note_spent(Work::Build, worked).map(|_| ()))
+    fn note_built(
+        &mut self,
+        context: &Candidate,
+        batch: &[Bindings],
+        built: Option<Worked<Vec<Unbuilt>>>,
+    ) -> Result<Vec<(Bindings, Failure)>, BrokeOff> {
+        let Some(worked) = built else { return Ok(vec![]) };
+        let unbuilt = self.note_spent(Work::Build, worked)?;
+        let failure_of = |bindings: &Bindings| {
+            let id = context.bound(bindings.clone()).id();
+            unbuilt.iter().find(|(candidate, _)| *candidate == id).map(|(_, failure)| failure.clone())
+        };
+        Ok(batch.iter().filter_map(|bindings| Some((bindings.clone(), failure_of(bindings)?))).collect())
     }
 
     /// The fastest, where the best by brief timings are timed again in full, in pairs with the reference; none where there is

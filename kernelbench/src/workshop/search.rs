@@ -106,14 +106,19 @@ impl From<Evaluation> for Found {
     }
 }
 
-/// Builds some side by side on all cores, and says how many could be; one that cannot be says so when it is evaluated. Where
-/// whole steps are asked for elsewhere, each of which builds for itself, nothing is built.
-pub async fn build_ahead(workshop: &dyn Workshop, task: &Task, candidates: Vec<Candidate>) -> usize {
+/// A candidate that cannot be built, and why not.
+pub type Unbuilt = (CandidateId, Failure);
+
+/// Builds some side by side on all cores, and says which cannot be, and why not; what the machine kept from being built says so
+/// when it is evaluated. Where whole steps are asked for elsewhere, each of which builds for itself, nothing is built.
+pub async fn build_ahead(workshop: &dyn Workshop, task: &Task, candidates: Vec<Candidate>) -> Vec<Unbuilt> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let here = if workshop.elsewhere().is_some() { vec![] } else { candidates };
-    let build = |candidate: Candidate| async move { matches!(workshop.build(task, &candidate).await, Ok(Ok(_))) };
-    let done = stream::iter(here).map(build).buffer_unordered(cores);
-    done.filter(|right| future::ready(*right)).count().await
+    let build = |candidate: Candidate| async move {
+        let built = workshop.build(task, &candidate).await;
+        built.ok().and_then(Result::err).map(|failure| (candidate.id(), failure))
+    };
+    stream::iter(here).map(build).buffered(cores).filter_map(future::ready).collect().await
 }
 
 /// Searches the configurations of a space that agree with what a candidate has bound already, at most `tests` of them.
