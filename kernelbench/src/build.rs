@@ -8,4 +8,5 @@ pub(crate) mod hip;
 pub(crate) mod hlsl;
 pub(crate) mod nvcc;
 pub(crate) mod script;
+mod shaders;
 pub(crate) mod unit;

@@ -70,7 +70,7 @@ pub(super) fn doctor(arguments: &DoctorArgs, mut layers: Layers, environment: &E
         gpu: vec![gpu(), nvcc(), ncu()],
         emulators: ["aarch64", "riscv64"].map(emulator).into(),
         hip: Gfx::ALL.map(hip).into(),
-        vulkan: vec![glslang(), vulkan(&layers.config)],
+        vulkan: vec![hlsl(), vulkan(&layers.config)],
     };
     let able = findings.compilers.first().is_some_and(|compiler| compiler.found);
     if arguments.json {
@@ -313,8 +313,8 @@ fn hip(arch: Gfx) -> Finding {
 }
 
 /// What compiles kernels in HLSL.
-fn glslang() -> Finding {
-    let what = "HLSL (glslangValidator)".to_owned();
+fn hlsl() -> Finding {
+    let what = "HLSL".to_owned();
     match hlsl_version() {
         Ok(detail) => Finding { what, found: true, detail, advice: None },
         Err(why) => Finding { what, found: false, detail: why.to_string(), advice: None },

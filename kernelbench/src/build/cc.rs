@@ -3,7 +3,9 @@
 use super::{
     cache::Cache,
     compiler::{self, Allowed},
-    flags, hlsl, unit,
+    flags, hlsl,
+    shaders::ShaderCompiler,
+    unit,
 };
 use crate::{
     result::{
@@ -15,7 +17,7 @@ use crate::{
 };
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Mutex, PoisonError},
@@ -66,7 +68,7 @@ impl Compiler {
     pub(crate) fn build_linked(&self, context: &KernelContext, source: &str, link: &[String]) -> Attempt<PathBuf> {
         let recipe = self.recipe(context)?.linked(link);
         let [unit, caller] = [unit::candidate(context, source), unit::caller(context)];
-        let shaders = if context.language == Language::Hlsl { hlsl::arguments("") } else { vec![] };
+        let shaders = recipe.shaders.as_ref().map_or(vec![], |by| by.arguments(""));
         let flags = [&recipe.flags[..], &recipe.libraries, &shaders].concat().join("\n");
         let parts = [&unit, &caller, &flags, &recipe.toolchain.version, &self.machine];
         self.cache
@@ -108,9 +110,9 @@ impl Compiler {
         let ending = if context.language == Language::C { "c" } else { "cpp" };
         let mut names = vec![format!("unit.{ending}"), format!("caller.{ending}")];
         let mut host = None;
-        if context.language == Language::Hlsl {
+        if let Some(by) = &recipe.shaders {
             let texts = hlsl::Texts::of(source)?;
-            compiler::write(folder, hlsl::COMPILED, &self.shaders(&texts, folder)?)?;
+            compiler::write(folder, hlsl::COMPILED, &self.shaders(by, &texts, folder)?)?;
             names.push(hlsl::COMPILED.to_owned());
             host = Some(texts.host);
         }
@@ -129,7 +131,7 @@ impl Compiler {
     }
 
     /// The unit of a kernel's shaders, compiled in a folder.
-    fn shaders(&self, texts: &hlsl::Texts, folder: &Path) -> Attempt<String> {
+    fn shaders(&self, by: &ShaderCompiler, texts: &hlsl::Texts, folder: &Path) -> Attempt<String> {
         let entries = texts.entries();
         if entries.is_empty() {
             let why = "the device region holds no shader: a function `[numthreads(x, y, z)] void NAME(...)`";
@@ -137,8 +139,10 @@ impl Compiler {
         }
         compiler::write(folder, hlsl::SHADERS, &texts.shaders)?;
         for entry in &entries {
-            let mut command = compiler::command(&self.sandbox, hlsl::GLSLANG, folder, &[], self.allowed)?;
-            command.args(hlsl::arguments(entry));
+            let homes: Vec<PathBuf> = home_of(by.program.as_os_str()).into_iter().collect();
+            let mut command =
+                compiler::command(&self.sandbox, &by.program.to_string_lossy(), folder, &homes, self.allowed)?;
+            command.args(by.arguments(entry));
             if let Some(log) = compiler::run(&mut command, folder, self.allowed.deadline)? {
                 return Err(Failure::Build { log }.into());
             }
@@ -149,8 +153,9 @@ impl Compiler {
     /// What compiles this context, and how.
     fn recipe(&self, context: &KernelContext) -> Result<Recipe, Fault> {
         let mut toolchain = self.toolchain(context.language)?;
-        if context.language == Language::Hlsl {
-            toolchain.version.extend(["; ", &hlsl_version()?]);
+        let shaders = (context.language == Language::Hlsl).then(ShaderCompiler::find).transpose()?;
+        if let Some(by) = &shaders {
+            toolchain.version.extend(["; ", &by.version]);
         }
         let standard = if context.language == Language::C { "-std=c11" } else { "-std=c++17" };
         // A task from a run's folder has not been through the reader of task files.
@@ -162,7 +167,7 @@ impl Compiler {
         }
         let mut flags = [&[standard.to_owned()], &context.flags[..]].concat();
         flags.retain(|f| toolchain.knows_native || f != "-march=native");
-        Ok(Recipe { toolchain, flags, libraries: vec![] })
+        Ok(Recipe { toolchain, flags, shaders, libraries: vec![] })
     }
 
     fn toolchain(&self, language: Language) -> Result<Toolchain, Fault> {
@@ -191,6 +196,8 @@ impl Compiler {
 struct Recipe {
     toolchain: Toolchain,
     flags: Vec<String>,
+    /// What compiles its shaders, where it has any.
+    shaders: Option<ShaderCompiler>,
     libraries: Vec<String>,
 }
 
@@ -201,7 +208,7 @@ impl Recipe {
 }
 
 /// Where a compiler that is not the system's own lies with its headers: two folders up.
-fn home_of(program: &OsString) -> Option<PathBuf> {
+fn home_of(program: &OsStr) -> Option<PathBuf> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&search).map(|folder| folder.join(program)).filter(|path| path.is_file());
     places.next()?.canonicalize().ok()?.parent()?.parent().map(Path::to_owned)
@@ -240,12 +247,7 @@ fn version(program: &OsString) -> Option<String> {
 /// # Errors
 /// [`Fault::Absent`] where it is not there.
 pub fn hlsl_version() -> Result<String, Fault> {
-    let text = compiler::ask(bare(&hlsl::GLSLANG.into()).arg("--version"));
-    let line = text.as_ref().and_then(|text| text.lines().find(|line| line.contains("Glslang Version")));
-    line.map(str::to_owned).ok_or_else(|| {
-        let missing = "there is no working glslangValidator, which compiles HLSL: install one (Debian: apt install glslang-tools)";
-        Fault::Absent(missing.to_owned())
-    })
+    ShaderCompiler::find().map(|found| format!("{} ({})", found.version, found.program.display()))
 }
 
 fn knows_native(program: &OsString) -> bool {

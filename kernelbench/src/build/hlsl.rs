@@ -1,7 +1,7 @@
 //! Kernels in HLSL: the shaders of the device region become SPIR-V, which lies as data beside the host region in a shared object.
 //!
-//! The regions before `host` are one text in HLSL, `macros` and `host` one in C++. glslang compiles each shader of the first,
-//! which is a function with `[numthreads(x, y, z)]`, for Vulkan 1.1.
+//! The regions before `host` are one text in HLSL, `macros` and `host` one in C++. Each shader of the first, which is a function
+//! with `[numthreads(x, y, z)]`, is compiled for Vulkan 1.1: by DXC where it is found, else by glslang.
 
 use crate::{
     result::{
@@ -12,8 +12,6 @@ use crate::{
 };
 use std::{fmt::Write, fs, path::Path};
 
-/// The compiler of shaders.
-pub(crate) const GLSLANG: &str = "glslangValidator";
 /// What the host region has, in C++.
 pub(crate) const HOST_HEADER: &str = include_str!("../../harness/hlsl.h");
 /// Where the shaders' text is written.
@@ -84,14 +82,8 @@ fn without_comments(text: &str) -> String {
     left + rest
 }
 
-/// What glslang is called with for one shader, and where it leaves the code. Half precision is 16 bits, and not a hint.
-pub(super) fn arguments(entry: &str) -> Vec<String> {
-    let fixed = ["-D", "-S", "comp", "-V", "--target-env", "vulkan1.1", "--hlsl-enable-16bit-types"];
-    let last = ["-e", entry, "-o", &code(entry), SHADERS].map(str::to_owned);
-    fixed.into_iter().map(str::to_owned).chain(last).collect()
-}
-
-fn code(entry: &str) -> String {
+/// Where the code of a shader is left.
+pub(super) fn code(entry: &str) -> String {
     format!("{entry}.spv")
 }
 

@@ -308,7 +308,7 @@ impl Driver {
         };
         let bindings: Vec<_> = (0..buffers as u32).map(binding).collect();
         let range = [vk::PushConstantRange::default().stage_flags(compute).size(4 * constants as u32)];
-        // SAFETY: the code is what glslang made, as the candidate's own object holds it.
+        // SAFETY: the code is what a compiler of shaders made, as the candidate's own object holds it.
         unsafe {
             let set = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
             let set = self.device.create_descriptor_set_layout(&set, None).map_err(said("lay out buffers"))?;
