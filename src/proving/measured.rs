@@ -133,6 +133,7 @@ impl Proving<'_> {
         let task = task(cell, self.column, self.out)?;
         let suite = suite(&task);
         self.workshop.prepare(&task, &suite, &PLAN).await?;
+        proved.wrong.extend(self.not_scalar(&task).await?);
         let mut kernels = vec![];
         for (what, kernel) in [("naive", cell.naive()), ("optimized", cell.optimized())] {
             match self.verified(&task, kernel, &suite).await? {
@@ -145,6 +146,13 @@ impl Proving<'_> {
             self.race(&task, cell, &mut proved).await?;
         }
         Ok(proved)
+    }
+
+    /// What the oracle multiplies matrices by, where it does: it is to be scalar (Hawkeye, G.3). Nothing where nobody can look.
+    async fn not_scalar(&self, task: &Task) -> Result<Option<String>, Trouble> {
+        let Ok(built) = self.workshop.build(task, &Candidate::new(task.reference())).await? else { return Ok(None) };
+        let code = cuda::disassembly(self.options, built.artifact())?.unwrap_or_default();
+        Ok(matrix_instruction(&code).map(|name| format!("the oracle multiplies by {name}: it is to be scalar")))
     }
 
     /// A kernel, built and compared with the oracle.
@@ -216,6 +224,15 @@ impl Proving<'_> {
     }
 }
 
+/// The first instruction of a matrix unit in machine code, such as HMMA.16816.F32 or UTCHMMA.
+fn matrix_instruction(code: &str) -> Option<&str> {
+    let is_one = |word: &&str| {
+        let name = word.split('.').next().unwrap_or_default();
+        name.ends_with("MMA") && name.bytes().all(|byte| byte.is_ascii_uppercase())
+    };
+    code.split_whitespace().find(is_one)
+}
+
 /// All cases of a task, those of the certificate among them; the first is timed and profiled.
 fn suite(task: &Task) -> Suite {
     let mut suite = Suite::of_task(task);
@@ -227,4 +244,28 @@ fn suite(task: &Task) -> Suite {
 fn denied(profile: &Profile) -> Option<String> {
     (!profile.rung.has_counters_of_gpu())
         .then(|| profile.notes.first().cloned().unwrap_or_else(|| "no counters were read".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_oracle_may_have_no_instruction_of_a_matrix_unit() {
+        let line = |instruction: &str| {
+            format!("        /*0a10*/                   {instruction} R4, R8, R6, R4 ;  /* 0x0 */\n")
+        };
+        for name in [
+            "HMMA.16816.F32.BF16",
+            "HGMMA.64x64x16.F32",
+            "IMMA.16832.S8.S8",
+            "DMMA.884",
+            "QGMMA.64x64x32.F32.E4M3.E4M3",
+            "UTCHMMA",
+        ] {
+            assert_eq!(matrix_instruction(&[line("FFMA"), line(name)].concat()), Some(name));
+        }
+        let others = ["FFMA", "HFMA2.MMA", "HFMA2.BF16_V2", "IMAD.WIDE", "DFMA"].map(line).concat();
+        assert_eq!(matrix_instruction(&format!("Function : _Z4gMMAPf\n{others}")), None);
+    }
 }
