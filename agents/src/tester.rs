@@ -104,7 +104,7 @@ pub struct Validate {
     pub validator: Validator,
 }
 
-/// Build some candidates side by side, for what examines them one by one to find them built.
+/// Build some candidates side by side, for what examines them one by one to find them built, and say which cannot be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuildAhead {
     /// For which task.
@@ -241,7 +241,7 @@ impl Message<Validate> for Tester {
 }
 
 impl Message<BuildAhead> for Tester {
-    /// How many could be built.
+    /// Which cannot be built.
     type Reply = DelegatedReply<Result<Worked<Vec<Unbuilt>>, Fault>>;
 
     async fn handle(&mut self, ask: BuildAhead, ctx: &mut Context<Self, Self::Reply>) -> Self::Reply {

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
 
 mod story;
+#[path = "workflow/unbuilt.rs"]
+mod unbuilt;
 
 use kernelbench::{Found, Hash, Simulated, Tuner, load, region};
 use prompts::{Catalogue, Prompts};
@@ -9,7 +11,6 @@ use std::{collections::HashMap, sync::Arc};
 use story::task_with_regions;
 use warpsmith_agents::crew::Crew;
 use warpsmith_agents::event::{End, Event};
-use warpsmith_agents::lease::Work;
 use warpsmith_agents::llm::by_hand::{ByHand, Person, Wish};
 use warpsmith_agents::llm::remembering::Remembering;
 use warpsmith_agents::llm::scripted::{Entry, Scripted};
@@ -317,39 +318,6 @@ async fn a_checkpoint_is_tuned_again_over_its_whole_space_as_the_person_says_and
     assert!(last.retimed.iter().any(|tried| tried.bindings == head.kept[0]));
     let tiles: std::collections::BTreeSet<_> = last.tried.iter().map(|tried| tried.bindings["TILE"].clone()).collect();
     assert!(tiles.len() > 2, "not those alone that were kept: {tiles:?}");
-}
-
-#[tokio::test]
-async fn a_search_over_more_than_was_kept_leaves_out_what_does_not_build_and_fails_for_what_is_wrong() {
-    for (head, tail, found) in [("buil", "d-error", true), ("wro", "ng", false)] {
-        let parameter = |name: &str, values: [&str; 2]| format!("[parameter]\n{name} = {values:?}");
-        let own = [
-            transformation("Pick", &parameter("A", ["us=1", head])),
-            transformation("Also", &parameter("B", ["0", tail])),
-        ];
-        let prompts = Prompts::embedded().transforming(Catalogue::embedded().with(own).unwrap());
-        let model = Arc::new(Scripted::new([entry(1, &device("{{A}}5")), entry(2, &device("{{A}}{{B}}"))]));
-        let crew = Crew::spawn(Arc::new(Simulated::new()), model, Arc::new(prompts)).await;
-        let (so_far, log) = (Trajectory::default(), MemoryLog::default());
-        let job = Job {
-            task: task_with_regions(),
-            policy: Policy { keep: Some(1), ..policy(&[]) },
-            so_far,
-            log: Box::new(log.clone()),
-            limit: no_limit(),
-        };
-        let again = Request::tune(None, TuningPlan::default());
-        let story = transform(job, vec![request("Pick"), request("Also"), again], &crew).await.unwrap();
-        crew.stop().await;
-        let names: Vec<_> = story.workflow.checkpoints.iter().map(|at| at.name.as_str()).collect();
-        assert_eq!(names, if found { vec!["c0", "c1", "c2", "c3"] } else { vec!["c0", "c1", "c2"] });
-        let last = story.rounds.last().unwrap();
-        assert_eq!((last.checked.len(), last.tried.len()), if found { (4, 4) } else { (last.checked.len(), 0) });
-        assert!(!found || last.checked.iter().filter(|(_, failure)| failure.is_some()).count() == 1);
-        let off_the_device =
-            |event: &Event| matches!(event, Event::Spent { work, lease: None, .. } if *work != Work::Build);
-        assert!(!log.events().iter().any(off_the_device), "what did not build ahead was built once more");
-    }
 }
 
 /// A person who says the first transformation otherwise, finishes its reply by hand, and leaves the second out.

@@ -253,10 +253,11 @@ impl Loop {
         let mut tuning = Tuning::new(tuner, all, tests, self.own_plan().seed.unwrap_or(SEED));
         let mut next = tuning.ask(SIDE_BY_SIDE);
         let mut hands = Hands::of(&self.crew.searchers);
-        let mut unbuilt = self.build_ahead(context, &next).await?;
+        let mut refused = self.build_ahead(context, &next).await?;
         while !next.is_empty() {
             let batch = std::mem::replace(&mut next, tuning.ask(SIDE_BY_SIDE));
-            for (bindings, failure) in std::mem::take(&mut unbuilt) {
+            let lost = self.wrong_of(&batch).is_some();
+            for (bindings, failure) in std::mem::take(&mut refused).into_iter().filter(|_| !lost) {
                 let is_left_out = self.is_left_out(&failure);
                 let (candidate, found) = (context.bound(bindings.clone()).id(), Found::Failed(failure));
                 self.note(Event::Tried { tried: Tried { candidate, bindings, found } })?;
@@ -271,8 +272,8 @@ impl Loop {
                 return Ok(());
             }
             match ahead.map(|built| async { built.await.unwrap_or(Ok(None)) }) {
-                Some(built) => unbuilt = self.note_built(context, &next, built.await?)?,
-                None => unbuilt = self.build_ahead(context, &next).await?,
+                Some(built) => refused = self.note_built(context, &next, built.await?)?,
+                None => refused = self.build_ahead(context, &next).await?,
             }
         }
         let tried = self.opened(|round| round.tried.clone());

@@ -25,6 +25,8 @@ use std::{
 
 /// What one file of a build may hold, in bytes.
 const LARGEST_FILE: u64 = 256 << 20;
+/// What is said of a compiler that hangs.
+pub(crate) const NOT_IN_TIME: &str = "the compiler did not end within its deadline";
 /// Lines of a compiler's messages that are kept.
 const LOG_LINES: usize = 150;
 /// What a compiler reads beside the system's libraries.
@@ -91,7 +93,7 @@ pub(crate) fn run(command: &mut Command, folder: &Path, deadline: Duration) -> A
     let mut text = last_lines(&path);
     if ended.is_none() {
         let seconds = deadline.as_secs_f64();
-        text = format!("the compiler did not end within its deadline of {seconds} s, and was ended\n{text}");
+        text = format!("{NOT_IN_TIME} of {seconds} s, and was ended\n{text}");
     }
     Ok(Some(text))
 }

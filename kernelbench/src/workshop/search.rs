@@ -6,6 +6,7 @@
 
 use super::{TimingPlan, Workshop};
 use crate::{
+    build::compiler::NOT_IN_TIME,
     result::{
         candidate::{Candidate, CandidateId},
         code_object::CodeObject,
@@ -109,14 +110,21 @@ impl From<Evaluation> for Found {
 /// A candidate that cannot be built, and why not.
 pub type Unbuilt = (CandidateId, Failure);
 
-/// Builds some side by side on all cores, and says which cannot be, and why not; what the machine kept from being built says so
-/// when it is evaluated. Where whole steps are asked for elsewhere, each of which builds for itself, nothing is built.
+/// Whether a compiler was ended, by a deadline or for want of memory, rather than refused: beside others that may be theirs.
+fn was_ended(failure: &Failure) -> bool {
+    const SAID: [&str; 3] = [NOT_IN_TIME, "died due to signal", "Killed signal terminated"];
+    matches!(failure, Failure::Build { log } | Failure::Interface { log } if SAID.iter().any(|said| log.contains(said)))
+}
+
+/// Builds some side by side on all cores, and says which the compiler refuses, and why; whatever else keeps one from being built
+/// shows when it is evaluated. Where whole steps are asked for elsewhere, each of which builds for itself, nothing is built.
 pub async fn build_ahead(workshop: &dyn Workshop, task: &Task, candidates: Vec<Candidate>) -> Vec<Unbuilt> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let here = if workshop.elsewhere().is_some() { vec![] } else { candidates };
     let build = |candidate: Candidate| async move {
         let built = workshop.build(task, &candidate).await;
-        built.ok().and_then(Result::err).map(|failure| (candidate.id(), failure))
+        let refused = built.ok().and_then(Result::err).filter(|failure| !was_ended(failure));
+        refused.map(|failure| (candidate.id(), failure))
     };
     stream::iter(here).map(build).buffered(cores).filter_map(future::ready).collect().await
 }
