@@ -204,10 +204,12 @@ impl<B: Backend> Inner<B> {
         &self,
         of: (&Task, Option<&CandidateId>),
         short: impl Fn(&Attempt<T>) -> bool,
-        step: impl FnMut(&mut B::Session, &mut Lease<'_>) -> Attempt<T>,
+        mut step: impl FnMut(&mut B::Session, &mut Lease<'_>) -> Attempt<T>,
     ) -> Attempt<T> {
-        self.kept.ranked.forget();
-        self.in_session_with(of, B::wanted_memory, short, step)
+        self.in_session_with(of, B::wanted_memory, short, |session, lease| {
+            self.kept.ranked.forget();
+            step(session, lease)
+        })
     }
 
     /// The same, where it is said what room it needs.

@@ -17,7 +17,7 @@ use crate::{
 };
 use std::{
     collections::BTreeMap,
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Mutex, PoisonError},
@@ -139,9 +139,8 @@ impl Compiler {
         }
         compiler::write(folder, hlsl::SHADERS, &texts.shaders)?;
         for entry in &entries {
-            let homes: Vec<PathBuf> = home_of(by.program.as_os_str()).into_iter().collect();
-            let mut command =
-                compiler::command(&self.sandbox, &by.program.to_string_lossy(), folder, &homes, self.allowed)?;
+            let (program, homes) = (by.program.to_string_lossy(), by.folders());
+            let mut command = compiler::command(&self.sandbox, &program, folder, &homes, self.allowed)?;
             command.args(by.arguments(entry));
             if let Some(log) = compiler::run(&mut command, folder, self.allowed.deadline)? {
                 return Err(Failure::Build { log }.into());
@@ -208,7 +207,7 @@ impl Recipe {
 }
 
 /// Where a compiler that is not the system's own lies with its headers: two folders up.
-fn home_of(program: &OsStr) -> Option<PathBuf> {
+fn home_of(program: &OsString) -> Option<PathBuf> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&search).map(|folder| folder.join(program)).filter(|path| path.is_file());
     places.next()?.canonicalize().ok()?.parent()?.parent().map(Path::to_owned)

@@ -45,7 +45,8 @@ impl ShaderCompiler {
         };
         if let Some(named) = named {
             let why = format!("{NAMES_DXC} names {}, which is no dxc that runs", named.display());
-            return dxc(named).ok_or(Fault::Absent(why));
+            // It runs in another folder.
+            return named.canonicalize().ok().and_then(dxc).ok_or(Fault::Absent(why));
         }
         let places =
             |name: &str| std::env::split_paths(path).map(|folder| folder.join(name)).find(|place| place.is_file());
@@ -62,6 +63,14 @@ impl ShaderCompiler {
              {DXC} in {NAMES_DXC}"
         );
         places(GLSLANG).and_then(glslang).ok_or(Fault::Absent(missing))
+    }
+
+    /// The folders that it needs beside the system's: where it lies, and its library.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        let program = self.program.canonicalize().unwrap_or_else(|_| self.program.clone());
+        let own = program.parent().map(Path::to_owned);
+        let library = own.as_deref().and_then(Path::parent).map(|above| above.join("lib")).filter(|lib| lib.is_dir());
+        own.into_iter().chain(library).collect()
     }
 
     /// What it is called with for one shader, and where it leaves the code. Half precision is 16 bits, and not a hint.

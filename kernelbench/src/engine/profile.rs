@@ -48,6 +48,7 @@ impl<B: Backend> Inner<B> {
         let mut tool = parked.as_ref().map(|loaded| self.backend.tool(loaded));
         let room = B::memory_of_a_profile;
         let done = self.in_session_with((task, Some(&candidate.id())), room, is_full, |session, lease| {
+            self.kept.ranked.forget();
             let mut loaded = parked.take().map_or_else(|| self.unpark(task, candidate), Ok)?;
             let tool = tool.take().unwrap_or_else(|| self.backend.tool(&loaded));
             let done = step((Both { session, loaded: &mut loaded, lease }, tool), case, rng);

@@ -1,6 +1,6 @@
 //! The last configuration of a search that was ranked: the next of its text goes on in its process.
 //!
-//! It serves no other step, for its process has had others before it, and is gone once one begins.
+//! It serves no other step, for its process has had others before it: one that begins ends it.
 
 use super::sessions::lock;
 use crate::hash::Hash;

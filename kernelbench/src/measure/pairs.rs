@@ -170,9 +170,9 @@ pub(crate) fn take(pair: &mut impl Pair, case: &Case, how: &Taking<'_>, rng: &mu
     Ok(Block { calls, recorded, empty_ns, pairs, lost: sampler.lost })
 }
 
-/// Of each side the fastest request, for what disturbs one makes it slower: enough to rank by.
+/// Of each side the fastest request by our clock, for what disturbs one makes it slower by that: enough to rank by.
 fn fastest(pairs: &[[Reading; 2]]) -> Vec<[Reading; 2]> {
-    let of = |side: usize| pairs.iter().map(|pair| pair[side]).min_by(|a, b| a.inside_ns.total_cmp(&b.inside_ns));
+    let of = |side: usize| pairs.iter().map(|pair| pair[side]).min_by(|a, b| a.outside_ns.total_cmp(&b.outside_ns));
     of(0).zip(of(1)).map(|(reference, candidate)| [reference, candidate]).into_iter().collect()
 }
 

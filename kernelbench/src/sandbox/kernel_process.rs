@@ -51,13 +51,13 @@ impl KernelProcess {
     }
 
     /// Has it load a copy of a shared object in its own folder, which it can read as the user that it is. What it loads is called
-    /// from then on, and what it printed and holds by then is not its doing; a copy that it had before stays, for its code may be
-    /// in use.
+    /// from then on, and what was printed by then is not its doing; a copy that it had before stays, for its code may be in use.
+    /// What it may hold of the host's memory is for all together.
     pub(crate) fn load_copy(&mut self, object: &Path) -> Attempt<()> {
         let Some(folder) = &self.folder else { return self.load(Some(object)) };
         let copy = folder.path().join(format!("kernel-{}.so", self.copies));
         if self.copies > 0 {
-            self.peer.begin_anew();
+            self.peer.forget_printed();
             "while it was loaded".clone_into(&mut self.case);
         }
         self.copies += 1;

@@ -427,10 +427,9 @@ impl Peer {
         }
     }
 
-    /// Has what it printed and holds by now count for nobody: another's turn begins.
-    pub(crate) fn begin_anew(&mut self) {
+    /// Has what it printed so far count for nobody: another's turn begins.
+    pub(crate) fn forget_printed(&mut self) {
         self.printed.clear();
-        self.own_mib = tree::held_mib(self.id()).unwrap_or(self.own_mib);
     }
 
     /// Takes what it has printed.
