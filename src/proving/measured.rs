@@ -148,7 +148,8 @@ impl Proving<'_> {
         Ok(proved)
     }
 
-    /// What the oracle multiplies matrices by, where it does: it is to be scalar (Hawkeye, G.3). Nothing where nobody can look.
+    /// What the oracle multiplies matrices by, where it does: it is to be scalar (Hawkeye, G.3). Nothing where there is no
+    /// `cuobjdump` to look.
     async fn not_scalar(&self, task: &Task) -> Result<Option<String>, Trouble> {
         let Ok(built) = self.workshop.build(task, &Candidate::new(task.reference())).await? else { return Ok(None) };
         let code = cuda::disassembly(self.options, built.artifact())?.unwrap_or_default();
@@ -230,7 +231,9 @@ fn matrix_instruction(code: &str) -> Option<&str> {
         let name = word.split('.').next().unwrap_or_default();
         name.ends_with("MMA") && name.bytes().all(|byte| byte.is_ascii_uppercase())
     };
-    code.split_whitespace().find(is_one)
+    // Behind its address, and a predicate where it has one.
+    let behind = code.lines().filter_map(|line| Some(line.split_once("*/")?.1));
+    behind.flat_map(|line| line.split_whitespace().take(2)).find(is_one)
 }
 
 /// All cases of a task, those of the certificate among them; the first is timed and profiled.
@@ -266,6 +269,7 @@ mod tests {
             assert_eq!(matrix_instruction(&[line("FFMA"), line(name)].concat()), Some(name));
         }
         let others = ["FFMA", "HFMA2.MMA", "HFMA2.BF16_V2", "IMAD.WIDE", "DFMA"].map(line).concat();
-        assert_eq!(matrix_instruction(&format!("Function : _Z4gMMAPf\n{others}")), None);
+        assert_eq!(matrix_instruction(&format!("\t\tFunction : SGEMMA.x MMA\n{others}")), None);
+        assert_eq!(matrix_instruction(&line("@!P0 HMMA.1688.F32")), Some("HMMA.1688.F32"));
     }
 }
