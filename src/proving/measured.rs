@@ -41,6 +41,9 @@ pub struct Proved {
     pub gpu: String,
     /// Why it is no proof: a kernel that is wrong, counters that cannot be read; none where all was found out.
     pub wrong: Vec<String>,
+    /// What nobody looked at here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
     /// What its signs say.
     pub proof: Option<Proof>,
     /// How many times as fast as the naive kernel the optimized one is.
@@ -76,7 +79,7 @@ impl Proved {
             lines.push(format!("    {target}{}{values}{gain} ({})", found.sign, stand.trim_matches('"')));
         }
         lines.extend(self.again.map(|part| format!("    read again, the target differs by {:.2} %", part * 100.0)));
-        lines.extend(self.wrong.iter().map(|why| format!("    {}", plain(why))));
+        lines.extend(self.wrong.iter().chain(&self.unseen).map(|why| format!("    {}", plain(why))));
         lines
     }
 }
@@ -128,12 +131,12 @@ impl Proving<'_> {
 
     async fn find_out(&self, cell: &Cell) -> Result<Proved, Trouble> {
         let (gpu, files) = (self.workshop.machine().name.clone(), identity(cell));
-        let mut proved =
-            Proved { cell: cell.name.clone(), files, gpu, wrong: vec![], proof: None, speedup: None, again: None };
+        let (name, wrong, unseen) = (cell.name.clone(), vec![], vec![]);
+        let mut proved = Proved { cell: name, files, gpu, wrong, unseen, proof: None, speedup: None, again: None };
         let task = task(cell, self.column, self.out)?;
         let suite = suite(&task);
         self.workshop.prepare(&task, &suite, &PLAN).await?;
-        proved.wrong.extend(self.not_scalar(&task).await?);
+        self.look_at_the_oracle(&task, &mut proved).await?;
         let mut kernels = vec![];
         for (what, kernel) in [("naive", cell.naive()), ("optimized", cell.optimized())] {
             match self.verified(&task, kernel, &suite).await? {
@@ -148,12 +151,17 @@ impl Proving<'_> {
         Ok(proved)
     }
 
-    /// What the oracle multiplies matrices by, where it does: it is to be scalar (Hawkeye, G.3). Nothing where there is no
-    /// `cuobjdump` to look.
-    async fn not_scalar(&self, task: &Task) -> Result<Option<String>, Trouble> {
-        let Ok(built) = self.workshop.build(task, &Candidate::new(task.reference())).await? else { return Ok(None) };
-        let code = cuda::disassembly(self.options, built.artifact())?.unwrap_or_default();
-        Ok(matrix_instruction(&code).map(|name| format!("the oracle multiplies by {name}: it is to be scalar")))
+    /// The oracle is to be scalar (Hawkeye, G.3): no instruction of a matrix unit is in its code, if anybody can look.
+    async fn look_at_the_oracle(&self, task: &Task, proved: &mut Proved) -> Result<(), Trouble> {
+        let Ok(built) = self.workshop.build(task, &Candidate::new(task.reference())).await? else { return Ok(()) };
+        match cuda::disassembly(self.options, built.artifact())? {
+            Err(why) => proved.unseen.push(format!("nobody looked whether the oracle is scalar: {why}")),
+            Ok(code) => {
+                let found = matrix_instruction(&code);
+                proved.wrong.extend(found.map(|name| format!("the oracle multiplies by {name}: it is to be scalar")));
+            }
+        }
+        Ok(())
     }
 
     /// A kernel, built and compared with the oracle.

@@ -2,7 +2,7 @@
 
 use super::{
     cache::Cache,
-    compiler::{self, Allowed},
+    compiler::{self, Allowed, on_path},
     flags, hlsl,
     shaders::ShaderCompiler,
     unit,
@@ -208,9 +208,7 @@ impl Recipe {
 
 /// Where a compiler that is not the system's own lies with its headers: two folders up.
 fn home_of(program: &OsString) -> Option<PathBuf> {
-    let search = std::env::var_os("PATH").unwrap_or_default();
-    let mut places = std::env::split_paths(&search).map(|folder| folder.join(program)).filter(|path| path.is_file());
-    places.next()?.canonicalize().ok()?.parent()?.parent().map(Path::to_owned)
+    on_path(program, &search_path())?.canonicalize().ok()?.parent()?.parent().map(Path::to_owned)
 }
 
 /// Whether the text does not compile, or is not what was asked for.

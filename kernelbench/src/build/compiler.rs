@@ -15,6 +15,7 @@ use crate::{
     },
 };
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::{Read, Seek, SeekFrom},
     os::unix::process::CommandExt,
@@ -96,6 +97,11 @@ pub(crate) fn run(command: &mut Command, folder: &Path, deadline: Duration) -> A
         text = format!("{NOT_IN_TIME} of {seconds} s, and was ended\n{text}");
     }
     Ok(Some(text))
+}
+
+/// Where the first program of this name lies on a search path.
+pub(crate) fn on_path(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
+    std::env::split_paths(path).map(|folder| folder.join(&name)).find(|place| place.is_file())
 }
 
 /// How long a compiler may take to say something of itself.

@@ -5,7 +5,7 @@
 
 use super::{
     cache::Cache,
-    compiler::{self, Allowed},
+    compiler::{self, Allowed, on_path},
     flags, unit,
 };
 use crate::{
@@ -64,7 +64,7 @@ impl Clang {
         let named = std::env::var_os("WARPSMITH_HIPCC").filter(|value| !value.is_empty());
         let places: Vec<PathBuf> = match &named {
             Some(program) => vec![program.into()],
-            None => NAMES.iter().filter_map(|name| on_path(name)).collect(),
+            None => NAMES.iter().filter_map(|name| on_path(name, &search_path())).collect(),
         };
         let mut unfit = None;
         for program in places {
@@ -147,11 +147,7 @@ fn linker(program: &Path) -> Option<PathBuf> {
         return Some(program.to_owned());
     }
     let beside = program.parent().map(|folder| folder.join("ld.lld")).filter(|path| path.is_file());
-    beside.or_else(|| NAMES.iter().find_map(|name| on_path(&name.replace("clang++", "ld.lld"))))
-}
-
-fn on_path(name: &str) -> Option<PathBuf> {
-    std::env::split_paths(&search_path()).map(|folder| folder.join(name)).find(|path| path.is_file())
+    beside.or_else(|| NAMES.iter().find_map(|name| on_path(name.replace("clang++", "ld.lld"), &search_path())))
 }
 
 /// One command of a build.

@@ -1,7 +1,7 @@
 //! What compiles shaders here: Microsoft's DXC where it is found, else Khronos's glslang.
 
 use super::{
-    compiler,
+    compiler::{self, on_path},
     hlsl::{SHADERS, code},
 };
 use crate::{result::failure::Fault, sandbox::start::search_path};
@@ -48,9 +48,7 @@ impl ShaderCompiler {
             // It runs in another folder.
             return named.canonicalize().ok().and_then(dxc).ok_or(Fault::Absent(why));
         }
-        let places =
-            |name: &str| std::env::split_paths(path).map(|folder| folder.join(name)).find(|place| place.is_file());
-        if let Some(found) = places(DXC).and_then(dxc) {
+        if let Some(found) = on_path(DXC, path).and_then(dxc) {
             return Ok(found);
         }
         let glslang = |program: PathBuf| {
@@ -62,7 +60,7 @@ impl ShaderCompiler {
             "there is no working {GLSLANG} or {DXC}, which compile HLSL: install one (Debian: apt install glslang-tools), or name a \
              {DXC} in {NAMES_DXC}"
         );
-        places(GLSLANG).and_then(glslang).ok_or(Fault::Absent(missing))
+        on_path(GLSLANG, path).and_then(glslang).ok_or(Fault::Absent(missing))
     }
 
     /// The folders that it needs beside the system's: where it lies, and its library.
@@ -115,6 +113,12 @@ mod tests {
         assert_eq!(found(None, one.path()).unwrap(), told("Glslang Version: 11:0", false));
         assert_eq!(found(None, both.path()).unwrap(), told("libdxcompiler.so: 1.7", true));
         assert_eq!(found(Some(&own), both.path()).unwrap(), told("1.8 of ours", true));
+        fs::create_dir(other.path().join("bin")).unwrap();
+        fs::create_dir(other.path().join("lib")).unwrap();
+        let below = program(&other.path().join("bin"), DXC, "1.8");
+        let folders = ShaderCompiler { program: below, version: String::new(), is_dxc: true }.folders();
+        let real = other.path().canonicalize().unwrap();
+        assert_eq!(folders, [real.join("bin"), real.join("lib")], "and not all that lies beside them");
         let why = found(Some(Path::new("/nowhere/dxc")), both.path()).unwrap_err().to_string();
         assert!(why.contains("WARPSMITH_DXC names /nowhere/dxc"), "{why}");
     }

@@ -86,14 +86,39 @@ impl Drop for Aside {
     }
 }
 
-/// Has a process, and all that it starts from now on, give way to what is timed beside it.
+/// Has a process, and all that it starts from now on, give way to what is timed beside it, and to whatever this one does.
 pub(crate) fn give_way(process: u32) {
-    // SAFETY: a plain system call.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, process, PRIORITY_BESIDE) };
+    // SAFETY: plain system calls.
+    unsafe {
+        let own = libc::getpriority(libc::PRIO_PROCESS, 0);
+        libc::setpriority(libc::PRIO_PROCESS, process, own.max(PRIORITY_BESIDE))
+    };
 }
 
 /// Sets the calling thread's priority; without the right to, it keeps the one it has.
 fn prefer(priority: i32) {
     // SAFETY: a plain system call.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, priority) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        io::Write,
+        process::{Command, Stdio},
+    };
+
+    #[test]
+    fn a_process_that_gives_way_has_a_lower_priority_and_so_has_what_it_starts() {
+        // It waits for a line, so that it starts the other behind that.
+        let mut command = Command::new("sh");
+        command.args(["-c", "read _; sh -c nice"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        give_way(child.id());
+        writeln!(child.stdin.take().unwrap()).unwrap();
+        let said = child.wait_with_output().unwrap().stdout;
+        let priority: i32 = String::from_utf8_lossy(&said).trim().parse().unwrap();
+        assert!(priority >= PRIORITY_BESIDE, "{priority}");
+    }
 }

@@ -193,6 +193,24 @@ mod tests {
         Space { grid, constraints: vec!["N % 2 == (1 if ODD else 0)".to_owned()] }
     }
 
+    #[test]
+    fn what_ended_a_compiler_is_no_refusal() {
+        let build = |log: &str| was_ended(&Failure::Build { log: log.to_owned() });
+        for log in [
+            "the compiler did not end within its deadline of 240 s, and was ended\n",
+            "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
+            "g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.",
+        ] {
+            assert!(build(log), "{log}");
+        }
+        assert!(!build("ptxas error   : Entry function 'f' uses too much shared data (0x40800 bytes, 0x38c00 max)"));
+        assert!(!was_ended(&Failure::Crash {
+            case: "a".into(),
+            signal: "Killed signal terminated".into(),
+            stderr: String::new()
+        }));
+    }
+
     fn number(candidate: &Candidate) -> i64 {
         let Some(Parameter::Number(number)) = candidate.bindings().get("N") else { panic!("N is bound") };
         *number
