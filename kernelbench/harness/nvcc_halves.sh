@@ -6,36 +6,60 @@
 #   sh nvcc_halves.sh nvcc -c -o candidate.o candidate.cu ...
 set -u
 said=$("$@" --dryrun --keep 2>&1) || exit 99
-lines=$(printf '%s\n' "$said" | sed -n 's/^#\$ //p' | grep -v '^rm ')
-steps=$(printf '%s\n' "$lines" | grep -Ev '^[A-Za-z_]+=' | sed -E 's/[[:space:]]+>[[:space:]]*"?\/.*$//')
-[ "$(printf '%s\n' "$steps" | wc -l)" -eq 7 ] || exit 99
+host='' front='' device='' compile='' assemble='' pack='' last='' mark='#$ '
 
-# The one step that holds this.
-step() {
-    found=$(printf '%s\n' "$steps" | grep -E -- "$1") || exit 99
-    [ "$(printf '%s\n' "$found" | wc -l)" -eq 1 ] || exit 99
-    printf '%s\n' "$found"
-}
-host=$(step ' -E .*cpp4\.ii"') && front=$(step 'cudafe\+\+ .*--gen_module_id_file ') || exit 99
-device=$(step ' -E .*cpp1\.ii"') && compile=$(step 'cicc"? ') && assemble=$(step 'ptxas ') || exit 99
-pack=$(step 'fatbinary ') && last=$(step ' -c -x c\+\+ ') || exit 99
-
-# What nvcc sets for its steps, as far as they need it.
-for name in TOP CICC_PATH NVVMIR_LIBRARY_DIR LD_LIBRARY_PATH PATH; do
-    value=$(printf '%s\n' "$lines" | sed -n "s/^$name=//p" | sed 's/[[:space:]]*$//')
-    case $value in
-    '') ;;
-    *[!A-Za-z0-9/.:_+~,@%\ -]*) exit 99 ;;
-    *) export "$name=$value" ;;
+# Takes one of nvcc's lines: the one step of its kind, or what nvcc sets for its steps, as far as they need it. Many builds run
+# side by side, and each program that is started here delays them all: it is done by the shell itself.
+take() {
+    case $1 in
+    'rm '*) return ;;
+    TOP=* | CICC_PATH=* | NVVMIR_LIBRARY_DIR=* | LD_LIBRARY_PATH=* | PATH=*)
+        value=${1#*=}
+        value=${value%"${value##*[! ]}"}
+        case $value in
+        '') ;;
+        *[!A-Za-z0-9/.:_+~,@%\ -]*) exit 99 ;;
+        *) export "${1%%=*}=$value" ;;
+        esac
+        return
+        ;;
     esac
+    case ${1%%=*} in *[!A-Za-z_]*) ;; *) return ;; esac
+    # Without where it would have its messages go.
+    step=${1%%[[:space:]]>*}
+    case $step in
+    *' -E '*'cpp4.ii"'*) [ -z "$host" ] && host=$step ;;
+    *' -E '*'cpp1.ii"'*) [ -z "$device" ] && device=$step ;;
+    *'cudafe++ '*' --gen_module_id_file '*) [ -z "$front" ] && front=$step ;;
+    *'cicc '* | *'cicc" '*) [ -z "$compile" ] && compile=$step ;;
+    *'ptxas '*) [ -z "$assemble" ] && assemble=$step ;;
+    *'fatbinary '*) [ -z "$pack" ] && pack=$step ;;
+    *' -c -x c++ '*) [ -z "$last" ] && last=$step ;;
+    *) exit 99 ;;
+    esac || exit 99
+}
+
+rest=$said
+while [ -n "$rest" ]; do
+    line=${rest%%"
+"*}
+    rest=${rest#"$line"}
+    rest=${rest#"
+"}
+    case $line in "$mark"*) take "${line#"$mark"}" ;; esac
+done
+for step in "$host" "$front" "$device" "$compile" "$assemble" "$pack" "$last"; do
+    [ -n "$step" ] || exit 99
 done
 
 # What names this source within its program: as a rule the host's half draws it, and the device's waits for that.
-module=$(printf '%s\n' "$front" | sed -nE 's/.*--module_id_file_name "([^"]+)".*/\1/p')
+module=${front#*--module_id_file_name \"}
+[ "$module" != "$front" ] || exit 99
+module=${module%%\"*}
 [ -n "$module" ] || exit 99
-sum=$(printf '%s' "$PWD $*" | cksum | cut -d ' ' -f 1)
+sum=$(printf '%s' "$PWD $*" | cksum) && sum=${sum%% *} || exit 99
 printf '_%08x_6_source_%08x' "$sum" "$sum" > "$module" || exit 99
-front=$(printf '%s\n' "$front" | sed 's/--gen_module_id_file //')
+front="${front%%--gen_module_id_file *}${front#*--gen_module_id_file }"
 
 { eval "$host" && eval "$front"; } > /dev/null 2>&1 &
 half=$!

@@ -36,6 +36,10 @@ pub(crate) const HALVES: &str = include_str!("../../harness/nvcc_halves.sh");
 /// For the host's compiler: what is static in an inline function or a template is an object's own, whatever others a process
 /// has loaded.
 const HOST: &str = "-Xcompiler=-fPIC,-fno-gnu-unique";
+/// For a text that names nothing of C++'s library: without the special functions that <cmath> brings along since C++17, whose
+/// header takes a third of the time that a plain kernel's compilation takes. Where a header wants them all the same, nothing is
+/// built, and nvcc does it alone, with them.
+const WITHOUT_SPECIAL_FUNCTIONS: &str = "-D_GLIBCXX_BITS_SPECFUN_H=1";
 /// The candidate's file.
 const FILE: &str = "candidate.cu";
 /// Ours.
@@ -136,6 +140,9 @@ impl Nvcc {
         compiler::write(folder, "halves.sh", HALVES)?;
         let mut shell = self.confined(folder, "sh")?;
         shell.arg("halves.sh").arg(&self.program);
+        if !source.contains("std::") && !source.contains("namespace std") {
+            shell.arg(WITHOUT_SPECIAL_FUNCTIONS);
+        }
         self.compiling(&mut shell, &Self::flags(context)?);
         if compiler::run(&mut shell, folder, self.allowed.deadline)?.is_some() {
             return self.build_anew(context, source, libraries, folder);
@@ -367,20 +374,38 @@ mod tests {
         assert_eq!(halves(&STEPS.replace("true cicc", "false cicc")), Some(99), "a step failed");
     }
 
+    const KERNEL: &str = "#include <cuda_fp16.h>\nnamespace { __global__ void k(float *y) { *y = expf(*y) + fmaxf(*y, 1); } }\n\
+                          extern \"C\" void go(float *y) { k<<<1, 1>>>(y); }\n";
+
+    /// The object that is made of a text in a folder, by what starts nvcc with these arguments; none where it fails.
+    fn object(folder: &Path, starts: &[&str], more: &[&str], text: &str) -> Option<Vec<u8>> {
+        fs::write(folder.join("candidate.cu"), text).ok()?;
+        fs::write(folder.join("halves.sh"), HALVES).ok()?;
+        let mut command = Command::new("env");
+        command.args(starts).arg(find()?).args(["--threads=2", "-gencode=arch=compute_90a,code=sm_90a", "-std=c++17"]);
+        command.args(more).args(["-c", "-Xcompiler=-fPIC", "-o", "candidate.o", "candidate.cu"]).current_dir(folder);
+        command.status().ok().filter(std::process::ExitStatus::success)?;
+        fs::read(folder.join("candidate.o")).ok()
+    }
+
     #[test]
     #[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
     fn the_steps_of_nvcc_are_known_and_give_an_object() {
-        let nvcc = find().expect("nvcc");
         let folder = tempfile::tempdir().expect("a folder");
-        let text = "namespace { __global__ void k(float *y) { *y = 1; } }\nextern \"C\" void go(float *y) { k<<<1, 1>>>(y); }\n";
-        fs::write(folder.path().join("candidate.cu"), text).expect("a file");
-        fs::write(folder.path().join("halves.sh"), HALVES).expect("a file");
-        let mut command = Command::new("sh");
-        command.arg("halves.sh").arg(nvcc).args(["--threads=2", "-gencode=arch=compute_90a,code=sm_90a", "-std=c++17"]);
-        command.args(["-c", "-Xcompiler=-fPIC", "-o", "candidate.o", "candidate.cu"]).current_dir(folder.path());
-        assert!(command.status().expect("a shell").success());
-        let object = fs::read(folder.path().join("candidate.o")).expect("an object");
+        let object = object(folder.path(), &["sh", "halves.sh"], &[], KERNEL).expect("an object");
         let holds = |what: &[u8]| object.windows(what.len()).any(|part| part == what);
         assert!(holds(b"go\0") && holds(b"__cudaRegisterFatBinary") && holds(b".nv_fatbin"));
+    }
+
+    #[test]
+    #[cfg_attr(not(has_nvcc), ignore = "needs nvcc")]
+    fn without_the_special_functions_an_object_is_the_same_or_is_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // An object names intermediate files, which have the same names each time where they are kept.
+        let with = object(folder.path(), &[], &["--keep"], KERNEL).expect("an object");
+        assert!(object(folder.path(), &[], &["--keep", WITHOUT_SPECIAL_FUNCTIONS], KERNEL) == Some(with));
+        let text = "#include <cmath>\nextern \"C\" double go(double x) { return std::beta(x, 2.0); }\n";
+        assert!(object(folder.path(), &[], &[], text).is_some());
+        assert!(object(folder.path(), &[], &[WITHOUT_SPECIAL_FUNCTIONS], text).is_none());
     }
 }
