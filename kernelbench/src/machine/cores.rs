@@ -10,10 +10,21 @@ use nix::{
 const PREFERRED: i32 = -15;
 /// The same of what computes beside it.
 const PRIORITY_BESIDE: i32 = 10;
+/// Of so many cores what computes beside it leaves one free: launches that wait for a core are slow launches.
+const ONE_FREE_OF: usize = 8;
 
 /// The cores that this process may use, as it was set up.
 #[derive(Clone)]
 pub(crate) struct Cores(Option<CpuSet>);
+
+fn set_of(cores: impl IntoIterator<Item = usize>) -> CpuSet {
+    let mut set = CpuSet::new();
+    for core in cores {
+        // One that is larger than the system counts is none.
+        let _ = set.set(core);
+    }
+    set
+}
 
 /// The calling thread, or process.
 fn this() -> Pid {
@@ -44,6 +55,13 @@ impl Cores {
         aside
     }
 
+    /// Without those that what computes beside something timed leaves free: the last.
+    fn beside(self) -> Self {
+        let all: Vec<usize> = self.each().collect();
+        let taken = &all[..all.len() - all.len() / ONE_FREE_OF];
+        Self(self.0.map(|_| set_of(taken.iter().copied())))
+    }
+
     fn each(&self) -> impl Iterator<Item = usize> {
         let set = self.0;
         (0..CpuSet::count()).filter(move |core| set.is_some_and(|set| set.is_set(*core).unwrap_or(false)))
@@ -51,9 +69,7 @@ impl Cores {
 
     /// Has the calling thread run on this core alone, preferred to other programs where that is permitted.
     pub(crate) fn pin(core: usize) {
-        let mut set = CpuSet::new();
-        let _ = set.set(core);
-        Self(Some(set)).take();
+        Self(Some(set_of([core]))).take();
         prefer(PREFERRED);
         // Where sessions are scheduled as groups, it is the group's priority that counts; a child leads a session.
         let _ = std::fs::write("/proc/self/autogroup", PREFERRED.to_string());
@@ -93,6 +109,9 @@ pub(crate) fn give_way(process: u32) {
         let own = libc::getpriority(libc::PRIO_PROCESS, 0);
         libc::setpriority(libc::PRIO_PROCESS, process, own.max(PRIORITY_BESIDE))
     };
+    if let Some(cores) = Cores::here().beside().0 {
+        let _ = sched_setaffinity(Pid::from_raw(process.cast_signed()), &cores);
+    }
 }
 
 /// Sets the calling thread's priority; without the right to, it keeps the one it has.
@@ -108,6 +127,12 @@ mod tests {
         io::Write,
         process::{Command, Stdio},
     };
+
+    #[test]
+    fn what_computes_beside_leaves_one_core_of_eight_free() {
+        let left = |count: usize| Cores(Some(set_of(0..count))).beside().each().count();
+        assert_eq!([1, 2, 7, 8, 16, 32].map(left), [1, 2, 7, 7, 14, 28]);
+    }
 
     #[test]
     fn a_process_that_gives_way_has_a_lower_priority_and_so_has_what_it_starts() {
