@@ -51,7 +51,7 @@ use crate::{
 use metrics::{Arch, Machine, MetricSet, Profile};
 use pair::{CudaPair, Starter, Trusted};
 use profile::Profiler;
-use rand::rngs::StdRng;
+use rand::{SeedableRng, rngs::StdRng};
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::OsString,
@@ -288,14 +288,14 @@ impl CudaDriver {
         tool: Tool,
         task: &Task,
         (cases, what): (&[&Case], String),
-        loaded: &Kernel,
+        object: &Path,
         rng: &mut StdRng,
     ) -> Attempt<Check> {
         let mut outcome = Ok(what);
         for case in cases {
             let layout = layout(task, case)?;
             let slot = self.slot(&layout, rng)?;
-            if let Err(why) = self.profiler.sanitize(tool, &layout, &loaded.object, &slot)? {
+            if let Err(why) = self.profiler.sanitize(tool, &layout, object, &slot)? {
                 outcome = Err(why);
                 break;
             }
@@ -305,7 +305,7 @@ impl CudaDriver {
 
     /// Has a tool look at one call on the smallest shape for sanitizers; where the candidate does not come to its end there, for
     /// it may refuse so small a shape, on the smallest of the others.
-    fn sanitize_small(&self, tool: Tool, task: &Task, loaded: &Kernel, rng: &mut StdRng) -> Attempt<Check> {
+    fn sanitize_small(&self, tool: Tool, task: &Task, object: &Path, rng: &mut StdRng) -> Attempt<Check> {
         let bytes = |case: &&Case| self.fits(task, case).unwrap_or(u64::MAX);
         let others = task.cases.iter().chain(&task.final_cases).min_by_key(bytes);
         let named = task.sanitizer_cases.iter().min_by_key(bytes);
@@ -313,7 +313,7 @@ impl CudaDriver {
         let mut row = None;
         for case in tried {
             let what = format!("one call on case {}, each array in memory of its own", case.name);
-            let found = self.sanitize_by(tool, task, (&[case], what), loaded, rng)?;
+            let found = self.sanitize_by(tool, task, (&[case], what), object, rng)?;
             let ended = !matches!(&found, Check::Sanitizer { outcome: Err(why), .. } if why == NOT_ENDED);
             row = Some(found);
             if ended {
@@ -487,7 +487,7 @@ impl Backend for CudaDriver {
     }
 
     /// One call on each of the shapes that are new to the candidate; and by the tools that are slow, or by all where no shape is
-    /// new, on a small one.
+    /// new, on a small one. Of several tools that find something the first one's finding is the failure.
     fn sanitize(
         &self,
         task: &Task,
@@ -495,19 +495,22 @@ impl Backend for CudaDriver {
         _: &Candidate,
         rng: &mut StdRng,
     ) -> Attempt<Vec<Check>> {
-        let new: Vec<&Case> = task.final_cases.iter().collect();
-        let mut rows = vec![];
-        if new.is_empty() {
-            rows.push(self.sanitize_small(Tool::Memcheck, task, loaded, rng)?);
-        } else {
+        let (new, object): (Vec<&Case>, &Path) = (task.final_cases.iter().collect(), &loaded.object);
+        let look = &|tool: Tool, mut rng: StdRng| {
+            if tool != Tool::Memcheck || new.is_empty() {
+                return self.sanitize_small(tool, task, object, &mut rng);
+            }
             let all = format!("one call on each of {} shapes, each array in memory of its own", new.len());
-            rows.push(self.sanitize_by(Tool::Memcheck, task, (&new, all), loaded, rng)?);
-        }
-        for tool in Tool::SLOW {
-            lease.give_way();
-            rows.push(self.sanitize_small(tool, task, loaded, rng)?);
-        }
-        Ok(rows)
+            self.sanitize_by(tool, task, (&new, all), object, &mut rng)
+        };
+        lease.give_way();
+        // Most of what a tool takes is its start, on the CPU: they look side by side.
+        std::thread::scope(|scope| {
+            let looks = Tool::ALL.map(|tool| (StdRng::from_rng(rng), tool));
+            let looks = looks.map(|(rng, tool)| scope.spawn(move || look(tool, rng)));
+            let ended = looks.map(|look| look.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            ended.into_iter().collect()
+        })
     }
 
     fn not_excluded(&self) -> Vec<(&'static str, &'static str)> {

@@ -34,8 +34,8 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    /// All but memcheck: they follow every access of one kind, and are for small shapes.
-    pub(crate) const SLOW: [Self; 3] = [Self::Racecheck, Self::Initcheck, Self::Synccheck];
+    /// All of them. All but memcheck follow every access of one kind, and are for small shapes.
+    pub(crate) const ALL: [Self; 4] = [Self::Memcheck, Self::Racecheck, Self::Initcheck, Self::Synccheck];
 
     /// As its command line names it.
     pub(crate) fn name(self) -> &'static str {

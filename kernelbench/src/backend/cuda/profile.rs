@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LAUNCHES: usize = 64;
 /// Launches that a survey looks at, at most: one of them is the process's own.
 const SURVEYED: usize = 9;
-/// Calls before the one that is looked at.
+/// Calls before the one whose counters are read.
 const WARM_UP: u32 = 3;
 
 /// How tools are put around kernels on one GPU.
@@ -63,6 +63,8 @@ struct Called<'a> {
     object: &'a Path,
     /// The content of one slot.
     slot: &'a [u8],
+    /// Calls before it.
+    warm_up: u32,
     /// What it may take.
     deadline: Duration,
     /// What it says once its call has come to its end; nothing where this is empty.
@@ -115,7 +117,7 @@ impl Profiler {
 
     /// What a tool prints of one call; in words why not.
     fn call(waiting: Waiting, called: &Called<'_>) -> Result<Result<String, String>, Fault> {
-        let Called { layout, object, slot, deadline, done } = *called;
+        let Called { layout, object, slot, warm_up, deadline, done } = *called;
         let place = |name: &str| waiting.folder().join(name);
         let (copy, content) = (place("kernel.so"), place("slot"));
         let write = || {
@@ -129,7 +131,7 @@ impl Profiler {
             object: copy,
             slot: content,
             arrays: layout.arrays.iter().map(|array| [array.offset, array.bytes]).collect(),
-            warm_up: WARM_UP,
+            warm_up,
             done: done.to_owned(),
         };
         Ok(waiting.work(&job, deadline))
@@ -185,7 +187,7 @@ impl Profiler {
         };
         let Some(set) = &self.set else { return Ok(without("the settings ask for no metrics".to_owned())) };
         let deadline = if set.is_full() { SURVEYING } else { DEADLINE };
-        let called = Called { layout, object, slot, deadline, done: "" };
+        let called = Called { layout, object, slot, warm_up: WARM_UP, deadline, done: "" };
         let ahead = lock(&self.ahead).take();
         Ok(match self.under(ahead, &ncu::command(set, LAUNCHES, &[]), &called, read)? {
             Ok((capture, behind)) => {
@@ -203,7 +205,7 @@ impl Profiler {
         self.settle();
         let hung = lock(&self.ahead).take_if(|waiting| !waiting.let_others_read());
         drop(hung);
-        let called = Called { layout, object, slot, deadline: SURVEYING, done: "" };
+        let called = Called { layout, object, slot, warm_up: WARM_UP, deadline: SURVEYING, done: "" };
         let everything = ncu::everything(&MetricSet::cudaforge24(), SURVEYED);
         let read = self.under(None, &everything, &called, read)?;
         Ok(read.map(|(capture, behind)| {
@@ -220,9 +222,10 @@ impl Profiler {
         object: &Path,
         slot: &[u8],
     ) -> Attempt<Result<(), String>> {
+        // It is slow: it looks at one call, and none comes before.
         // An entry that refuses the shape, or a kernel that ends its process, was looked at by nobody.
         let done = &*format!("done {:016x}", rand::random::<u64>());
-        let called = Called { layout, object, slot, deadline: DEADLINE, done };
+        let called = Called { layout, object, slot, warm_up: 0, deadline: DEADLINE, done };
         let read = |printed: &str| compute_sanitizer::finding_in_whole_call(printed, done);
         match self.under(None, &tool.command(), &called, read)? {
             Err(why) => Ok(Err(why)),
