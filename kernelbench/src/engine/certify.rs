@@ -84,6 +84,8 @@ impl<B: Backend> Inner<B> {
         let examined =
             self.kept.with_room(&self.backend, lease, Room { wanted: room, ..Room::default() }, is_full, |lease| {
                 checks.clear();
+                // What another task's search ranked while this waited for the device.
+                self.kept.ranked.forget();
                 let loaded = match first.take() {
                     Some(loaded) => loaded?,
                     None => self.backend.load(task, candidate, Toolchain::Stock)?,

@@ -88,9 +88,9 @@ impl<B: Backend> Inner<B> {
             let timed = checked.and_then(|_| time::time(&self.backend, both, what, &mut self.rng(Purpose::Time)));
             lease.let_others_in();
             let tidied = self.backend.tidy(session);
-            if most > 1 && timed.as_ref().map_or_else(is_invalid, |_| true) {
+            if tidied.is_ok() && most > 1 && timed.as_ref().map_or_else(is_invalid, |_| true) {
                 self.kept.ranked.keep(Ranked { text: text.clone(), loaded, so_far: so_far + 1 });
-            } else if timed.is_ok() && tidied.is_ok() {
+            } else if tidied.is_ok() && timed.is_ok() {
                 self.kept.park(&self.backend, &id, loaded)?;
             }
             let (timed, _) = timed?;
@@ -103,3 +103,6 @@ impl<B: Backend> Inner<B> {
         glanced
     }
 }
+
+#[cfg(test)]
+mod tests;
