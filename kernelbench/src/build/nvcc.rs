@@ -40,6 +40,8 @@ const HOST: &str = "-Xcompiler=-fPIC,-fno-gnu-unique";
 /// header takes a third of the time that a plain kernel's compilation takes. Where a header wants them all the same, nothing is
 /// built, and nvcc does it alone, with them.
 const WITHOUT_SPECIAL_FUNCTIONS: &str = "-D_GLIBCXX_BITS_SPECFUN_H=1";
+/// What such a text does not hold: names of the library, and of the macros by which it says what it has.
+const OF_THE_LIBRARY: [&str; 5] = ["std::", "namespace std", "__cpp_lib", "_GLIBCXX", "_STL_"];
 /// The candidate's file.
 const FILE: &str = "candidate.cu";
 /// Ours.
@@ -140,7 +142,7 @@ impl Nvcc {
         compiler::write(folder, "halves.sh", HALVES)?;
         let mut shell = self.confined(folder, "sh")?;
         shell.arg("halves.sh").arg(&self.program);
-        if !source.contains("std::") && !source.contains("namespace std") {
+        if !OF_THE_LIBRARY.iter().any(|name| source.contains(name)) {
             shell.arg(WITHOUT_SPECIAL_FUNCTIONS);
         }
         self.compiling(&mut shell, &Self::flags(context)?);
