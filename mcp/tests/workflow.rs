@@ -122,6 +122,7 @@ async fn what_is_wrong_is_told_and_the_server_lives_on(client: &Client, run: &st
 async fn a_client_does_a_whole_workflow_over_standard_input_and_output() {
     let folder = tempfile::tempdir().unwrap();
     let client = Client(().serve(TokioChildProcess::new(server(&[])).unwrap()).await.unwrap());
+    assert_eq!(client.0.peer_info().unwrap().server_info.as_ref().unwrap().name, "warpsmith");
     a_whole_workflow(&client, folder.path()).await;
     client.0.cancel().await.unwrap();
 }
