@@ -25,7 +25,7 @@ pub(super) fn init(arguments: &InitArgs) -> Result<Exit, Trouble> {
         "cu" => "cuda",
         _ => return Err(wrong("expected a source in C, C++, CUDA or Python: .c, .cpp, .cu or .py".to_owned())),
     };
-    let signature = init::signature(&source, arguments.entry.as_deref()).map_err(wrong)?;
+    let signature = init::signature(&source, extension == "c", arguments.entry.as_deref()).map_err(wrong)?;
     let reference = format!("reference.{extension}");
     let file = init::task_file(&signature, language, &reference).map_err(wrong)?;
     let folder = arguments.out.clone().unwrap_or_else(|| PathBuf::from(&signature.entry));

@@ -81,14 +81,20 @@ impl Element {
     }
 }
 
-/// The function with C linkage of this name, or the only one.
+/// What gives a function of C++ C's linkage.
+const LINKAGE: &str = "extern \"C\"";
+
+/// The function with C linkage of this name, or the only one: in C every one that is not static.
 ///
 /// # Errors
 ///
 /// Where there is none or there are several, and where one takes what a task cannot give: what was expected.
-pub fn signature(source: &str, entry: Option<&str>) -> Result<Signature, String> {
+pub fn signature(source: &str, is_c: bool, entry: Option<&str>) -> Result<Signature, String> {
     let text = without_comments(source);
-    let all: Vec<(&str, &str)> = text.match_indices("extern \"C\"").filter_map(|(at, _)| head(&text[at..])).collect();
+    let linked = text.match_indices(LINKAGE).map(|(at, mark)| &text[at + mark.len()..]);
+    let linked = linked.flat_map(|rest| block(rest).map_or_else(|| head(rest).into_iter().collect(), declared));
+    let plain = if is_c { declared(&text) } else { vec![] };
+    let all: Vec<(&str, &str)> = plain.into_iter().chain(linked).collect();
     // With C linkage there is one of a name: of a prototype and its definition the last is taken.
     let last = |at: usize| !all[at + 1..].iter().any(|(name, _)| *name == all[at].0);
     let asked = |at: usize| entry.is_none_or(|entry| all[at].0 == entry) && last(at);
@@ -96,6 +102,10 @@ pub fn signature(source: &str, entry: Option<&str>) -> Result<Signature, String>
     let names = || found.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     match found.as_slice() {
         [(name, arguments)] => of(name, arguments),
+        [] if is_c => Err(format!(
+            "there is no function `void {}(...)` in it that is not static: what is called must return nothing",
+            entry.unwrap_or("NAME")
+        )),
         [] => Err(format!(
             "there is no `extern \"C\" void {}(...)` in it: what is called must have C linkage and return nothing",
             entry.unwrap_or("NAME")
@@ -104,15 +114,48 @@ pub fn signature(source: &str, entry: Option<&str>) -> Result<Signature, String>
     }
 }
 
+/// Source without comments and lines for the preprocessor.
 fn without_comments(source: &str) -> String {
-    let lines: Vec<&str> = source.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let is_code = |line: &&str| !line.trim_start().starts_with('#');
+    // A macro goes on behind a backslash at the end of a line.
+    let source = source.replace("\\\r\n", " ").replace("\\\n", " ");
+    let lines = source.lines().filter(is_code).map(|line| line.split("//").next().unwrap_or_default());
+    let lines: Vec<&str> = lines.collect();
     let text = lines.join("\n");
     let mut parts = text.split("/*");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + " " + part.split_once("*/").map_or("", |(_, rest)| rest))
 }
 
-/// Name and arguments of what follows `extern "C"`, if it is a function that returns nothing.
+/// What is between the braces that a text begins with, if it does.
+fn block(text: &str) -> Option<&str> {
+    let inside = text.trim_start().strip_prefix('{')?;
+    let mut depth = 1;
+    let end = inside.char_indices().find(|(_, c)| {
+        depth += i32::from(*c == '{') - i32::from(*c == '}');
+        depth == 0
+    });
+    Some(end.map_or(inside, |(at, _)| &inside[..at]))
+}
+
+/// Names and arguments of the functions that return nothing, outside of all braces and not static.
+fn declared(text: &str) -> Vec<(&str, &str)> {
+    let (mut found, mut depth, mut from) = (vec![], 0, 0);
+    for (at, c) in text.char_indices() {
+        if depth == 0 && (c == ';' || c == '{') {
+            let declaration = &text[from..at];
+            let is_own = declaration.split_whitespace().any(|word| ["static", "typedef"].contains(&word));
+            found.extend(head(declaration).filter(|_| !is_own));
+        }
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        if depth == 0 && (c == ';' || c == '}') {
+            from = at + 1;
+        }
+    }
+    found
+}
+
+/// Name and arguments of what a text begins with, if it is a function that returns nothing.
 fn head(text: &str) -> Option<(&str, &str)> {
     let (before, rest) = text.split_once('(')?;
     let (words, name) = before.trim_end().rsplit_once(|c: char| c.is_whitespace())?;
@@ -141,7 +184,9 @@ fn argument(text: &str) -> Result<Argument, String> {
         return Err("expected a number or a plain array, such as `const float* x`".to_owned());
     }
     let constant = words.contains(&"const");
-    let element = Element::of(&words.iter().copied().filter(|word| *word != "const").collect::<Vec<_>>().join(" "))?;
+    let element = Element::of(
+        &words.iter().copied().filter(|word| !["const", "restrict"].contains(word)).collect::<Vec<_>>().join(" "),
+    )?;
     Ok(Argument { name: name.to_owned(), element, array: stars == 1, constant })
 }
 
@@ -153,7 +198,7 @@ mod tests {
     fn arrays_numbers_and_a_stream_are_told_apart() {
         let source = "// extern \"C\" void no(int);\nextern \"C\" void scale(const float *__restrict__ x, __half* y,\n  \
                       float factor, const int64_t n, cudaStream_t stream) { other(x); }";
-        let found = signature(source, None).unwrap();
+        let found = signature(source, false, None).unwrap();
         let kinds: Vec<_> = found.arguments.iter().map(|a| (a.name.as_str(), a.element, a.array, a.constant)).collect();
         assert!(found.entry == "scale" && found.stream);
         let expected =
@@ -163,15 +208,28 @@ mod tests {
     }
 
     #[test]
+    fn in_c_and_in_a_block_of_its_linkage_functions_need_no_mark_of_their_own() {
+        let entry = |source: &str, is_c| signature(source, is_c, None).map(|found| found.entry);
+        let c = "#include <stdint.h>\n#define M(x) { \\\n    void x(int);\ntypedef void callback(int n);\nstatic void own(int n) { if (n) {} }\nstruct s { int a; };\n\
+                 void add(const double *restrict x, double *y, int64_t n) {\n    for (int64_t i = 0; i < n; ++i) y[i] = x[i];\n}\n";
+        assert_eq!(entry(c, true).as_deref(), Ok("add"));
+        assert!(entry(c, false).unwrap_err().contains("must have C linkage"));
+        assert!(entry("static void f(int n) {}", true).unwrap_err().contains("not static"));
+        let block = "void no(int n);\nextern \"C\" {\nstatic void own(int n) {}\nvoid f(int n) { { } }\n}\nvoid other(int n) {}\n";
+        assert_eq!(entry(block, false).as_deref(), Ok("f"));
+        assert_eq!(entry("#ifdef __cplusplus\nextern \"C\" {\n#endif\nvoid f(int n);\n}", true).as_deref(), Ok("f"));
+    }
+
+    #[test]
     fn what_cannot_be_called_is_told() {
-        let why = |source: &str| signature(source, None).unwrap_err();
+        let why = |source: &str| signature(source, false, None).unwrap_err();
         assert!(why("void scale(float* x);").contains("must have C linkage"));
         assert!(why("extern \"C\" void f(const char* text);").contains("`char` is no type"));
         assert!(why("extern \"C\" void f(float** x, int n);").contains("plain array"));
         let two = "extern \"C\" void f(int n) {}\nextern \"C\" void g(int n) {}";
-        assert!(why(two).contains("f, g") && signature(two, Some("g")).unwrap().entry == "g");
+        assert!(why(two).contains("f, g") && signature(two, false, Some("g")).unwrap().entry == "g");
         let declared = "extern \"C\" void f(uint8_t*, int);\nextern \"C\" void f(uint8_t *x, int n) {}";
-        let found = signature(declared, None).unwrap();
+        let found = signature(declared, false, None).unwrap();
         assert_eq!((found.arguments[0].name.as_str(), found.arguments[0].element), ("x", Element::E4m3));
     }
 }
