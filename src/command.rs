@@ -139,6 +139,9 @@ fn on_threads<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Tr
     done
 }
 
+/// What is said of a simulated machine.
+const SIMULATED: &str = "simulated: nothing is built or run, all times are made up";
+
 /// Prints a line for people, or JSON for scripts; a reader that went away is no reason to fail.
 fn say(line: &str) {
     verbatim(&fitted(line, &console::Term::stdout()));
@@ -146,8 +149,7 @@ fn say(line: &str) {
 
 /// Prints a text as it is: what is to be a file.
 fn verbatim(text: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    progress::out(text);
 }
 
 /// As JSON, for scripts.

@@ -11,6 +11,7 @@ mod words;
 pub use layers::{ConfigError, Layers, Origin};
 pub use secret::Secret;
 pub use spec::Spec;
+pub(crate) use words::limit;
 pub use words::{Baselines, Word, device, ordinals};
 
 use agents::{
@@ -235,13 +236,35 @@ pub struct Run {
     pub first_candidates: String,
 }
 
+impl Config {
+    /// Whether what a person set can be meant so; in words why not. What a record holds is read as it is.
+    ///
+    /// # Errors
+    ///
+    /// Which setting cannot be, and what is expected of it.
+    fn check(&self) -> Result<(), String> {
+        let Limits { task_usd, task_seconds, task_gpu_seconds, usd, seconds, gpu_seconds, .. } = self.limits;
+        let whole = [("usd", usd), ("seconds", seconds), ("gpu_seconds", gpu_seconds)];
+        let task = [("task_usd", task_usd), ("task_seconds", task_seconds), ("task_gpu_seconds", task_gpu_seconds)];
+        if let Some((name, _)) = whole.iter().chain(&task).find(|(_, limit)| !words::is_limit(*limit)) {
+            return Err(format!("limits.{name}: {}", words::LIMIT));
+        }
+        if self.timing.repetitions == 1 {
+            let why =
+                "expected 2 samples or more, for one does not tell how far off it may be; 0 is the policy's number";
+            return Err(format!("timing.repetitions: {why}"));
+        }
+        Ok(())
+    }
+}
+
 /// `[timing]`: how timings are taken; 0 for the policy's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timing {
     /// Calls before the first sample.
     pub warmup: u32,
-    /// Samples.
+    /// Samples: two at least.
     pub repetitions: u32,
 }
 

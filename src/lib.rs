@@ -67,6 +67,9 @@ pub fn main_with(hosts: Option<hosts::Hosts>) -> ExitCode {
         }
     };
     match command::execute(cli, &environment) {
+        Ok(_) if let Some(why) = progress::lost() => {
+            fail(&Trouble::machine(format!("standard output: {why}: what was printed is not whole")))
+        }
         Ok(exit) => ExitCode::from(exit.code()),
         Err(trouble) => fail(&trouble),
     }

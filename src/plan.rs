@@ -187,6 +187,15 @@ fn named_policy(name: &str) -> Result<Policy, Trouble> {
     if let Some(text) = Policy::embedded(name) {
         return parse(name, text);
     }
+    let policy = policy_in(name)?;
+    if policy.timing.repetitions < 2 {
+        let why = "timing.repetitions: one sample does not tell how far off it may be; expected 2 or more";
+        return Err(Trouble::usage(format!("{name}: {why}")));
+    }
+    Ok(policy)
+}
+
+fn policy_in(name: &str) -> Result<Policy, Trouble> {
     let is_file = Path::new(name).is_file();
     if !is_file {
         let known: Vec<_> = Policy::names().collect();

@@ -14,6 +14,7 @@ mod workflow;
 pub use kernelbench::plain;
 pub(crate) use lines::fitted;
 pub use screen::{Screen, be_quiet, is_quiet};
+pub(crate) use screen::{lost, out};
 pub use search::pace;
 pub use summary::Outcome;
 pub use weighed::lines as weighed;

@@ -17,7 +17,8 @@ use agents::{
     trajectory::Trajectory,
     validator::Validator,
 };
-use kernelbench::{Absent, Certificate, CertificateVerdict, Task};
+use agents::{event::Event, workflow::TUNE};
+use kernelbench::{Absent, Certificate, CertificateVerdict, Fault, Task};
 use metrics::Arch;
 use prompts::Prompts;
 use std::sync::Arc;
@@ -82,7 +83,10 @@ impl Session {
         let limit = Arc::new(Meter::new(self.limits, &[])).for_task();
         let job = Job { task: self.task, policy: self.policy, so_far: self.so_far, log: Box::new(log), limit };
         let transforms = self.steps.is_some();
+        let before = if transforms { orders(&self.folder) } else { 0 };
         let (requests, study) = self.steps.map_or((None, None), |steps| (Some(steps.requests), steps.study));
+        let names = requests.iter().flatten().map(|request: &Request| request.transformation.clone()).collect();
+        let asked = Asked { names, before };
         let done = async {
             match requests {
                 Some(requests) => transform(job, requests, &crew).await,
@@ -107,7 +111,11 @@ impl Session {
             // What a model may use in a study is over: it is told of with the others.
             Some(Err(BrokeOff::Limit(_))) if study.is_some() => Ok(Exit::Done),
             Some(Err(why)) => Err(ending.explain(&why)),
-            None => Err(ending.interrupted()),
+            None => {
+                // What is under way goes on until the program ends, and finds its actors there.
+                std::mem::forget(crew);
+                Err(ending.interrupted(&asked))
+            }
         }
     }
 }
@@ -145,6 +153,18 @@ fn result(story: &Trajectory) -> String {
         show::plain(over),
         candidate.short()
     )
+}
+
+/// What a person asked of a workflow, and how many orders its record held before.
+pub(crate) struct Asked {
+    names: Vec<String>,
+    before: usize,
+}
+
+/// How many orders a workflow's record holds.
+fn orders(folder: &RunFolder) -> usize {
+    let of = |event: &Event| matches!(event, Event::Ordered(_));
+    folder.only_record().map_or(0, |record| record.lines.iter().filter(|line| of(&line.event)).count())
 }
 
 /// The last words of a run.
@@ -200,6 +220,14 @@ impl Ending<'_> {
             BrokeOff::Waiting(_) | BrokeOff::Model(AskError::Waiting(_)) => Exit::Waiting,
             BrokeOff::Fault(fault) if *fault == Absent::needed() => Exit::Waiting,
             BrokeOff::Model(_) | BrokeOff::RecordEnds(_) | BrokeOff::Limit(_) => Exit::Model,
+            BrokeOff::Fault(Fault::Reference(_)) => {
+                let message = format!(
+                    "{why}\nmend the task and begin a new run: this one holds the text as it was; where this \
+                     machine was at fault: {}",
+                    self.to_go_on()
+                );
+                return Trouble::usage(message);
+            }
             BrokeOff::Fault(_) => Exit::Machine,
             BrokeOff::Log(_) => Exit::Record,
             BrokeOff::Refused(_) => return Trouble::usage(why.to_string()),
@@ -208,8 +236,17 @@ impl Ending<'_> {
         Trouble { exit, message: format!("{why}\nto go on: {}", self.to_go_on()) }
     }
 
-    fn interrupted(&self) -> Trouble {
-        Trouble { exit: Exit::Interrupted, message: format!("interrupted; to go on: {}", self.to_go_on()) }
+    /// What was not even ordered when it was interrupted is to be asked for again.
+    fn interrupted(&self, asked: &Asked) -> Trouble {
+        let ordered = orders(self.folder).saturating_sub(asked.before);
+        let left = asked.names.get(ordered..).unwrap_or_default();
+        let run = self.folder.path().display();
+        let go_on = match (self.study, left) {
+            (None, [name, ..]) if name == TUNE => format!("warpsmith tune {run}, as it was asked for"),
+            (None, [name, ..]) => format!("warpsmith transform {run} {name}, as it was asked for"),
+            _ => self.to_go_on(),
+        };
+        Trouble { exit: Exit::Interrupted, message: format!("interrupted; to go on: {go_on}") }
     }
 
     fn to_go_on(&self) -> String {

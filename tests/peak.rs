@@ -88,6 +88,9 @@ fn steps_by_hand_are_named_branched_and_restored() {
     for (arguments, why) in [
         (vec!["checkpoint", &out, "named"], "the name \"named\" is taken"),
         (vec!["checkpoint", &out, "c9"], "\"c9\" cannot be a name"),
+        (vec!["checkpoint", &out, "45dfc8e2"], "\"45dfc8e2\" cannot be a name"),
+        (vec!["checkpoint", &out, "HEAD"], "\"HEAD\" cannot be a name"),
+        (vec!["checkpoint", &out, ".."], "\"..\" cannot be a name"),
         (
             vec!["restore", &format!("{out}@nowhere")],
             "there is no checkpoint \"nowhere\"; there are c0, c1, c2, c3, named, main, other",

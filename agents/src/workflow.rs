@@ -240,17 +240,19 @@ impl Workflow {
     /// Whether a name or a branch may be called so; in words why not.
     ///
     /// # Errors
-    /// It is taken, or looks like what checkpoints are called by themselves.
+    /// It is taken, or looks like what checkpoints are called by themselves, their ids among it.
     pub fn is_free(&self, name: &str) -> Result<(), String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         let own =
             name.strip_prefix('c').is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_digit()));
         let number = name.chars().all(|c| c.is_ascii_digit());
-        let kept = ["head", "best", "reference"].contains(&name);
-        if name.is_empty() || name.len() > 64 || !name.chars().all(plain) || own || number || kept {
+        let id = name.len() >= 4 && name.chars().all(|c| c.is_ascii_hexdigit());
+        let kept = ["head", "best", "reference"].contains(&name.to_ascii_lowercase().as_str());
+        let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        if !begins || name.len() > 64 || !name.chars().all(plain) || own || number || id || kept {
             return Err(format!(
-                "{name:?} cannot be a name: expected letters, digits, `_`, `-` and `.`, and not a number, `head`, `best`, \
-                 `reference` or c7"
+                "{name:?} cannot be a name: expected letters, digits, `_`, `-` and `.`, a letter, a digit or `_` first, and not \
+                 a number, `head`, `best`, `reference`, c7 or what looks like an id, such as 45dfc8e2"
             ));
         }
         if self.names.contains_key(name) || self.branches.contains_key(name) {

@@ -139,6 +139,10 @@ impl Standing {
                 (self.end, self.certified, self.only_as_drawn) = (None, None, false);
                 self.extended_to = rounds.or(self.extended_to);
             }
+            // A workflow that goes on is certified anew at its end.
+            Event::Ordered(_) if self.end.is_some() => {
+                (self.end, self.certified, self.only_as_drawn) = (None, None, false);
+            }
             Event::BrokeOff { why } => (self.broke_off, self.doing) = (Some(why.clone()), "broken off"),
             Event::Ended { end } => (self.end, self.doing) = (Some(*end), "ended"),
             Event::Spent { lease: Some(lease), .. } => self.device = Some(lease.device.clone()),
@@ -179,6 +183,19 @@ mod tests {
         assert!(standing.came_to().ends_with("faster, certified, and wrong on inputs that the task does not draw"));
         standing.take_in(&Event::Extended { rounds: Some(9) });
         assert!(!standing.only_as_drawn && standing.certified.is_none());
+    }
+
+    #[test]
+    fn a_run_that_had_ended_goes_on_with_what_was_ordered_since() {
+        let hash = kernelbench::Hash::of(b"c1");
+        let order = serde_json::json!({
+            "event": "ordered", "transformation": "tune", "definition": hash, "from": hash, "tries": 1, "by_hand": true,
+        });
+        let mut standing = Standing::default();
+        standing.take_in(&Event::Ended { end: End::SequenceEnds });
+        standing.certified = serde_json::from_str(r#"{"ratio": 2.0, "interval": {"low": 1.9, "high": 2.1}}"#).unwrap();
+        standing.take_in(&serde_json::from_value(order).unwrap());
+        assert_eq!((standing.end, standing.certified), (None, None));
     }
 
     #[test]

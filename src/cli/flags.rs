@@ -5,7 +5,7 @@ use crate::{
         numbers::{Numbers, Shard},
         sample::share,
     },
-    config::{Baselines, Layers, Word, device},
+    config::{Baselines, Layers, Word, device, limit},
 };
 use agents::policy::{Decider, Guidance, Shapes};
 use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
@@ -14,7 +14,7 @@ use kernelbench::{Beyond, Precision, ReferenceMode, torch::ProfilerKind};
 /// Which model, and how to wait for it.
 #[derive(Debug, Default, Args)]
 pub struct ModelArgs {
-    /// What answers: openai:NAME, openai-batch:NAME, replay:RUN, mailbox:DIR or scripted:FILE [default: the task's recorded run].
+    /// What answers: openai:NAME, openai-batch:NAME, replay:RUN, mailbox:DIR or scripted:FILE [default: the run recorded beside the task that `run` is given].
     #[arg(long, value_name = "SPEC")]
     pub model: Option<String>,
     /// With a recorded run as the model: a prompt that differs from the recorded one is an error.
@@ -160,8 +160,8 @@ pub struct TimingArgs {
     /// Calls before the first sample of a timing.
     #[arg(long, value_name = "N")]
     pub warmup: Option<u32>,
-    /// Samples of a timing.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Samples of a timing, two at least: one does not tell how far off it may be.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pub repetitions: Option<u32>,
 }
 
@@ -226,32 +226,32 @@ impl WidthArgs {
     }
 }
 
-/// When to end, whatever is left to do. What is under way is finished, and the best candidates are certified.
+/// When to end, whatever is left to do. What is under way is finished, and the best candidates are certified. 0 is no limit.
 #[derive(Debug, Default, Args)]
 pub struct LimitArgs {
-    /// End when models have cost so many dollars.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    /// End when models have cost so many dollars; 0, here and below, is no limit.
+    #[arg(long, value_name = "N", value_parser = limit, help_heading = "Limits")]
     pub usd: Option<f64>,
     /// End after so many tokens, prompts and replies.
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub tokens: Option<u64>,
     /// End after so many seconds of wall time.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = limit, help_heading = "Limits")]
     pub seconds: Option<f64>,
     /// End when devices were held for so many seconds.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = limit, help_heading = "Limits")]
     pub gpu_seconds: Option<f64>,
     /// The same for each task: dollars.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = limit, help_heading = "Limits")]
     pub task_usd: Option<f64>,
     /// Tokens.
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub task_tokens: Option<u64>,
     /// Seconds of wall time.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = limit, help_heading = "Limits")]
     pub task_seconds: Option<f64>,
     /// Seconds that devices are held.
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = limit, help_heading = "Limits")]
     pub task_gpu_seconds: Option<f64>,
 }
 

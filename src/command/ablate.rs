@@ -84,6 +84,9 @@ pub(super) fn ablate(arguments: &AblateArgs, layers: &Layers, environment: &Envi
         let in_it = |trouble: Trouble| Trouble { message: format!("variant {}: {trouble}", planned.name), ..trouble };
         batch::answered(&given, settings(&spec, &planned, layers)?).map_err(in_it)?;
     }
+    if let Some(first) = spec.runs().next() {
+        batch::found(&given, settings(&spec, &first, layers)?)?;
+    }
     let folder = AblationFolder::create(&path, spec, arguments.batch.clone())?;
     let (python, hosts) = (given.problem.python.clone(), given.hosts.clone());
     let now = ResumeArgs { python, hosts, json: arguments.json, ..ResumeArgs::default() };

@@ -73,7 +73,13 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
     New { arguments, chosen, policy, spec, config, environment, needs, told }.begin()
 }
 
-/// Whether all that the settings name is there, something answers, and at a price by which a limit in dollars could be kept.
+/// Whether the tasks are there that the settings name.
+pub(super) fn found(arguments: &BatchArgs, mut layers: Layers) -> Result<(), Trouble> {
+    apply_flags(arguments, &mut layers);
+    choose_tasks(arguments, &layers.config).map(drop)
+}
+
+/// Whether all else that the settings name is there, something answers, and at a price by which a limit in dollars could be kept.
 pub(super) fn answered(arguments: &BatchArgs, mut layers: Layers) -> Result<(), Trouble> {
     apply_flags(arguments, &mut layers);
     let config = &layers.config;

@@ -1,18 +1,18 @@
 //! `warpsmith compare`: runs side by side, or candidates of runs
 
-use super::{json, on_threads, say};
+use super::{SIMULATED, json, on_threads, say};
 use crate::{
     at::At,
     compare::{Comparison, Side, pair::Pair},
     config::Layers,
     exit::{Exit, Trouble},
-    progress::Screen,
+    progress::{Screen, plain},
     store::RunFolder,
     wiring::{self, Kind},
 };
 use clap::Args;
 use kernelbench::{Candidate, Fault, Suite, Task};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `compare`
 #[derive(Debug, Args)]
@@ -78,6 +78,13 @@ fn candidates(all: &[At], arguments: &CompareArgs, layers: &Layers) -> Result<Ex
         [only] if arguments.json => say(&json(only)),
         all if arguments.json => say(&json(&all)),
         all => all.iter().for_each(|pair| say(pair.text().trim_end())),
+    }
+    let mut told: Vec<&Path> = vec![];
+    for folder in all.iter().map(|at| &at.folder).filter(|_| !arguments.json) {
+        if !told.contains(&folder.path()) && folder.header()?.simulated {
+            say(&format!("{}  {SIMULATED}", plain(&folder.path().display().to_string())));
+            told.push(folder.path());
+        }
     }
     Ok(Exit::Done)
 }

@@ -1,6 +1,6 @@
 //! `warpsmith evaluate`: candidates of one task, one after another, no model.
 
-use super::{on_threads, say};
+use super::{SIMULATED, on_threads, say};
 use crate::{
     at::At,
     cli::{EvaluateArgs, ProblemArgs},
@@ -88,6 +88,9 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     workshop.open_ahead(&task);
     let policy = plan::policy(config, from.as_ref().map(|at| &at.record))?;
     let screen = Screen::new(!arguments.json);
+    if simulated && !arguments.json {
+        screen.say(SIMULATED);
+    }
     crate::logging::start(&screen, None);
     let (suite, build_first) = (Suite::of_task(&task), task.problem().is_some());
     let bench = Bench { workshop: &*workshop, task: &task, suite, policy: &policy, screen: &screen, build_first };

@@ -1,6 +1,6 @@
 //! `warpsmith run`: a new run.
 
-use super::{examples, on_threads, transform::Begun};
+use super::{SIMULATED, examples, on_threads, transform::Begun};
 use crate::{
     batch::places,
     cli::RunArgs,
@@ -264,7 +264,7 @@ fn who_answers(plan: &Plan, model: &str, machine: &Machine) -> Vec<String> {
 
 pub(super) fn on_what(machine: &Machine) -> String {
     if machine.kind == MachineKind::Simulated {
-        return "simulated: nothing is built or run, all times are made up".to_owned();
+        return SIMULATED.to_owned();
     }
     let vectors = machine.facts.iter().find(|fact| fact.name.contains("vector"));
     let vectors = vectors.map(|fact| format!(", {}", plain(&fact.value))).unwrap_or_default();

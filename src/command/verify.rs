@@ -9,6 +9,9 @@ use crate::{
     verify::Verification,
 };
 
+/// What is said of a task that has none.
+const NO_RECORD: &str = "has no record: its turn has not come, or its events.jsonl was taken away";
+
 /// Looks at the record of every task, or of the one that is named.
 pub(super) fn verify(arguments: &VerifyArgs) -> Result<Exit, Trouble> {
     let folder = RunFolder::open(&arguments.run)?;
@@ -16,14 +19,36 @@ pub(super) fn verify(arguments: &VerifyArgs) -> Result<Exit, Trouble> {
         Some(task) => vec![task.clone()],
         None => folder.tasks()?,
     };
-    let mut agree = true;
+    let (mut agree, mut any) = (true, false);
     let mut all = vec![];
-    for name in names.iter().filter(|name| arguments.task.is_some() || folder.has_record(name)) {
+    if let Err(why) = folder.header() {
+        agree = false;
+        if arguments.json {
+            let found = Verification { differences: vec![why.to_string()], ..Verification::default() };
+            all.push(serde_json::json!({ "file": "run.toml", "found": found }));
+        } else {
+            say(&format!("run.toml  differs: {}", plain(&why.to_string())));
+        }
+    }
+    for name in &names {
+        // A batch makes the folders of all its tasks at once.
+        if arguments.task.is_none() && !folder.has_record(name) {
+            if !arguments.json {
+                say(&format!("{}  {NO_RECORD}", plain(name)));
+            }
+            continue;
+        }
         // What cannot even be read is a difference of this task, and no reason not to look at the others.
         let found = folder.record(name).map_or_else(
             |why| Verification { differences: vec![why.to_string()], ..Verification::default() },
             |record| Verification::of(&record),
         );
+        let found = if found.events == 0 && found.differences.is_empty() {
+            Verification { differences: vec!["its events.jsonl holds no event".to_owned()], ..found }
+        } else {
+            found
+        };
+        any = true;
         agree &= found.differences.is_empty();
         if arguments.json {
             all.push(serde_json::json!({ "task": name, "found": found }));
@@ -33,6 +58,12 @@ pub(super) fn verify(arguments: &VerifyArgs) -> Result<Exit, Trouble> {
     }
     if arguments.json {
         say(&super::json(&all));
+    }
+    if !any {
+        return Err(Trouble::record(format!(
+            "{} holds no record of a task: there is nothing to verify",
+            folder.path().display()
+        )));
     }
     Ok(if agree { Exit::Done } else { Exit::NothingCorrect })
 }

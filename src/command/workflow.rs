@@ -1,6 +1,6 @@
 //! `warpsmith tree`, `checkpoint`, `branch` and `restore`: the checkpoints of a workflow, and where it goes on
 
-use super::say;
+use super::{SIMULATED, say};
 use crate::{
     at::At,
     cli::{NewNameArgs, RestoreArgs, TreeArgs},
@@ -16,6 +16,7 @@ use agents::{
     workflow::{Checkpoint, Ordered},
 };
 use kernelbench::{Evaluation, in_words};
+use metrics::MachineKind;
 use serde_json::json;
 
 /// The run that these words name, and perhaps one of its checkpoints.
@@ -122,6 +123,9 @@ pub(super) fn tree(story: &Trajectory) -> String {
     roots.for_each(|root| grow(story, root, 0, &mut lines));
     if lines.is_empty() {
         lines.push("no checkpoint yet".to_owned());
+    }
+    if story.machine.as_ref().is_some_and(|machine| machine.kind == MachineKind::Simulated) {
+        lines.push(SIMULATED.to_owned());
     }
     lines.join("\n") + "\n"
 }

@@ -69,7 +69,8 @@ impl Layers {
 
     fn over(file: &Path) -> Result<Self, ConfigError> {
         let text = read(file)?;
-        let config = toml::from_str(&text).map_err(|e| ConfigError(explain(file, &text, &e)))?;
+        let config: Config = toml::from_str(&text).map_err(|e| ConfigError(explain(file, &text, &e)))?;
+        config.check().map_err(|why| ConfigError(format!("{}: {why}", file.display())))?;
         let table: toml::Table = text.parse().map_err(|e: toml::de::Error| ConfigError(e.to_string()))?;
         let mut origins = BTreeMap::new();
         each_value(&table, "", &mut |key, _| {
@@ -88,6 +89,7 @@ impl Layers {
         let mut whole = toml::Table::try_from(&self.config).map_err(|e| wrong(&e))?;
         merge(&mut whole, settings);
         let merged: Config = whole.try_into().map_err(|e: toml::de::Error| wrong(&e.message()))?;
+        merged.check().map_err(|why| wrong(&why))?;
         let before = std::mem::replace(&mut self.config, merged).model;
         // What is never written down does not come back from a text.
         let model = &mut self.config.model;

@@ -181,6 +181,18 @@ pub(super) fn read_gpus<'de, D: Deserializer<'de>>(from: D) -> Result<String, D:
     Ok(list)
 }
 
+/// What is expected of one that a person sets.
+pub(super) const LIMIT: &str = "expected a number of 0 or more; 0 is no limit";
+
+pub(super) fn is_limit(limit: f64) -> bool {
+    limit.is_finite() && limit >= 0.0
+}
+
+/// Reads a limit from a command line.
+pub(crate) fn limit(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|limit| is_limit(*limit)).ok_or_else(|| LIMIT.to_owned())
+}
+
 /// Reads what answers.
 pub(super) fn read_spec<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let spec = String::deserialize(from)?;

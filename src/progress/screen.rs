@@ -3,6 +3,7 @@
 use super::fitted;
 use console::Term;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::sync::OnceLock;
 use std::{
     io::{self, IsTerminal, Write},
     sync::atomic::{AtomicBool, Ordering},
@@ -29,6 +30,23 @@ pub struct Screen {
     all: MultiProgress,
     bar: ProgressBar,
     moving: bool,
+}
+
+/// Why standard output did not take all, where it did not.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Prints a line to standard output. A reader that went away is no reason to fail; what else keeps it from being written is told
+/// at the end.
+pub(crate) fn out(line: &str) {
+    match writeln!(io::stdout().lock(), "{line}") {
+        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => drop(LOST.set(why.to_string())),
+        _ => {}
+    }
+}
+
+/// Why not all that was printed is whole, where it is not.
+pub(crate) fn lost() -> Option<&'static str> {
+    LOST.get().map(String::as_str)
 }
 
 impl Screen {
@@ -74,7 +92,7 @@ impl Screen {
     /// Prints a line about what came of it.
     pub fn result(&self, line: &str) {
         self.all.suspend(|| {
-            let _ = writeln!(io::stdout().lock(), "{}", fitted(line, &Term::stdout()));
+            out(&fitted(line, &Term::stdout()));
         });
     }
 

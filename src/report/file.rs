@@ -22,14 +22,24 @@ use std::{
 pub fn write(folder: &RunFolder, out: Option<&Path>) -> Result<PathBuf, Trouble> {
     let path = out.map_or_else(|| folder.path().join("report.html"), Path::to_owned);
     let cannot = |e: io::Error| Trouble::record(format!("{}: cannot write the report: {e}", path.display()));
-    let beside = path.with_extension("html.part");
-    let mut file = BufWriter::new(fs::File::create(&beside).map_err(cannot)?);
+    // Where a person names the place, a link is followed, and what is no file, such as a pipe, is written to as it is. What
+    // lies in a run's folder may be anybody's.
+    let named = out.and_then(|out| fs::canonicalize(out).ok());
+    if named.as_ref().is_some_and(|path| !path.is_file()) {
+        let mut file = BufWriter::new(fs::File::options().write(true).open(&path).map_err(cannot)?);
+        page(folder, &mut file).and_then(|()| file.flush().map_err(cannot))?;
+        return Ok(path);
+    }
+    let target = named.unwrap_or_else(|| path.clone());
+    let beside = target.with_extension("html.part");
+    let _ = fs::remove_file(&beside);
+    let mut file = BufWriter::new(fs::File::create_new(&beside).map_err(cannot)?);
     let written = page(folder, &mut file).and_then(|()| file.flush().map_err(cannot));
     if let Err(why) = written {
         let _ = fs::remove_file(&beside);
         return Err(why);
     }
-    fs::rename(&beside, &path).map_err(cannot)?;
+    fs::rename(&beside, &target).map_err(cannot)?;
     Ok(path)
 }
 

@@ -9,6 +9,7 @@ use agents::policy::Policy;
 use std::{
     env, fs,
     io::{self, IsTerminal, Write},
+    path::Path,
     process::Command,
     sync::Arc,
 };
@@ -76,7 +77,18 @@ impl Hand {
 fn editor() -> Result<Vec<String>, String> {
     let named = ["VISUAL", "EDITOR"].iter().find_map(|name| env::var(name).ok().filter(|text| !text.trim().is_empty()));
     let named = named.ok_or("--edit needs an editor: set EDITOR, such as EDITOR=vi")?;
-    Ok(named.split_whitespace().map(ToOwned::to_owned).collect())
+    let words: Vec<String> = named.split_whitespace().map(ToOwned::to_owned).collect();
+    let is_here = |program: &String| {
+        let path = env::var_os("PATH").unwrap_or_default();
+        program.contains('/') && Path::new(program).is_file()
+            || env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    };
+    match words.first() {
+        Some(program) if !is_here(program) => {
+            Err(format!("--edit needs an editor: there is no {program}, which EDITOR or VISUAL names"))
+        }
+        _ => Ok(words),
+    }
 }
 
 struct Terminal;

@@ -1,0 +1,149 @@
+//! What does a person learn who asks for what cannot be, and what is lost?
+mod program;
+
+use program::{TASK, Told, only_events, place, run, simulated, warpsmith};
+use std::{
+    fs::{self, File},
+    os::unix::fs::{FileTypeExt, symlink},
+    path::Path,
+    process::Command,
+};
+
+#[test]
+fn a_limit_that_is_no_number_of_zero_or_more_is_refused_wherever_it_stands() {
+    let (folder, out) = place();
+    for limit in ["--usd=nan", "--usd=inf", "--usd=1e400", "--seconds=-1", "--task-usd=-0.5", "--task-gpu-seconds=nan"]
+    {
+        let told = run(&["run", TASK, "--simulate", "--out", &out, limit]).ended(2);
+        assert!(told.err.contains("a number of 0 or more"), "{limit}: {told:?}");
+    }
+    let settings = folder.path().join("s.toml").display().to_string();
+    for limit in ["usd = nan", "seconds = -1.0", "task_seconds = inf"] {
+        fs::write(&settings, format!("[limits]\n{limit}\n")).unwrap();
+        let told = run(&["run", TASK, "--simulate", "--out", &out, "--config", &settings]).ended(2);
+        assert!(told.err.contains("a number of 0 or more"), "{limit}: {told:?}");
+    }
+    assert!(!Path::new(&out).exists());
+}
+
+#[test]
+fn one_sample_is_no_timing() {
+    let (folder, out) = place();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let begin = |more: &[&str]| run(&[&["run", TASK, "--simulate", "--out", &out], more].concat()).ended(2).err;
+    assert!(begin(&["--repetitions", "1"]).contains("2.."));
+    fs::write(at("s.toml"), "[timing]\nrepetitions = 1\n").unwrap();
+    assert!(begin(&["--config", &at("s.toml")]).contains("2 samples or more"));
+    let policy = run(&["policies", "warpsmith"]).ended(0).out.replace("repetitions = 100", "repetitions = 1");
+    fs::write(at("p.toml"), policy).unwrap();
+    assert!(begin(&["--policy", &at("p.toml")]).contains("expected 2 or more"));
+}
+
+#[test]
+fn what_standard_output_does_not_take_is_told_and_a_reader_that_went_away_is_not() {
+    let full =
+        warpsmith(&["policies"]).stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap();
+    let told = Told::of(full).ended(3);
+    assert!(told.err.contains("standard output") && told.err.contains("not whole"), "{told:?}");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let told = Told::of(warpsmith(&["policies"]).stdout(writer).output().unwrap()).ended(0);
+    assert_eq!(told.err, "");
+}
+
+#[test]
+fn a_report_is_written_through_a_link_and_into_a_pipe() {
+    let (folder, recorded) = place();
+    simulated(&recorded, &[]).ended(0);
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("old.html"), "old").unwrap();
+    symlink(at("old.html"), at("link.html")).unwrap();
+    run(&["report", &recorded, "-o", &at("link.html").display().to_string()]).ended(0);
+    assert!(fs::symlink_metadata(at("link.html")).unwrap().is_symlink());
+    assert!(fs::read_to_string(at("old.html")).unwrap().contains("<html"));
+    let pipe = at("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut writing = warpsmith(&["report", &recorded, "-o", &pipe.display().to_string()]).spawn().unwrap();
+    let page = Command::new("timeout").arg("60").arg("cat").arg(&pipe).output().unwrap().stdout;
+    assert!(writing.wait().unwrap().success() && String::from_utf8(page).unwrap().contains("</html>"));
+    assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+    // What lies in the run's own folder is followed nowhere.
+    let (own, other) = (Path::new(&recorded).join("report.html"), at("other"));
+    fs::remove_file(&own).unwrap();
+    fs::write(&other, "other").unwrap();
+    symlink(&other, &own).unwrap();
+    symlink(&other, own.with_extension("html.part")).unwrap();
+    run(&["report", &recorded]).ended(0);
+    assert!(!fs::symlink_metadata(&own).unwrap().is_symlink());
+    assert_eq!(fs::read_to_string(&other).unwrap(), "other");
+}
+
+#[test]
+fn a_record_of_one_sample_and_of_an_odd_limit_is_read_as_it_is() {
+    let (_folder, recorded) = place();
+    simulated(&recorded, &[]).ended(0);
+    let header = Path::new(&recorded).join("run.toml");
+    let whole = fs::read_to_string(&header).unwrap();
+    let odd = whole.replace("repetitions = 10", "repetitions = 1").replace("\nusd = 0.0", "\nusd = -1.0");
+    assert!(odd.contains("repetitions = 1\n") && odd.contains("usd = -1.0"), "{odd}");
+    fs::write(&header, odd).unwrap();
+    run(&["verify", &recorded]).ended(0);
+    run(&["report", &recorded]).ended(0);
+}
+
+#[test]
+fn a_record_that_is_gone_or_empty_does_not_agree() {
+    let (_folder, recorded) = place();
+    simulated(&recorded, &[]).ended(0);
+    let (events, header) = (only_events(Path::new(&recorded)), Path::new(&recorded).join("run.toml"));
+    let whole = fs::read_to_string(&header).unwrap();
+    fs::write(&header, whole.replace("format = 1", "format = 7777")).unwrap();
+    assert!(run(&["verify", &recorded]).ended(1).out.contains("run.toml  differs"));
+    fs::write(&header, whole).unwrap();
+    fs::write(&events, "").unwrap();
+    assert!(run(&["verify", &recorded]).ended(1).out.contains("holds no event"));
+    fs::remove_file(&events).unwrap();
+    let told = run(&["verify", &recorded]).ended(5);
+    assert!(told.out.contains("has no record") && told.err.contains("nothing to verify"), "{told:?}");
+}
+
+#[test]
+fn what_was_only_simulated_is_told_as_that_again() {
+    let (_folder, recorded) = place();
+    simulated(&recorded, &[]).ended(0);
+    let best = format!("{recorded}@best");
+    for arguments in [vec!["evaluate", &best], vec!["compare", &best, &best, "--recorded"]] {
+        let told = run(&arguments).ended(0);
+        assert!(told.out.contains("all times are made up"), "{arguments:?}: {told:?}");
+    }
+}
+
+#[test]
+fn an_ablation_without_its_tasks_leaves_no_folder() {
+    let (folder, out) = place();
+    let missing = folder.path().join("missing").display().to_string();
+    let more = [
+        "--out",
+        &out,
+        "--",
+        "--simulate",
+        "--model",
+        "scripted:tests/scripts/ten-rounds.jsonl",
+        "--problems",
+        &missing,
+    ];
+    let told = run(&[&["ablate", "cudaforge-table1"], &more[..]].concat()).ended(2);
+    assert!(told.err.contains(&missing) && !Path::new(&out).exists(), "{told:?}");
+}
+
+#[test]
+fn a_function_in_c_becomes_a_task() {
+    let (folder, _) = place();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let text = "#include <stdint.h>\nvoid add(const double *restrict x, double *y, int64_t n) {\n\
+                    for (int64_t i = 0; i < n; ++i) y[i] = x[i] + 1;\n}\n";
+    fs::write(at("add.c"), text).unwrap();
+    run(&["init", &at("add.c"), "-o", &at("add")]).ended(0);
+    let told = run(&["evaluate", &at("add"), &at("add/reference.c"), "--repetitions", "2", "--warmup", "1"]).ended(0);
+    assert!(told.out.contains("correct"), "{told:?}");
+}
