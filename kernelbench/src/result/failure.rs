@@ -6,6 +6,15 @@
 pub use arrays::Spread;
 use serde::{Deserialize, Serialize};
 
+/// On which case: a phrase such as "while it was loaded" stands for itself, and where nothing is known nothing is said.
+fn on(case: &str) -> String {
+    match case {
+        "" => String::new(),
+        phrase if phrase.starts_with("while ") => format!(" {phrase}"),
+        case => format!(" on case {case}"),
+    }
+}
+
 /// How a candidate failed: always the candidate's own doing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -35,7 +44,7 @@ pub enum Failure {
         traceback: String,
     },
     /// A signal ended it.
-    #[error("it crashed with {signal} on case {case}")]
+    #[error("it crashed with {signal}{}", on(.case))]
     Crash {
         /// The case it ran.
         case: String,
@@ -45,7 +54,7 @@ pub enum Failure {
         stderr: String,
     },
     /// It ended its process itself.
-    #[error("it ended its process with status {status} on case {case}")]
+    #[error("it ended its process with status {status}{}", on(.case))]
     Exit {
         /// The case it ran.
         case: String,
@@ -55,7 +64,7 @@ pub enum Failure {
         stderr: String,
     },
     /// It did not return in time.
-    #[error("it did not return within {deadline_ms} ms on case {case}")]
+    #[error("it did not return within {deadline_ms} ms{}", on(.case))]
     Hang {
         /// The case it ran.
         case: String,
@@ -63,7 +72,7 @@ pub enum Failure {
         deadline_ms: u64,
     },
     /// It asked for more memory than it may have.
-    #[error("it asked for more than {limit_mib} MiB of memory on case {case}")]
+    #[error("it asked for more than {limit_mib} MiB of memory{}", on(.case))]
     Memory {
         /// The case it ran.
         case: String,
@@ -71,7 +80,7 @@ pub enum Failure {
         limit_mib: u64,
     },
     /// It printed without end.
-    #[error("it printed more than {limit_kib} KiB on case {case}")]
+    #[error("it printed more than {limit_kib} KiB{}", on(.case))]
     Flood {
         /// The case it ran.
         case: String,
@@ -79,7 +88,7 @@ pub enum Failure {
         limit_kib: u64,
     },
     /// It tried what a kernel has no business to do: start a process or a thread, write a file, open a connection.
-    #[error("it tried to {what} on case {case}")]
+    #[error("it tried to {what}{}", on(.case))]
     Forbidden {
         /// The case it ran.
         case: String,
@@ -254,6 +263,14 @@ pub type Outcome<T> = Result<Result<T, Failure>, Fault>;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_says_on_which_case_it_was_or_when_or_neither() {
+        let exit = |case: &str| Failure::Exit { case: case.to_owned(), status: 3, stderr: String::new() }.to_string();
+        assert_eq!(exit("64x8"), "it ended its process with status 3 on case 64x8");
+        assert_eq!(exit("while it was loaded"), "it ended its process with status 3 while it was loaded");
+        assert_eq!(exit(""), "it ended its process with status 3");
+    }
 
     #[test]
     fn what_a_compiler_says_of_a_reference_names_it_and_no_candidate() {
