@@ -74,7 +74,8 @@ impl Companion {
     #[must_use]
     pub fn serve(&self, arguments: &[OsString], environment: &Environment) -> Trouble {
         let mut command = Command::new(&self.path);
-        if let Ok(own) = env::current_exe() {
+        let named = |word: &OsString| word.to_string_lossy().starts_with("--program");
+        if let Some(own) = env::current_exe().ok().filter(|_| !arguments.iter().any(named)) {
             command.arg("--program").arg(own);
         }
         environment.give_back(command.args(arguments));

@@ -85,6 +85,7 @@ fn steps_by_hand_are_named_branched_and_restored() {
     run(&["restore", &format!("{out}@main")]).ended(0);
     assert_eq!((tree(&out)["head"].as_str(), tree(&out)["branch"].as_str()), (Some("c1"), Some("main")));
     a_checkpoint_stands_wherever_a_candidate_may(&bench, &out);
+    let nowhere = bench.at("nowhere");
     for (arguments, why) in [
         (vec!["checkpoint", &out, "named"], "the name \"named\" is taken"),
         (vec!["checkpoint", &out, "c9"], "\"c9\" cannot be a name"),
@@ -99,6 +100,9 @@ fn steps_by_hand_are_named_branched_and_restored() {
         (vec!["tree", &task], "expected the folder of a run"),
         (vec!["replay", &out], "steered by hand"),
         (vec!["transform", &out, "Offse"], "there is no transformation \"Offse\"; the nearest are Offset"),
+        (vec!["transform", &out, "Refactor", "--simulate"], "for a workflow that begins"),
+        (vec!["transform", &out, "Refactor", "--out", &nowhere], "for a workflow that begins"),
+        (vec!["transform", &task, "Split-K", "--out", &nowhere], "this context is for cpu"),
         (vec!["transform", &out, "Split-K"], "Split-K is for cuda, hip, hlsl; this context is for cpu"),
         (
             vec!["transform", &format!("{out}@c2"), "TB-Tiling"],
@@ -108,6 +112,7 @@ fn steps_by_hand_are_named_branched_and_restored() {
         let told = run(&arguments).ended(2);
         assert!(told.err.contains(why), "{told:?}");
     }
+    assert!(!Path::new(&nowhere).exists());
 }
 
 /// Shown, evaluated, compared, and the beginning of another workflow.

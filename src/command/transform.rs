@@ -9,6 +9,7 @@ use crate::{
     exit::{Exit, Trouble},
     hosts::HostsArgs,
     key::Environment,
+    plan,
     session::Steps,
     wiring::Hand,
 };
@@ -55,6 +56,11 @@ pub(super) fn transform(
             let why = "--from seeds a workflow that begins: name a task before it, or the checkpoint as RUN@NAME without --from";
             return Err(Trouble::usage(format!("{what}: {why}")));
         }
+        if arguments.out.is_some() || arguments.simulate {
+            let why = "--out and --simulate are for a workflow that begins: a run goes on in its own folder, on its own kind of \
+                       machine; `cp -r` makes another of it";
+            return Err(Trouble::usage(format!("{what}: {why}")));
+        }
         let from = workflow::named(&at)?.map(|checkpoint| checkpoint.id);
         let TransformArgs { model, limits, gpus, hand, json, .. } = arguments;
         let run = at.folder.path().to_owned();
@@ -69,6 +75,13 @@ pub(super) fn transform(
     }
     if !Path::new(what).exists() {
         return Err(Trouble::usage(format!("{what}: expected a task's folder, the folder of a run, or RUN@NAME")));
+    }
+    if let (Ok(task), None) = (plan::task(Path::new(what), &layers.config), &arguments.from) {
+        let tuning = task.context().map(|context| context.tuning.clone()).unwrap_or_default();
+        catalogue(&layers.config)?
+            .named(name)
+            .and_then(|listed| listed.transformation.fits(backend(&task), &tuning))
+            .map_err(Trouble::usage)?;
     }
     layers.flag("run.policy", Some(BY_HAND.to_owned()), |config, policy| config.run.policy = policy);
     let task = Some(what.into());
