@@ -6,7 +6,8 @@ use std::{
     fs::{self, File},
     os::unix::fs::{FileTypeExt, symlink},
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
+    time::Duration,
 };
 
 #[test]
@@ -146,4 +147,30 @@ fn a_function_in_c_becomes_a_task() {
     run(&["init", &at("add.c"), "-o", &at("add")]).ended(0);
     let told = run(&["evaluate", &at("add"), &at("add/reference.c"), "--repetitions", "2", "--warmup", "1"]).ended(0);
     assert!(told.out.contains("correct"), "{told:?}");
+}
+
+#[test]
+fn what_was_asked_for_and_not_yet_ordered_is_what_an_interrupted_workflow_goes_on_with() {
+    let (folder, out) = place();
+    let model = folder.path().join("replies").display().to_string();
+    fs::write(&model, "").unwrap();
+    let begin = ["transform", "examples/matmul", "Refactor", "--repetitions", "1000000", "--model"];
+    let model = format!("scripted:{model}");
+    let words = [&begin[..], &[&model, "--out", &out]].concat();
+    let mut child = warpsmith(&words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // The reference is timed for minutes, and nothing is ordered before.
+    let began = || {
+        fs::read_to_string(only_events(Path::new(&out)))
+            .is_ok_and(|text| text.contains("\"prepared\"") || text.contains("\"opened\""))
+    };
+    while !began() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it was interrupted");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let told = Told::of(child.wait_with_output().unwrap()).ended(130);
+    assert!(
+        told.err.contains(&format!("to go on: warpsmith transform {out} Refactor, as it was asked for")),
+        "{told:?}"
+    );
 }

@@ -30,7 +30,7 @@ take() {
     case $step in
     *' -E '*'cpp4.ii"'*) [ -z "$host" ] && host=$step ;;
     *' -E '*'cpp1.ii"'*) [ -z "$device" ] && device=$step ;;
-    *'cudafe++ '*' --gen_module_id_file '*) [ -z "$front" ] && front=$step ;;
+    *'cudafe++ '*'--gen_module_id_file '*) [ -z "$front" ] && front=$step ;;
     *'cicc '* | *'cicc" '*) [ -z "$compile" ] && compile=$step ;;
     *'ptxas '*) [ -z "$assemble" ] && assemble=$step ;;
     *'fatbinary '*) [ -z "$pack" ] && pack=$step ;;
