@@ -159,11 +159,11 @@ fn what_was_asked_for_and_not_yet_ordered_is_what_an_interrupted_workflow_goes_o
     let words = [&begin[..], &[&model, "--out", &out]].concat();
     let mut child = warpsmith(&words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     // The reference is timed for minutes, and nothing is ordered before.
-    let began = || {
+    let is_open = || {
         fs::read_to_string(only_events(Path::new(&out)))
             .is_ok_and(|text| text.contains("\"prepared\"") || text.contains("\"opened\""))
     };
-    while !began() {
+    while !is_open() {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it was interrupted");
         std::thread::sleep(Duration::from_millis(20));
     }
