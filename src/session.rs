@@ -11,13 +11,14 @@ use crate::{
 };
 use agents::{
     crew::{Crew, Place},
+    event::Event,
     llm::{AskError, Llm},
     planner::{BrokeOff, Job, Request, transform, work},
     policy::Policy,
     trajectory::Trajectory,
     validator::Validator,
+    workflow::TUNE,
 };
-use agents::{event::Event, workflow::TUNE};
 use kernelbench::{Absent, Certificate, CertificateVerdict, Fault, Task};
 use metrics::Arch;
 use prompts::Prompts;

@@ -238,3 +238,21 @@ fn what_any_variant_lacks_is_said_before_the_first_begins() {
     let told = ablate(&out, "cudaforge-table3", &model, &[]).ended(2);
     assert!(told.err.contains("variant random-24: metrics \"random24.toml\""), "{told:?}");
 }
+
+#[test]
+fn an_ablation_without_its_tasks_leaves_no_folder() {
+    let (folder, out) = place();
+    let missing = folder.path().join("missing").display().to_string();
+    let more = [
+        "--out",
+        &out,
+        "--",
+        "--simulate",
+        "--model",
+        "scripted:tests/scripts/ten-rounds.jsonl",
+        "--problems",
+        &missing,
+    ];
+    let told = run(&[&["ablate", "cudaforge-table1"], &more[..]].concat()).ended(2);
+    assert!(told.err.contains(&missing) && !Path::new(&out).exists(), "{told:?}");
+}

@@ -2,7 +2,7 @@
 
 mod program;
 
-use program::{Told, run, warpsmith};
+use program::{Told, place, run, warpsmith};
 use std::{fs, path::Path};
 
 #[test]
@@ -103,4 +103,16 @@ fn a_recorded_run_is_drawn_with_its_rounds_and_the_judges_words() {
     assert!(drawn.contains("Software-prefetch both input streams"), "{drawn}");
     let kept = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/run.svg")).unwrap();
     assert!(drawn == kept, "docs/run.svg is this picture: `just picture` brings it up to date");
+}
+
+#[test]
+fn a_function_in_c_becomes_a_task() {
+    let (folder, _) = place();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let text = "#include <stdint.h>\nvoid add(const double *restrict x, double *y, int64_t n) {\n\
+                    for (int64_t i = 0; i < n; ++i) y[i] = x[i] + 1;\n}\n";
+    fs::write(at("add.c"), text).unwrap();
+    run(&["init", &at("add.c"), "-o", &at("add")]).ended(0);
+    let told = run(&["evaluate", &at("add"), &at("add/reference.c"), "--repetitions", "2", "--warmup", "1"]).ended(0);
+    assert!(told.out.contains("correct"), "{told:?}");
 }

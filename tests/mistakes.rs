@@ -93,22 +93,6 @@ fn a_record_of_one_sample_and_of_an_odd_limit_is_read_as_it_is() {
 }
 
 #[test]
-fn a_record_that_is_gone_or_empty_does_not_agree() {
-    let (_folder, recorded) = place();
-    simulated(&recorded, &[]).ended(0);
-    let (events, header) = (only_events(Path::new(&recorded)), Path::new(&recorded).join("run.toml"));
-    let whole = fs::read_to_string(&header).unwrap();
-    fs::write(&header, whole.replace("format = 1", "format = 7777")).unwrap();
-    assert!(run(&["verify", &recorded]).ended(1).out.contains("run.toml  differs"));
-    fs::write(&header, whole).unwrap();
-    fs::write(&events, "").unwrap();
-    assert!(run(&["verify", &recorded]).ended(1).out.contains("holds no event"));
-    fs::remove_file(&events).unwrap();
-    let told = run(&["verify", &recorded]).ended(5);
-    assert!(told.out.contains("has no record") && told.err.contains("nothing to verify"), "{told:?}");
-}
-
-#[test]
 fn what_was_only_simulated_is_told_as_that_again() {
     let (_folder, recorded) = place();
     simulated(&recorded, &[]).ended(0);
@@ -117,36 +101,6 @@ fn what_was_only_simulated_is_told_as_that_again() {
         let told = run(&arguments).ended(0);
         assert!(told.out.contains("all times are made up"), "{arguments:?}: {told:?}");
     }
-}
-
-#[test]
-fn an_ablation_without_its_tasks_leaves_no_folder() {
-    let (folder, out) = place();
-    let missing = folder.path().join("missing").display().to_string();
-    let more = [
-        "--out",
-        &out,
-        "--",
-        "--simulate",
-        "--model",
-        "scripted:tests/scripts/ten-rounds.jsonl",
-        "--problems",
-        &missing,
-    ];
-    let told = run(&[&["ablate", "cudaforge-table1"], &more[..]].concat()).ended(2);
-    assert!(told.err.contains(&missing) && !Path::new(&out).exists(), "{told:?}");
-}
-
-#[test]
-fn a_function_in_c_becomes_a_task() {
-    let (folder, _) = place();
-    let at = |name: &str| folder.path().join(name).display().to_string();
-    let text = "#include <stdint.h>\nvoid add(const double *restrict x, double *y, int64_t n) {\n\
-                    for (int64_t i = 0; i < n; ++i) y[i] = x[i] + 1;\n}\n";
-    fs::write(at("add.c"), text).unwrap();
-    run(&["init", &at("add.c"), "-o", &at("add")]).ended(0);
-    let told = run(&["evaluate", &at("add"), &at("add/reference.c"), "--repetitions", "2", "--warmup", "1"]).ended(0);
-    assert!(told.out.contains("correct"), "{told:?}");
 }
 
 #[test]
@@ -173,4 +127,26 @@ fn what_was_asked_for_and_not_yet_ordered_is_what_an_interrupted_workflow_goes_o
         told.err.contains(&format!("to go on: warpsmith transform {out} Refactor, as it was asked for")),
         "{told:?}"
     );
+}
+
+#[test]
+fn a_reference_that_does_not_build_is_to_be_mended_and_not_to_be_gone_on_with() {
+    let (folder, out) = place();
+    let task = program::small_task(folder.path());
+    fs::write(Path::new(&task).join("reference.cpp"), "extern \"C\" void silu_and_mul(").unwrap();
+    let told = run(&["run", &task, "--model", program::SCRIPT, "--shapes", "task", "--out", &out]).ended(2);
+    assert!(
+        told.err.contains("the reference failed") && told.err.contains("mend the task and begin a new run"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn an_editor_that_is_not_here_is_told_before_anything_is_begun() {
+    let (_folder, out) = place();
+    let words = ["transform", "examples/matmul", "Refactor", "--edit", "--model", program::SCRIPT, "--out", &out];
+    let told =
+        warpsmith(&words).env_remove("VISUAL").env("EDITOR", "/nowhere/editor -w").output().map(Told::of).unwrap();
+    assert!(told.clone().ended(2).err.contains("there is no /nowhere/editor"), "{told:?}");
+    assert!(!Path::new(&out).exists());
 }

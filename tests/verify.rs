@@ -77,3 +77,19 @@ fn a_text_that_was_changed_is_named() {
     let told = run(&["verify", &recorded]).ended(1);
     assert!(told.out.contains(blob.file_name().unwrap().to_str().unwrap()), "{told:?}");
 }
+
+#[test]
+fn a_record_that_is_gone_or_empty_does_not_agree() {
+    let (_folder, recorded) = place();
+    simulated(&recorded, &[]).ended(0);
+    let (events, header) = (only_events(Path::new(&recorded)), Path::new(&recorded).join("run.toml"));
+    let whole = fs::read_to_string(&header).unwrap();
+    fs::write(&header, whole.replace("format = 1", "format = 7777")).unwrap();
+    assert!(run(&["verify", &recorded]).ended(1).out.contains("run.toml  differs"));
+    fs::write(&header, whole).unwrap();
+    fs::write(&events, "").unwrap();
+    assert!(run(&["verify", &recorded]).ended(1).out.contains("holds no event"));
+    fs::remove_file(&events).unwrap();
+    let told = run(&["verify", &recorded]).ended(5);
+    assert!(told.out.contains("has no record") && told.err.contains("nothing to verify"), "{told:?}");
+}

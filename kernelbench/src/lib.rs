@@ -23,7 +23,7 @@ pub(crate) mod workshop;
 pub use arrays::{Comparison, compare, e4m3, fill};
 pub use backend::{cuda, native, torch};
 pub use build::cc::hlsl_version;
-pub use build::compiler::answer_within;
+pub use build::compiler::{answer_within, on_path};
 pub use build::hip::Clang;
 pub use engine::notes::{Clocks, Remarks};
 pub use hash::{Hash, Hashing};

@@ -78,13 +78,9 @@ fn editor() -> Result<Vec<String>, String> {
     let named = ["VISUAL", "EDITOR"].iter().find_map(|name| env::var(name).ok().filter(|text| !text.trim().is_empty()));
     let named = named.ok_or("--edit needs an editor: set EDITOR, such as EDITOR=vi")?;
     let words: Vec<String> = named.split_whitespace().map(ToOwned::to_owned).collect();
-    let is_here = |program: &String| {
-        let path = env::var_os("PATH").unwrap_or_default();
-        program.contains('/') && Path::new(program).is_file()
-            || env::split_paths(&path).any(|folder| folder.join(program).is_file())
-    };
+    let path = env::var_os("PATH").unwrap_or_default();
     match words.first() {
-        Some(program) if !is_here(program) => {
+        Some(program) if kernelbench::on_path(program, &path).is_none() && !Path::new(program).is_file() => {
             Err(format!("--edit needs an editor: there is no {program}, which EDITOR or VISUAL names"))
         }
         _ => Ok(words),

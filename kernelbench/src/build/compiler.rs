@@ -99,8 +99,8 @@ pub(crate) fn run(command: &mut Command, folder: &Path, deadline: Duration) -> A
     Ok(Some(text))
 }
 
-/// Where the first program of this name lies on a search path.
-pub(crate) fn on_path(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
+/// Where the first program of this name lies on a search path; an absolute path is its own.
+pub fn on_path(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(path).map(|folder| folder.join(&name)).find(|place| place.is_file())
 }
 

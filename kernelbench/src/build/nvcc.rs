@@ -142,7 +142,7 @@ impl Nvcc {
         compiler::write(folder, "halves.sh", HALVES)?;
         let mut shell = self.confined(folder, "sh")?;
         shell.arg("halves.sh").arg(&self.program);
-        if !OF_THE_LIBRARY.iter().any(|name| source.contains(name)) {
+        if !names_the_library(source) {
             shell.arg(WITHOUT_SPECIAL_FUNCTIONS);
         }
         self.compiling(&mut shell, &Self::flags(context)?);
@@ -300,6 +300,11 @@ impl Nvcc {
     }
 }
 
+/// Whether a text may mean C++'s library.
+fn names_the_library(source: &str) -> bool {
+    OF_THE_LIBRARY.iter().any(|name| source.contains(name))
+}
+
 /// Lays the candidate's translation unit and the task's headers into a folder.
 fn lay(context: &KernelContext, source: &str, folder: &Path) -> Result<(), Fault> {
     const WRITING: &str = "cannot write what is to be built";
@@ -397,6 +402,16 @@ mod tests {
         let object = object(folder.path(), &["sh", "halves.sh"], &[], KERNEL).expect("an object");
         let holds = |what: &[u8]| object.windows(what.len()).any(|part| part == what);
         assert!(holds(b"go\0") && holds(b"__cudaRegisterFatBinary") && holds(b".nv_fatbin"));
+    }
+
+    #[test]
+    fn a_text_that_names_the_library_or_asks_what_it_has_compiles_with_all_of_it() {
+        assert!(!names_the_library(KERNEL) && !names_the_library("#include <stdint.h>\nstruct standard {};\n"));
+        for text in
+            ["std::beta(x, y)", "using namespace std;", "#ifdef __cpp_lib_math_special_functions", "_STL_ALGOBASE_H"]
+        {
+            assert!(names_the_library(text), "{text}");
+        }
     }
 
     #[test]
