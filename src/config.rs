@@ -20,7 +20,7 @@ use agents::{
     validator::{By, Validator},
 };
 use kernelbench::{
-    Beyond, Precision, ReferenceMode,
+    Beyond, Precision, ReferenceMode, TimingPlan,
     torch::{Headers, ProfilerKind},
 };
 use serde::{Deserialize, Serialize};
@@ -249,7 +249,7 @@ impl Config {
         if let Some((name, _)) = whole.iter().chain(&task).find(|(_, limit)| !words::is_limit(*limit)) {
             return Err(format!("limits.{name}: {}", words::LIMIT));
         }
-        if self.timing.repetitions == 1 {
+        if (1..TimingPlan::FEWEST).contains(&self.timing.repetitions) {
             let why =
                 "expected 2 samples or more, for one does not tell how far off it may be; 0 is the policy's number";
             return Err(format!("timing.repetitions: {why}"));

@@ -14,7 +14,7 @@ use crate::{
 };
 use agents::{event::Event, policy::Policy};
 use kernelbench::{
-    Source, Task,
+    Source, Task, TimingPlan,
     load::{self, TaskError},
 };
 use std::path::{Path, PathBuf};
@@ -188,7 +188,7 @@ fn named_policy(name: &str) -> Result<Policy, Trouble> {
         return parse(name, text);
     }
     let policy = policy_in(name)?;
-    if policy.timing.repetitions < 2 {
+    if policy.timing.repetitions < TimingPlan::FEWEST {
         let why = "timing.repetitions: one sample does not tell how far off it may be; expected 2 or more";
         return Err(Trouble::usage(format!("{name}: {why}")));
     }

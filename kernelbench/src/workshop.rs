@@ -47,6 +47,9 @@ pub struct TimingPlan {
 }
 
 impl TimingPlan {
+    /// The fewest samples that a person may ask for: one does not tell how far off it may be.
+    pub const FEWEST: u32 = 2;
+
     /// A plan of so many warm-ups and samples, of which the median stands for all.
     #[must_use]
     pub const fn median_of(warmup: u32, repetitions: u32) -> Self {

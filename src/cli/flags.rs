@@ -9,7 +9,7 @@ use crate::{
 };
 use agents::policy::{Decider, Guidance, Shapes};
 use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
-use kernelbench::{Beyond, Precision, ReferenceMode, torch::ProfilerKind};
+use kernelbench::{Beyond, Precision, ReferenceMode, TimingPlan, torch::ProfilerKind};
 
 /// Which model, and how to wait for it.
 #[derive(Debug, Default, Args)]
@@ -161,7 +161,7 @@ pub struct TimingArgs {
     #[arg(long, value_name = "N")]
     pub warmup: Option<u32>,
     /// Samples of a timing, two at least: one does not tell how far off it may be.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(TimingPlan::FEWEST)..=1_000_000))]
     pub repetitions: Option<u32>,
 }
 
