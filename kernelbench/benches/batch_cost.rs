@@ -7,7 +7,9 @@
 //!
 //! `BESIDE` sets how many are checked side by side (1: every step has the device alone), `ROUNDS` how many rounds there are:
 //! where fewer are recorded, the last candidates come again as new ones. `PROFILE=0` leaves profiles out, `PROFILER=ncu` has
-//! them begin with that profiler, `ONLY=level1-29,..` names the problems, `REPETITIONS` how often each is timed. A line of JSON a round; then a table and a line that sums up.
+//! them begin with that profiler, `ONLY=level1-29,..` names the problems, `REPETITIONS` how often each is
+//! timed. `STRETCHES=1` lists each round's stages in order, with the times at which they began. A line of JSON a round; then a
+//! table and a line that sums up.
 #![expect(clippy::print_stdout, reason = "a program")]
 
 use metrics::Statistic;
@@ -53,6 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         devices: devices.split(',').map(str::to_owned).collect(),
         plan: TimingPlan::median_of(20, setting("REPETITIONS", 100)? as u32),
         profiles: setting("PROFILE", 1)? > 0,
+        stretches: setting("STRETCHES", 0)? > 0,
         rounds: setting("ROUNDS", 0)?,
         began: Instant::now(),
         spent: Mutex::default(),
@@ -110,6 +113,7 @@ struct Bench {
     devices: Vec<String>,
     plan: TimingPlan,
     profiles: bool,
+    stretches: bool,
     rounds: usize,
     began: Instant,
     spent: Mutex<Vec<Spent>>,
@@ -247,6 +251,9 @@ impl Bench {
         (line["device"], line["stages"]) = (json!(self.devices[device]), stages);
         line["exclusive_s"] = json!(spent.seconds(|one| one.held == Some(Hold::Exclusive)));
         line["shared_s"] = json!(spent.seconds(|one| one.held == Some(Hold::Shared)));
+        if self.stretches {
+            line["stretches"] = json!(spent.stretches);
+        }
         println!("{line}");
         self.spent.lock().unwrap_or_else(PoisonError::into_inner).push(spent);
     }

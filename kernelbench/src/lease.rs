@@ -2,11 +2,10 @@
 //!
 //! Whoever works on a device has a part of its memory from beginning to end, so that those who do so side by side do not
 //! run out of it; and the device itself, shared or alone, for as long as it needs it so. Memory goes to tasks that lie in it, and
-//! else to who came first. Who
-//! asks to be alone waits for those who share the device now and goes before all who wait to share it, so that the device
-//! falls silent once for several timings; after as many in a row as may share it, those who wait to share it have their turn.
+//! else to who came first.
 
 mod memory;
+mod turns;
 
 use crate::{
     hash::Hash,
@@ -15,15 +14,12 @@ use crate::{
 use memory::{Memory, Part};
 use std::{
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
-    },
+    sync::Arc,
     task::{Context, Poll, Wake, Waker},
     thread::Thread,
     time::Duration,
 };
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use turns::{Turn, Turns};
 
 /// The units of a device whose memory nobody knows.
 const UNITS: u32 = 840;
@@ -39,15 +35,9 @@ pub(crate) struct Gate {
     units: u32,
     /// Whether units are memory that is known.
     counts_memory: bool,
-    turns: Semaphore,
+    turns: Turns,
     /// How many may share it at most.
     beside: u32,
-    /// How many wait to be alone.
-    asking: AtomicU32,
-    /// Of these, those that go before who waits to share it.
-    first: watch::Sender<u32>,
-    /// How many were alone since it was shared last.
-    in_a_row: AtomicU32,
 }
 
 impl Gate {
@@ -57,9 +47,7 @@ impl Gate {
         let units = bytes.and_then(|bytes| u32::try_from(bytes / UNIT).ok()).filter(|units| *units >= beside);
         let counts_memory = units.is_some();
         let units = units.unwrap_or(UNITS.max(beside));
-        let (memory, turns) = (Memory::new(units), Semaphore::new(beside as usize));
-        let (asking, first, in_a_row) = (AtomicU32::new(0), watch::Sender::new(0), AtomicU32::new(0));
-        Self { memory, units, counts_memory, turns, beside, asking, first, in_a_row }
+        Self { memory: Memory::new(units), units, counts_memory, turns: Turns::new(beside), beside }
     }
 
     /// The units of so many bytes. A part of memory that is known is small enough for as many who wait as may share the device:
@@ -71,39 +59,12 @@ impl Gate {
         u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).clamp(self.units.div_ceil(2 * self.beside), self.units)
     }
 
-    fn hold(&self, turns: u32) -> Hold {
-        if turns == self.beside { Hold::Exclusive } else { Hold::Shared }
+    /// A turn alone, as all are where nobody may share it, or beside others.
+    async fn turn(&self, alone: bool) -> Turn<'_> {
+        self.turns.turn(alone || self.beside == 1).await
     }
 
-    /// A turn alone or beside others; none only where the device is given up.
-    async fn turn(&self, turns: u32) -> Option<SemaphorePermit<'_>> {
-        if turns == self.beside { self.turn_alone().await } else { self.turn_beside().await }
-    }
-
-    async fn turn_alone(&self) -> Option<SemaphorePermit<'_>> {
-        let asking = Asking::new(self, self.in_a_row.load(Relaxed) < self.beside);
-        let turn = self.turns.acquire_many(self.beside).await.ok();
-        self.in_a_row.fetch_add(1, Relaxed);
-        drop(asking);
-        turn
-    }
-
-    async fn turn_beside(&self) -> Option<SemaphorePermit<'_>> {
-        let mut first = self.first.subscribe();
-        loop {
-            first.wait_for(|waiting| *waiting == 0).await.ok()?;
-            tokio::select! {
-                biased;
-                turn = self.turns.acquire() => {
-                    self.in_a_row.store(0, Relaxed);
-                    return turn.ok();
-                }
-                _ = first.wait_for(|waiting| *waiting > 0) => {}
-            }
-        }
-    }
-
-    async fn take(&self, units: u32, turns: u32, task: Option<&Hash>) -> Lease<'_> {
+    async fn take(&self, units: u32, alone: bool, task: Option<&Hash>) -> Lease<'_> {
         let waiting = stage::begin(Stage::Lease);
         let free = self.memory.free();
         if free < units {
@@ -111,50 +72,27 @@ impl Gate {
             tracing::info!(wanted = units, free, of = self.units, mib, "waits for a part of the device's memory");
         }
         let memory = Some(self.memory.part(units, task).await);
-        let turn = self.turn(turns).await;
+        let turn = self.turn(alone).await;
         drop(waiting);
-        let before = stage::hold(Some(self.hold(turns)));
-        let task = task.cloned();
-        Lease { gate: self, memory, units, task, turn, turns, before, asked_alone: false }
+        let before = stage::hold(Some(turn.hold()));
+        Lease { gate: self, memory, units, task: task.cloned(), turn: Some(turn), before, asked_alone: false }
     }
 
     /// A device that is shared, for work that takes so many bytes.
     pub(crate) async fn shared(&self, bytes: u64) -> Lease<'_> {
-        self.take(self.part_of(bytes), 1, None).await
+        self.take(self.part_of(bytes), false, None).await
     }
 
     /// A device that nobody else uses.
     pub(crate) async fn exclusive(&self) -> Lease<'_> {
-        let mut lease = self.take(self.part_of(0), self.beside, None).await;
+        let mut lease = self.take(self.part_of(0), true, None).await;
         lease.asked_alone = true;
         lease
     }
 
     /// A device that is shared, for a step of this task, on a thread that may wait.
     pub(crate) fn share_for(&self, bytes: u64, task: &Hash) -> Lease<'_> {
-        wait_for(self.take(self.part_of(bytes), 1, Some(task)))
-    }
-}
-
-/// One who waits to be alone, perhaps before who waits to share the device, until this is dropped.
-struct Asking<'a> {
-    gate: &'a Gate,
-    first: u32,
-}
-
-impl<'a> Asking<'a> {
-    fn new(gate: &'a Gate, goes_first: bool) -> Self {
-        let first = u32::from(goes_first);
-        gate.asking.fetch_add(1, Relaxed);
-        gate.first.send_modify(|waiting| *waiting += first);
-        Self { gate, first }
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.gate.asking.fetch_sub(1, Relaxed);
-        self.gate.first.send_modify(|waiting| *waiting -= self.first);
+        wait_for(self.take(self.part_of(bytes), false, Some(task)))
     }
 }
 
@@ -165,8 +103,8 @@ pub(crate) struct Lease<'a> {
     memory: Option<Part<'a>>,
     units: u32,
     task: Option<Hash>,
-    turn: Option<SemaphorePermit<'a>>,
-    turns: u32,
+    /// None while it steps aside.
+    turn: Option<Turn<'a>>,
     before: Option<Hold>,
     /// Whether it is alone because it asked to be; where nobody may share the device every lease is.
     asked_alone: bool,
@@ -175,13 +113,13 @@ pub(crate) struct Lease<'a> {
 impl Lease<'_> {
     /// Whether nobody else uses the device.
     pub(crate) fn is_alone(&self) -> bool {
-        self.turns == self.gate.beside
+        self.turn.as_ref().is_some_and(Turn::is_alone)
     }
 
     /// Has so many bytes of the device's memory, beside others.
     pub(crate) fn have(&mut self, bytes: u64) {
         self.asked_alone = false;
-        self.become_of(self.gate.part_of(bytes), 1);
+        self.become_of(self.gate.part_of(bytes), false);
     }
 
     /// The bytes of the memory that are its own, as far as memory is counted.
@@ -198,35 +136,34 @@ impl Lease<'_> {
     /// ever. Its memory it keeps.
     pub(crate) fn be_alone(&mut self) {
         self.asked_alone = true;
-        self.become_of(self.units, self.gate.beside);
+        self.become_of(self.units, true);
     }
 
     /// The same, with all of the device's memory: whoever else worked on it has come to an end.
     pub(crate) fn have_all(&mut self) {
         self.asked_alone = true;
-        self.become_of(self.gate.units, self.gate.beside);
+        self.become_of(self.gate.units, true);
     }
 
     /// Uses the device no more until the next call, and keeps its memory: for who waits for something else now, which another
     /// may hold who waits for the device.
     pub(crate) fn step_aside(&mut self) {
         self.turn = None;
-        self.turns = 0;
         stage::hold(None);
     }
 
     /// Does work without the device, and has it afterwards as it had it before; its memory it keeps.
     pub(crate) fn aside<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let turns = self.turns;
+        let alone = self.is_alone();
         self.step_aside();
         let done = work();
-        self.become_of(self.units, turns);
+        self.become_of(self.units, alone);
         done
     }
 
     /// Between two of many pieces of work that need not be done alone: who waits to be alone goes first. Its memory it keeps.
     pub(crate) fn give_way(&mut self) {
-        if !self.asked_alone && self.gate.asking.load(Relaxed) > 0 {
+        if !self.asked_alone && self.gate.turns.is_asked_for() {
             self.aside(|| ());
         }
     }
@@ -242,11 +179,12 @@ impl Lease<'_> {
     /// Lets others use the device too, where that may be.
     pub(crate) fn let_others_in(&mut self) {
         self.asked_alone = false;
-        self.become_of(self.units, 1);
+        self.become_of(self.units, false);
     }
 
-    fn become_of(&mut self, units: u32, turns: u32) {
-        if (self.units, self.turns) == (units, turns) {
+    fn become_of(&mut self, units: u32, alone: bool) {
+        let alone = alone || self.gate.beside == 1;
+        if self.units == units && self.turn.as_ref().map(Turn::is_alone) == Some(alone) {
             return;
         }
         self.turn = None;
@@ -256,10 +194,10 @@ impl Lease<'_> {
             self.memory = None;
             self.memory = Some(wait_for(self.gate.memory.part_inside(units, self.task.as_ref())));
         }
-        self.turn = wait_for(self.gate.turn(turns));
+        let turn = wait_for(self.gate.turn(alone));
         drop(waiting);
-        stage::hold(Some(self.gate.hold(turns)));
-        (self.units, self.turns) = (units, turns);
+        stage::hold(Some(turn.hold()));
+        (self.units, self.turn) = (units, Some(turn));
     }
 }
 
@@ -304,8 +242,8 @@ mod tests {
     }
 
     fn assert_all_is_free(gate: &Gate) {
-        let free = (gate.memory.free(), gate.turns.available_permits());
-        assert_eq!(free, (gate.units, gate.beside as usize));
+        let free = (gate.memory.free(), gate.turns.free());
+        assert_eq!(free, (gate.units, gate.beside));
     }
 
     /// Who is in now, and the bytes that they asked for.
@@ -359,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_wants_to_be_alone_waits_for_those_who_are_in_and_goes_before_those_who_wait_to_share_it() {
+    async fn who_wants_to_be_alone_waits_for_those_who_are_in_and_for_eight_who_come_later() {
         let (gate, inside) = (Arc::new(Gate::new(None, 4)), Arc::new(Inside::default()));
         let mut sharers = JoinSet::new();
         for number in 0..100 {
@@ -372,13 +310,13 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(101)).await;
         let start = tokio::time::Instant::now();
         inside.be_alone(&gate, 1).await;
-        // Four are in, and each for 50 ms; a dozen wait.
-        assert!(start.elapsed() <= Duration::from_millis(51), "{:?}", start.elapsed());
+        // Four are in, and each for 50 ms; a dozen wait, of whom eight go before.
+        assert!(start.elapsed() <= Duration::from_millis(151), "{:?}", start.elapsed());
         sharers.join_all().await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_to_share_it_has_a_turn_after_as_many_alone_in_a_row_as_may_share_it() {
+    async fn who_waits_to_share_it_has_a_turn_while_others_come_to_be_alone() {
         let (gate, inside) = (Arc::new(Gate::new(None, 4)), Arc::new(Inside::default()));
         let mut alone = JoinSet::new();
         for number in 0..100 {
@@ -391,8 +329,8 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(101)).await;
         let start = tokio::time::Instant::now();
         inside.share(&gate, 0, 1).await;
-        // Before it: those who had asked to go first when four in a row were reached, ten milliseconds each.
-        assert!(start.elapsed() <= Duration::from_millis(250), "{:?}", start.elapsed());
+        // Before it: who is alone, and eight more, ten milliseconds each.
+        assert!(start.elapsed() <= Duration::from_millis(91), "{:?}", start.elapsed());
         alone.join_all().await;
     }
 
@@ -467,7 +405,7 @@ mod tests {
         assert_eq!(gate.memory.free(), 20 << 10);
         other.let_others_in();
         aside.let_others_in();
-        assert_eq!(gate.turns.available_permits(), 2);
+        assert_eq!(gate.turns.free(), 2);
         drop((aside, other));
         assert_all_is_free(&gate);
     }
@@ -477,7 +415,7 @@ mod tests {
         let gate = Gate::new(Some(80 * GIB), 4);
         let (mut long, short) = (share(&gate, 30 * GIB), share(&gate, 30 * GIB));
         long.give_way();
-        assert_eq!(gate.turns.available_permits(), 2, "nobody asked");
+        assert_eq!(gate.turns.free(), 2, "nobody asked");
         drop(short);
         std::thread::scope(|scope| {
             let alone = scope.spawn(|| drop(wait_for(gate.exclusive())));
@@ -495,7 +433,7 @@ mod tests {
         long.be_alone();
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| drop(wait_for(gate.exclusive())));
-            while gate.asking.load(Relaxed) == 0 {
+            while !gate.turns.is_asked_for() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             long.give_way();
@@ -511,11 +449,11 @@ mod tests {
         let mut long = share(&gate, 0);
         std::thread::scope(|scope| {
             let next = scope.spawn(|| drop(share(&gate, 0)));
-            while gate.asking.load(Relaxed) == 0 {
+            while !gate.turns.is_asked_for() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             long.give_way();
-            let still_waits = gate.asking.load(Relaxed) > 0;
+            let still_waits = gate.turns.is_asked_for();
             drop(long);
             next.join().unwrap();
             assert!(!still_waits, "nobody gave way");
