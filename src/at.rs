@@ -8,11 +8,11 @@ use crate::{
     exit::Trouble,
     plan,
     show::Fetch,
-    store::{self, Record, RunFolder},
+    store::{self, Blobs, End, Record, RunFolder},
 };
 use agents::{policy::Policy, trajectory::Trajectory, workflow::Checkpoint};
 use kernelbench::{Candidate, CandidateId, Hash, Task};
-use std::{cell::OnceCell, path::Path};
+use std::path::Path;
 
 /// The names that are told where one is unknown, at most.
 const NEAREST: usize = 4;
@@ -22,15 +22,22 @@ const NEAREST: usize = 4;
 pub struct At {
     /// The run's folder.
     pub folder: RunFolder,
-    /// What it has recorded.
-    pub record: Record,
+    /// What has happened by its record.
+    pub story: Trajectory,
+    /// Where its record ended.
+    pub end: End,
+    /// Its texts by hash.
+    pub blobs: Blobs,
     /// What stands behind the `@`.
     pub name: Option<String>,
-    /// What has happened by its record, once that was asked for.
-    story: OnceCell<Trajectory>,
 }
 
 impl At {
+    fn new(folder: RunFolder, record: Record, name: Option<String>) -> Self {
+        let story = record.lines.into_iter().map(|line| line.event).collect();
+        Self { folder, story, end: record.end, blobs: record.blobs, name }
+    }
+
     /// What a user means by these words; none where they name no run. `root` is where runs lie that are named by a part of
     /// their name.
     ///
@@ -50,7 +57,7 @@ impl At {
         let Some(path) = path else { return Ok(None) };
         let folder = RunFolder::open(&path)?;
         let record = folder.only_record()?;
-        Ok(Some(Self { folder, record, name, story: OnceCell::new() }))
+        Ok(Some(Self::new(folder, record, name)))
     }
 
     /// The same of one task among those of a batch; nothing of it is named.
@@ -66,7 +73,7 @@ impl At {
             return Err(Trouble::usage(format!("{words}: the run has no task {task}; expected one of {known}")));
         }
         let record = folder.record(task)?;
-        Ok(Self { folder, record, name: None, story: OnceCell::new() })
+        Ok(Self::new(folder, record, None))
     }
 
     /// What these words name, which are to name a candidate; none where there is no `@NAME` in them.
@@ -80,20 +87,14 @@ impl At {
         Self::find(words, root)?.ok_or_else(none).map(Some)
     }
 
-    /// What has happened in the run.
-    #[must_use]
-    pub fn story(&self) -> &Trajectory {
-        self.story.get_or_init(|| self.record.events().collect())
-    }
-
     /// The run's task, as it was recorded.
     ///
     /// # Errors
     ///
     /// Where the record lacks it.
     pub fn task(&self) -> Result<Task, Trouble> {
-        let hash = self.story().task.as_ref().ok_or_else(|| self.wrong("the run's record has not begun"))?;
-        let text = self.record.blobs.fetch(hash)?;
+        let hash = self.story.task.as_ref().ok_or_else(|| self.wrong("the run's record has not begun"))?;
+        let text = self.blobs.fetch(hash)?;
         serde_json::from_str(&text).map_err(|e| Trouble::record(format!("the record's task cannot be read: {e}")))
     }
 
@@ -103,8 +104,8 @@ impl At {
     ///
     /// Where the record lacks it, or it cannot be read.
     pub fn policy(&self) -> Result<Policy, Trouble> {
-        let hash = self.story().policy.as_ref().ok_or_else(|| self.wrong("the run's record has not begun"))?;
-        plan::parse("the record's policy", &self.record.blobs.fetch(hash)?)
+        let hash = self.story.policy.as_ref().ok_or_else(|| self.wrong("the run's record has not begun"))?;
+        plan::parse("the record's policy", &self.blobs.fetch(hash)?)
     }
 
     /// The candidate that is named, with its bindings.
@@ -113,20 +114,20 @@ impl At {
     ///
     /// In a sentence, with the nearest names: nothing is called so, or several are.
     pub fn candidate(&self) -> Result<Candidate, Trouble> {
-        let fetch = |hash: &Hash| self.record.blobs.fetch(hash).ok();
+        let fetch = |hash: &Hash| self.blobs.fetch(hash).ok();
         let name = self.name.as_deref().unwrap_or("best");
-        let (story, task) = (self.story(), self.task()?);
+        let (story, task) = (&self.story, self.task()?);
         let id = candidate_id(story, &fetch, name).map_err(|why| self.wrong(&why))?;
         if name == "reference" {
             return Ok(Candidate::new(task.reference_as_candidate()));
         }
-        Ok(Candidate::of_canonical(&self.record.blobs.fetch(&id)?))
+        Ok(Candidate::of_canonical(&self.blobs.fetch(&id)?))
     }
 
     /// The checkpoint that is named; none where none is, or the name is that of another candidate.
     #[must_use]
     pub fn checkpoint(&self) -> Option<Checkpoint> {
-        let story = self.story();
+        let story = &self.story;
         self.name.as_deref().and_then(|name| story.workflow.named(name).ok().cloned())
     }
 

@@ -53,7 +53,8 @@ impl Plan {
             Some(_) => None,
         };
         let record = recorded.as_deref().map(|run| RunFolder::open(run)?.only_record()).transpose()?;
-        let policy = policy(config, record.as_ref())?;
+        let names_none = config.run.policy.is_empty();
+        let policy = policy(config, record.as_ref().filter(|_| names_none).map(recorded_policy).transpose()?)?;
         let demonstration = match (&named, &recorded, &record) {
             (None, Some(run), Some(record)) => Some((run.clone(), recall::who_answered(record))),
             _ => None,
@@ -93,14 +94,14 @@ pub fn spec(text: &str) -> Result<Spec, Trouble> {
     text.parse().map_err(Trouble::usage)
 }
 
-/// The policy that the settings name, else the record's, else the usual one, with the settings' own numbers.
+/// The policy that the settings name, else a run's, else the usual one, with the settings' own numbers.
 ///
 /// # Errors
 ///
 /// If there is no such policy, or its file is wrong.
-pub fn policy(config: &Config, record: Option<&Record>) -> Result<Policy, Trouble> {
-    let mut policy = match (config.run.policy.as_str(), record) {
-        ("", Some(record)) => recorded_policy(record)?,
+pub fn policy(config: &Config, recorded: Option<Policy>) -> Result<Policy, Trouble> {
+    let mut policy = match (config.run.policy.as_str(), recorded) {
+        ("", Some(recorded)) => recorded,
         ("", None) => named_policy(USUAL_POLICY)?,
         (name, _) => named_policy(name)?,
     };

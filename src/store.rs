@@ -21,7 +21,7 @@ pub use folder::RunFolder;
 pub use follow::{Follow, Grown};
 pub use header::RunHeader;
 pub use lock::Lock;
-pub use log::{Record, TaskLog, timed};
+pub use log::{End, Record, TaskLog, timed};
 pub use mend::Mended;
 pub use names::{find, runs};
 

@@ -86,7 +86,8 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     let simulated = from.as_ref().map_or(Ok(false), |at| at.folder.header().map(|header| header.simulated))?;
     let workshop = wiring::workshop(Kind::of(&task, arguments.simulate || simulated), config, arguments.profile, None)?;
     workshop.open_ahead(&task);
-    let policy = plan::policy(config, from.as_ref().map(|at| &at.record))?;
+    let recorded = from.as_ref().filter(|_| config.run.policy.is_empty()).map(At::policy).transpose()?;
+    let policy = plan::policy(config, recorded)?;
     let screen = Screen::new(!arguments.json);
     if simulated && !arguments.json {
         screen.say(SIMULATED);

@@ -19,7 +19,7 @@ use std::{
 
 /// What a run's candidate consists of, where it was made and what came of it.
 fn one(at: &At, in_json: bool) -> Result<Exit, Trouble> {
-    let (candidate, story) = (at.candidate()?, at.story());
+    let (candidate, story) = (at.candidate()?, &at.story);
     let (checkpoint, id) = (at.checkpoint(), candidate.id());
     let evaluation = story.evaluation(&id);
     if in_json {

@@ -45,7 +45,7 @@ pub(super) fn study(what: &StudyCommand, layers: &Layers, environment: &Environm
 /// The speed along a run's checkpoints.
 fn trajectory(arguments: &TrajectoryArgs, config: &Config) -> Result<Exit, Trouble> {
     let (at, to) = checkpoint(&arguments.run, config)?;
-    let evolution = Evolution::of(at.story(), &to).map_err(|why| Trouble::usage(format!("{}: {why}", at.label())))?;
+    let evolution = Evolution::of(&at.story, &to).map_err(|why| Trouble::usage(format!("{}: {why}", at.label())))?;
     say(&if arguments.json { json(&evolution) } else { evolution.text() });
     Ok(Exit::Done)
 }
@@ -59,7 +59,7 @@ fn checkpoint(words: &str, config: &Config) -> Result<(At, Checkpoint), Trouble>
         let why = format!("its policy is {}, which makes no checkpoints: a study is of a workflow", policy.name);
         return Err(Trouble::usage(format!("{words}: {why}")));
     }
-    let head = || at.story().workflow.head().cloned();
+    let head = || at.story.workflow.head().cloned();
     let to = workflow::named(&at)?.or_else(head);
     let none = || Trouble::usage(format!("{words}: there is no checkpoint in this run yet"));
     let to = to.ok_or_else(none)?;
@@ -69,7 +69,7 @@ fn checkpoint(words: &str, config: &Config) -> Result<(At, Checkpoint), Trouble>
 /// Has each model try each step, and prints how often it succeeds.
 fn success_rate(arguments: &SuccessRateArgs, layers: &Layers, environment: &Environment) -> Result<Exit, Trouble> {
     let (at, to) = checkpoint(&arguments.run, &layers.config)?;
-    let steps = StepName::on_the_way(&at.story().workflow, &to);
+    let steps = StepName::on_the_way(&at.story.workflow, &to);
     if steps.is_empty() {
         let why = "no transformation led to this checkpoint: there is no step to try";
         return Err(Trouble::usage(format!("{}: {why}", arguments.run)));
@@ -265,7 +265,7 @@ fn foreign<'a>(
 
 /// The folder that is named, else a new one; never that of the run itself, which stays as it is.
 fn out(named: Option<&Path>, at: &At, study: &str, config: &Config) -> Result<PathBuf, Trouble> {
-    let free = || RunFolder::free_name(&config.run.folder, &format!("{}-{study}", at.story().name));
+    let free = || RunFolder::free_name(&config.run.folder, &format!("{}-{study}", at.story.name));
     let out = named.map_or_else(free, Path::to_owned);
     let whole = |path: &Path| fs::canonicalize(path).ok();
     if whole(&out).is_some_and(|out| Some(out) == whole(at.folder.path())) {

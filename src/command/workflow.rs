@@ -13,11 +13,12 @@ use agents::{
     event::{Event, Step},
     log::Log,
     trajectory::{Round, Trajectory},
-    workflow::{Checkpoint, Ordered},
+    workflow::Checkpoint,
 };
-use kernelbench::{Evaluation, in_words};
+use kernelbench::{CandidateId, Evaluation, Hash, in_words};
 use metrics::MachineKind;
 use serde_json::json;
+use std::collections::{BTreeMap, HashMap};
 
 /// The run that these words name, and perhaps one of its checkpoints.
 fn of(words: &str, config: &Config) -> Result<At, Trouble> {
@@ -27,7 +28,7 @@ fn of(words: &str, config: &Config) -> Result<At, Trouble> {
 
 /// The checkpoint that is named; none where none is.
 pub(super) fn named(at: &At) -> Result<Option<Checkpoint>, Trouble> {
-    let story = at.story();
+    let story = &at.story;
     let found = at.name.as_deref().map(|name| story.workflow.named(name).cloned());
     found.transpose().map_err(|why| Trouble::usage(format!("{}: {why}", at.folder.path().display())))
 }
@@ -36,7 +37,7 @@ pub(super) fn named(at: &At) -> Result<Option<Checkpoint>, Trouble> {
 fn named_or_head(at: &At) -> Result<Checkpoint, Trouble> {
     let head = || {
         let none = || Trouble::usage(format!("{}: there is no checkpoint in this run", at.folder.path().display()));
-        at.story().workflow.head().cloned().ok_or_else(none)
+        at.story.workflow.head().cloned().ok_or_else(none)
     };
     named(at)?.map_or_else(head, Ok)
 }
@@ -48,14 +49,14 @@ fn note(at: &At, event: &Event) -> Result<(), Trouble> {
         let run = at.folder.path().display();
         Trouble::record(format!("{run}: another process has written to its record meanwhile: try again"))
     };
-    let mut log = at.folder.append_unchanged(&at.story().name, &at.record, &lock)?.ok_or_else(grown)?;
+    let mut log = at.folder.append_unchanged(&at.story.name, &at.end, &lock)?.ok_or_else(grown)?;
     let noted = log.note(event).map_err(|why| Trouble::record(why.to_string()));
     drop(lock);
     noted
 }
 
 fn free(at: &At, name: &str) -> Result<(), Trouble> {
-    at.story().workflow.is_free(name).map_err(Trouble::usage)
+    at.story.workflow.is_free(name).map_err(Trouble::usage)
 }
 
 /// Prints the checkpoints, the failed tries, and where it goes on.
@@ -65,9 +66,9 @@ pub(super) fn print_tree(arguments: &TreeArgs, config: &Config) -> Result<Exit, 
         Some(task) => At::of_task(&run, task, &config.run.folder)?,
         None => of(&run, config)?,
     };
-    let story = at.story();
+    let story = &at.story;
     if !story.tree.nodes().is_empty() {
-        let task = story.task.as_ref().and_then(|task| at.record.blobs.fetch(task).ok());
+        let task = story.task.as_ref().and_then(|task| at.blobs.fetch(task).ok());
         let task = task.and_then(|text| serde_json::from_str(&text).ok());
         let pace = task.and_then(|task| crate::progress::pace(story, &task));
         let told = if arguments.json {
@@ -108,7 +109,7 @@ pub(super) fn restore(arguments: &RestoreArgs, config: &Config) -> Result<Exit, 
     let Some(name) = at.name.clone() else {
         return Err(Trouble::usage(format!("{0}: to which checkpoint or branch? Name it as {0}@NAME", arguments.at)));
     };
-    let (checkpoint, story) = (named_or_head(&at)?, at.story());
+    let (checkpoint, story) = (named_or_head(&at)?, &at.story);
     let is_branch = story.workflow.branches.contains_key(&name);
     let branch = if is_branch { name } else { story.workflow.branch().to_owned() };
     note(&at, &Event::Restored { branch: branch.clone(), checkpoint: checkpoint.id.clone() })?;
@@ -118,9 +119,9 @@ pub(super) fn restore(arguments: &RestoreArgs, config: &Config) -> Result<Exit, 
 
 /// The checkpoints as text, each with its speedup over the reference, and the tries that failed.
 pub(super) fn tree(story: &Trajectory) -> String {
-    let mut lines = vec![];
+    let (grown, mut lines) = (Grown::of(story), vec![]);
     let roots = story.workflow.checkpoints.iter().filter(|checkpoint| checkpoint.parent.is_none());
-    roots.for_each(|root| grow(story, root, 0, &mut lines));
+    roots.for_each(|root| grown.grow(root, 0, &mut lines));
     if lines.is_empty() {
         lines.push("no checkpoint yet".to_owned());
     }
@@ -130,52 +131,80 @@ pub(super) fn tree(story: &Trajectory) -> String {
     lines.join("\n") + "\n"
 }
 
-/// A checkpoint's line, its failed tries, and what was made of it: the last child stands below it, the others beside.
-fn grow(story: &Trajectory, at: &Checkpoint, depth: usize, lines: &mut Vec<String>) {
-    let indent = "  ".repeat(depth);
-    lines.push(format!("{indent}{}", line(story, at)));
-    for (name, number, why) in failed_tries(story, at) {
-        lines.push(format!("{indent}  x {name}, try {number}: {why}"));
-    }
-    let made: Vec<&Checkpoint> =
-        story.workflow.checkpoints.iter().filter(|child| child.parent.as_ref() == Some(&at.id)).collect();
-    for (nth, child) in made.iter().enumerate() {
-        grow(story, child, depth + usize::from(nth + 1 < made.len()), lines);
-    }
+/// What was made of each checkpoint, and tried on it.
+struct Grown<'a> {
+    story: &'a Trajectory,
+    head: Option<&'a Hash>,
+    children: HashMap<&'a Hash, Vec<&'a Checkpoint>>,
+    /// The orders from each, by where they stand.
+    orders: HashMap<&'a Hash, Vec<usize>>,
+    /// What came of candidates the last time.
+    evaluations: HashMap<&'a CandidateId, &'a Evaluation>,
 }
 
-fn line(story: &Trajectory, at: &Checkpoint) -> String {
-    let workflow = &story.workflow;
-    let what = at.transformation.as_deref().unwrap_or("initial context");
-    let ratio = match story.evaluation(&at.bound) {
-        Some(Evaluation::Passed(timed)) => metrics::quantity::times(timed.speedup.ratio),
-        Some(Evaluation::Compiled(_)) => "compiled, not run".to_owned(),
-        _ => "-".to_owned(),
-    };
-    let best = at.kept.first().map(in_words).unwrap_or_default();
-    let called = |names: &std::collections::BTreeMap<String, kernelbench::Hash>| {
-        names.iter().filter(|(_, id)| **id == at.id).map(|(name, _)| plain(name)).collect::<Vec<_>>()
-    };
-    let mut names = [called(&workflow.names), called(&workflow.branches)].concat();
-    if workflow.head().is_some_and(|head| head.id == at.id) {
-        names.push("head".to_owned());
+impl<'a> Grown<'a> {
+    fn of(story: &'a Trajectory) -> Self {
+        let workflow = &story.workflow;
+        let (mut children, mut orders) = (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
+        for child in &workflow.checkpoints {
+            child.parent.iter().for_each(|parent| children.entry(parent).or_default().push(child));
+        }
+        for (nth, ordered) in workflow.orders.iter().enumerate() {
+            orders.entry(&ordered.order.from).or_default().push(nth);
+        }
+        let evaluated = |round: &'a Round| round.candidate.as_ref().zip(round.evaluation.as_ref());
+        let evaluations = story.rounds.iter().filter_map(evaluated).collect();
+        Self { story, head: workflow.head().map(|head| &head.id), children, orders, evaluations }
     }
-    let names = if names.is_empty() { String::new() } else { format!("  [{}]", names.join(", ")) };
-    format!("{:<4} {} {what:<17} {ratio:>8}  {best}{names}", at.name, at.id.short()).trim_end().to_owned()
-}
 
-/// The tries on a checkpoint of which nothing came, but those of a study: the transformation, which try it was, and why.
-fn failed_tries(story: &Trajectory, at: &Checkpoint) -> Vec<(String, usize, String)> {
-    let mut failed = vec![];
-    let from_it = |ordered: &Ordered| ordered.order.from == at.id && !ordered.order.trial;
-    for (nth, ordered) in story.workflow.orders.iter().enumerate().filter(|(_, ordered)| from_it(ordered)) {
-        let rounds = story.workflow.rounds_of(nth, &story.rounds);
-        let tries = rounds.iter().filter(|round| matches!(round.step, Step::Transform { .. })).enumerate();
-        failed.extend(
-            tries.filter_map(|(try_, round)| Some((ordered.order.transformation.clone(), try_ + 1, why(round)?))),
-        );
+    /// A checkpoint's line, its failed tries, and what was made of it: the last child stands below it, the others beside.
+    fn grow(&self, at: &Checkpoint, depth: usize, lines: &mut Vec<String>) {
+        let indent = "  ".repeat(depth);
+        lines.push(format!("{indent}{}", self.line(at)));
+        for (name, number, why) in self.failed_tries(at) {
+            lines.push(format!("{indent}  x {name}, try {number}: {why}"));
+        }
+        let made = self.children.get(&at.id).map_or(&[][..], Vec::as_slice);
+        for (nth, child) in made.iter().enumerate() {
+            self.grow(child, depth + usize::from(nth + 1 < made.len()), lines);
+        }
     }
-    failed
+
+    fn line(&self, at: &Checkpoint) -> String {
+        let workflow = &self.story.workflow;
+        let what = at.transformation.as_deref().unwrap_or("initial context");
+        let ratio = match self.evaluations.get(&at.bound) {
+            Some(Evaluation::Passed(timed)) => metrics::quantity::times(timed.speedup.ratio),
+            Some(Evaluation::Compiled(_)) => "compiled, not run".to_owned(),
+            _ => "-".to_owned(),
+        };
+        let best = at.kept.first().map(in_words).unwrap_or_default();
+        let called = |names: &BTreeMap<String, Hash>| {
+            names.iter().filter(|(_, id)| **id == at.id).map(|(name, _)| plain(name)).collect::<Vec<_>>()
+        };
+        let mut names = [called(&workflow.names), called(&workflow.branches)].concat();
+        if self.head == Some(&at.id) {
+            names.push("head".to_owned());
+        }
+        let names = if names.is_empty() { String::new() } else { format!("  [{}]", names.join(", ")) };
+        format!("{:<4} {} {what:<17} {ratio:>8}  {best}{names}", at.name, at.id.short()).trim_end().to_owned()
+    }
+
+    /// The tries on a checkpoint of which nothing came, but those of a study: the transformation, which try it was, and why.
+    fn failed_tries(&self, at: &Checkpoint) -> Vec<(String, usize, String)> {
+        let (workflow, mut failed) = (&self.story.workflow, vec![]);
+        for nth in self.orders.get(&at.id).into_iter().flatten() {
+            let order = &workflow.orders[*nth].order;
+            if order.trial {
+                continue;
+            }
+            let rounds = workflow.rounds_of(*nth, &self.story.rounds);
+            let tries = rounds.iter().filter(|round| matches!(round.step, Step::Transform { .. })).enumerate();
+            failed
+                .extend(tries.filter_map(|(try_, round)| Some((order.transformation.clone(), try_ + 1, why(round)?))));
+        }
+        failed
+    }
 }
 
 /// Why nothing came of a round; none where something did, or it is not over.
@@ -189,14 +218,16 @@ fn why(round: &Round) -> Option<String> {
 }
 
 fn as_json(story: &Trajectory) -> serde_json::Value {
-    let workflow = &story.workflow;
+    let (workflow, grown) = (&story.workflow, Grown::of(story));
     let checkpoint = |at: &Checkpoint| {
-        let speedup = story.evaluation(&at.bound).and_then(Evaluation::passed).map(|timed| timed.speedup);
-        let compiled = match story.evaluation(&at.bound) {
+        let evaluation = grown.evaluations.get(&at.bound);
+        let speedup = evaluation.and_then(|evaluation| evaluation.passed()).map(|timed| timed.speedup);
+        let compiled = match evaluation {
             Some(Evaluation::Compiled(code)) => Some(code),
             _ => None,
         };
-        let failed: Vec<_> = failed_tries(story, at)
+        let failed: Vec<_> = grown
+            .failed_tries(at)
             .into_iter()
             .map(|(transformation, number, why)| json!({"transformation": transformation, "try": number, "why": why}))
             .collect();

@@ -55,7 +55,7 @@ impl Pair {
         }
         let both = [first.candidate()?, second.candidate()?];
         let recorded = |at: &At, of: &Candidate| {
-            let story = at.story();
+            let story = &at.story;
             story.evaluation(&of.id()).and_then(Evaluation::passed).map(|timed| timed.speedup)
         };
         Ok(Self {
@@ -64,7 +64,7 @@ impl Pair {
             regions: regions(&both),
             bindings: differing(both[0].bindings(), both[1].bindings()),
             recorded: [recorded(first, &both[0]), recorded(second, &both[1])],
-            profiles: match [(first, &both[0]), (second, &both[1])].map(|(at, of)| at.story().profile_of(&of.id())) {
+            profiles: match [(first, &both[0]), (second, &both[1])].map(|(at, of)| at.story.profile_of(&of.id())) {
                 [Some(one), Some(other)] => Some(Profiles::of([one, other])),
                 _ => None,
             },

@@ -8,7 +8,7 @@ use super::{
     header::RunHeader,
     is_a_plain_name,
     lock::Lock,
-    log::{Record, TaskLog},
+    log::{End, Record, TaskLog},
     mend::{self, Mended},
 };
 use std::{
@@ -261,8 +261,8 @@ impl RunFolder {
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn append_unchanged(&self, task: &str, read: &Record, _held: &Lock) -> Result<Option<TaskLog>, StoreError> {
-        TaskLog::open_unchanged(&self.events(task)?, read)
+    pub fn append_unchanged(&self, task: &str, read: &End, _held: &Lock) -> Result<Option<TaskLog>, StoreError> {
+        TaskLog::open_unchanged(&self.events(task)?, self.blobs(), read)
     }
 
     /// Takes out of a task's record what rests on texts that are damaged; see [`Mended`]. Only for whoever holds the lock.

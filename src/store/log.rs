@@ -12,10 +12,10 @@ use kernelbench::{CertificateVerdict, Evaluation, Hash, Hashing, Timed};
 use std::{
     collections::HashSet,
     fs::{self, File},
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     panic::resume_unwind,
     path::{Path, PathBuf},
-    thread,
+    thread::{self, ScopedJoinHandle},
 };
 
 /// The longest line that is read, in bytes: an event holds numbers and short texts, long ones are blobs.
@@ -32,18 +32,35 @@ const BLOCK_BYTES: usize = 32 << 20;
 pub struct Record {
     /// Its events in order, with their times.
     pub lines: Vec<Line>,
-    /// Bytes of whole lines; a process that was killed while it wrote leaves a torn line behind them.
-    pub whole: u64,
-    /// Bytes of the torn line, 0 if there is none.
-    pub torn: u64,
+    /// Where it ended.
+    pub end: End,
     /// Texts by hash.
     pub blobs: Blobs,
-    /// Its whole lines as one hash.
-    pub digest: Hashing,
     /// Where each line ends, in bytes from the start of the file.
     pub ends: Vec<u64>,
     /// What each certificate rests on by the lines that stand before it, in order.
     pub evidence: Vec<Hash>,
+}
+
+/// Where a record ended when it was read.
+#[derive(Clone, Debug, Default)]
+pub struct End {
+    /// How many whole lines there were.
+    lines: u64,
+    /// Their bytes; a process that was killed while it wrote leaves a torn line behind them.
+    whole: u64,
+    /// Bytes of the torn line, 0 if there is none.
+    torn: u64,
+    /// The whole lines as one hash.
+    digest: Hashing,
+}
+
+impl End {
+    fn take(&mut self, line: &[u8]) {
+        self.digest.take(line);
+        self.whole += line.len() as u64;
+        self.lines += 1;
+    }
 }
 
 impl Record {
@@ -60,15 +77,7 @@ impl Record {
     pub fn read(path: &Path, blobs: Blobs) -> Result<Self, StoreError> {
         require_plain_file(path)?;
         let file = File::open(path).map_err(|e| StoreError::system("open it", path, e))?;
-        let mut record = Self {
-            lines: vec![],
-            whole: 0,
-            torn: 0,
-            blobs,
-            digest: Hashing::default(),
-            ends: vec![],
-            evidence: vec![],
-        };
+        let mut record = Self { lines: vec![], end: End::default(), blobs, ends: vec![], evidence: vec![] };
         let mut from = BufReader::new(file);
         // The first line alone says whether this is a record.
         let mut most = 1;
@@ -80,72 +89,77 @@ impl Record {
 
     /// Takes in so many whole lines at most; whether more may stand behind them.
     fn read_block(&mut self, from: &mut impl BufRead, most: usize, path: &Path) -> Result<bool, StoreError> {
-        let (mut raw, mut size, mut goes_on, mut why) = (vec![], 0, true, None);
-        while goes_on && why.is_none() && raw.len() < most && size < BLOCK_BYTES {
-            match whole_line(from, self.lines.len() + raw.len() + 1, path) {
-                Ok(Ok(bytes)) => {
-                    size += bytes.len();
-                    raw.push(bytes);
-                }
-                Ok(Err(torn)) => (self.torn, goes_on) = (torn, false),
+        let (mut block, mut lines, mut goes_on, mut why) = (vec![], vec![], true, None);
+        while goes_on && why.is_none() && lines.len() < most && block.len() < BLOCK_BYTES {
+            let begins = block.len();
+            match whole_line(from, &mut block, self.lines.len() + lines.len() + 1, path) {
+                Ok(Ok(())) => lines.push(begins..block.len()),
+                Ok(Err(torn)) => (self.end.torn, goes_on) = (torn, false),
                 Err(error) => why = Some(error),
             }
         }
+        self.lines.reserve(lines.len());
+        let raw: Vec<&[u8]> = lines.into_iter().map(|line| &block[line]).collect();
         // What is wrong with an earlier line is told first.
-        for (line, bytes) in parse_all(&raw, self.lines.len(), path)?.into_iter().zip(&raw) {
+        for (line, bytes) in parse_all(&raw, self.lines.len(), path)?.into_iter().flatten().zip(&raw) {
             if let Event::Certified { certificate, .. } = &line.event {
-                self.evidence.push(evidence(self.digest.clone(), certificate));
+                self.evidence.push(evidence(self.end.digest.clone(), certificate));
             }
             self.lines.push(line);
-            self.digest.take(bytes);
-            self.whole += bytes.len() as u64;
-            self.ends.push(self.whole);
+            self.end.take(bytes);
+            self.ends.push(self.end.whole);
         }
         why.map_or(Ok(goes_on), Err)
     }
 }
-
-/// A whole line; or the bytes of a torn one, with all that stands behind it: 0 at the end.
-fn whole_line(from: &mut impl BufRead, number: usize, path: &Path) -> Result<Result<Vec<u8>, u64>, StoreError> {
-    let mut bytes = vec![];
-    let read = from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
-    read.map_err(|e| StoreError::system("read it", path, e))?;
-    if bytes.len() as u64 == LONGEST_LINE {
+/// Puts a whole line behind others; or says the bytes of a torn one, with all that stands behind it: 0 at the end.
+fn whole_line(
+    from: &mut impl BufRead,
+    block: &mut Vec<u8>,
+    number: usize,
+    path: &Path,
+) -> Result<Result<(), u64>, StoreError> {
+    let begins = block.len();
+    let read = from.by_ref().take(LONGEST_LINE).read_until(b'\n', block);
+    let length = read.map_err(|e| StoreError::system("read it", path, e))? as u64;
+    if length == LONGEST_LINE {
         return Err(StoreError::damaged_at(path, number, "the line is longer than 64 MiB: no run writes that"));
     }
     // Where the power was cut, some systems leave zeros: what was not on the disk yet.
-    if bytes.last() != Some(&b'\n') || bytes.contains(&0) {
-        let rest = std::io::copy(from, &mut std::io::sink()).map_err(|e| StoreError::system("read it", path, e))?;
-        return Ok(Err(bytes.len() as u64 + rest));
+    let line = &block[begins..];
+    if line.last() != Some(&b'\n') || line.contains(&0) {
+        let rest = io::copy(from, &mut io::sink()).map_err(|e| StoreError::system("read it", path, e))?;
+        return Ok(Err(length + rest));
     }
-    Ok(Ok(bytes))
+    Ok(Ok(()))
 }
 
 /// What lines say that stand behind so many others, by all cores: reading them is most of what a record costs. The first that
 /// is damaged is told.
-fn parse_all(raw: &[Vec<u8>], behind: usize, path: &Path) -> Result<Vec<Line>, StoreError> {
-    let parse_part = |(part, lines): (usize, &[Vec<u8>]), each: usize| {
+fn parse_all(raw: &[&[u8]], behind: usize, path: &Path) -> Result<Vec<Vec<Line>>, StoreError> {
+    let parse_part = |(part, lines): (usize, &[&[u8]]), each: usize| {
         let numbered = lines.iter().zip(behind + part * each + 1..);
         numbered.map(|(bytes, number)| parse(bytes, number, path)).collect::<Result<Vec<Line>, StoreError>>()
     };
     if raw.len() <= FEWEST_LINES {
-        return parse_part((0, raw), 0);
+        return Ok(vec![parse_part((0, raw), 0)?]);
     }
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let each = raw.len().div_ceil(cores).max(FEWEST_LINES);
     thread::scope(|scope| {
-        let begin = |part| thread::Builder::new().spawn_scoped(scope, move || parse_part(part, each));
-        let parts: Vec<_> = raw.chunks(each).enumerate().map(|part| (part, begin(part))).collect();
-        let mut all = Vec::with_capacity(raw.len());
-        for (part, thread) in parts {
-            // Where the system lends no thread, this one does it.
-            let read = thread.map_or_else(
+        let mut parts = raw.chunks(each).enumerate();
+        let own = parts.next();
+        let begin = |part| (part, thread::Builder::new().spawn_scoped(scope, move || parse_part(part, each)));
+        let others: Vec<_> = parts.map(begin).collect();
+        let own = own.map(|part| parse_part(part, each));
+        // Where the system lends no thread, this one does it.
+        let read = |(part, thread): (_, io::Result<ScopedJoinHandle<'_, _>>)| {
+            thread.map_or_else(
                 |_| parse_part(part, each),
                 |thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            );
-            all.extend(read?);
-        }
-        Ok(all)
+            )
+        };
+        own.into_iter().chain(others.into_iter().map(read)).collect()
     })
 }
 
@@ -229,7 +243,7 @@ impl TaskLog {
             return Self::open_behind(path, blobs, None);
         }
         let record = Record::read(path, blobs.clone())?;
-        Self::open_behind(path, blobs, Some(&record))
+        Self::open_behind(path, blobs, Some(&record.end))
     }
 
     /// The same behind a record that was read before; none where it has grown since, for whoever read it decided by what
@@ -238,18 +252,17 @@ impl TaskLog {
     /// # Errors
     ///
     /// If nothing can be written.
-    pub(super) fn open_unchanged(path: &Path, read: &Record) -> Result<Option<Self>, StoreError> {
+    pub(super) fn open_unchanged(path: &Path, blobs: Blobs, read: &End) -> Result<Option<Self>, StoreError> {
         let length = fs::symlink_metadata(path).map_err(|e| StoreError::system("open it for writing", path, e))?.len();
         if length != read.whole + read.torn {
             return Ok(None);
         }
-        Self::open_behind(path, read.blobs.clone(), Some(read)).map(|(log, _)| Some(log))
+        Self::open_behind(path, blobs, Some(read)).map(|(log, _)| Some(log))
     }
 
-    fn open_behind(path: &Path, blobs: Blobs, read: Option<&Record>) -> Result<(Self, Option<String>), StoreError> {
+    fn open_behind(path: &Path, blobs: Blobs, read: Option<&End>) -> Result<(Self, Option<String>), StoreError> {
         let is_new = read.is_none();
-        let of = |record: &Record| (record.lines.len() as u64, record.whole, record.torn, record.digest.clone());
-        let (next, length, torn, digest) = read.map_or_else(|| (0, 0, 0, Hashing::default()), of);
+        let End { lines: next, whole: length, torn, digest } = read.cloned().unwrap_or_default();
         let opened = File::options().create(true).append(true).open(path);
         let file = opened.map_err(|e| StoreError::system("open it for writing", path, e))?;
         if torn > 0 {
@@ -366,9 +379,9 @@ mod tests {
         for line in text.split_inclusive('\n') {
             digest.take(line.as_bytes());
         }
-        assert_eq!((whole.lines.len(), whole.torn, whole.whole), (count, 0, text.len() as u64));
+        assert_eq!((whole.lines.len(), whole.end.torn, whole.end.whole), (count, 0, text.len() as u64));
         assert_eq!(
-            (whole.ends.len(), whole.ends.last(), whole.digest.clone().hash()),
+            (whole.ends.len(), whole.ends.last(), whole.end.digest.clone().hash()),
             (count, Some(&(text.len() as u64)), digest.hash())
         );
         assert!(whole.lines.iter().enumerate().all(|(at, line)| line.seq == at as u64));
@@ -383,7 +396,7 @@ mod tests {
         assert!(damaged(&[late]).contains(&format!("events.jsonl:{late}:")), "{}", damaged(&[late]));
         fs::write(&path, &text[..text.len() - 1]).unwrap();
         let torn = read(&path).unwrap();
-        assert_eq!((torn.lines.len(), torn.whole + torn.torn), (count - 1, text.len() as u64 - 1));
+        assert_eq!((torn.lines.len(), torn.end.whole + torn.end.torn), (count - 1, text.len() as u64 - 1));
     }
 
     #[test]
@@ -409,15 +422,16 @@ mod tests {
         let more = |line: &str| fs::write(&path, fs::read_to_string(&path).unwrap() + line).unwrap();
         more("{\"seq\":3,");
         let (torn, event) = (read(&path).unwrap(), Event::BrokeOff { why: "x".into() });
-        TaskLog::open_unchanged(&path, &torn).unwrap().unwrap().note(&event).unwrap();
+        let behind = |read: &Record| TaskLog::open_unchanged(&path, read.blobs.clone(), &read.end).unwrap();
+        behind(&torn).unwrap().note(&event).unwrap();
         let four = read(&path).unwrap();
-        assert_eq!((four.lines.len(), four.torn, four.lines[3].seq), (4, 0, 3));
+        assert_eq!((four.lines.len(), four.end.torn, four.lines[3].seq), (4, 0, 3));
         // It stands behind what was read before, and another has written since.
-        assert!(TaskLog::open_unchanged(&path, &torn).unwrap().is_none());
-        TaskLog::open_unchanged(&path, &four).unwrap().unwrap().note(&event).unwrap();
-        assert!(TaskLog::open_unchanged(&path, &four).unwrap().is_none());
+        assert!(behind(&torn).is_none());
+        behind(&four).unwrap().note(&event).unwrap();
+        assert!(behind(&four).is_none());
         let record = read(&path).unwrap();
-        assert_eq!(record.digest.hash(), Hash::of(&fs::read(&path).unwrap()));
+        assert_eq!(record.end.digest.hash(), Hash::of(&fs::read(&path).unwrap()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Event;
 use crate::lease::{Lease, Work};
-use kernelbench::stage::Stretch;
+use kernelbench::{CandidateId, Evaluation, Tried, stage::Stretch};
 use serde::{Deserialize, Serialize};
 
 /// One line of the log: an event, when it was noted, and where it stands.
@@ -17,9 +17,15 @@ pub struct Line {
     pub event: Event,
 }
 
-/// How such a line goes on behind its place, which takes no more than so many bytes.
-const SPENT: &[u8] = b",\"event\":\"spent\",\"work\":";
+/// What stands before the name of an event's kind, and how many bytes it takes at most until that name ends.
+const KIND: &[u8] = b",\"event\":\"";
 const HEAD: usize = 96;
+
+#[derive(Deserialize)]
+struct Place {
+    seq: u64,
+    at_ms: i64,
+}
 
 impl Line {
     /// A line as the log holds it: what `Deserialize` makes of it too, but that it keeps all fields until it knows which are the
@@ -29,34 +35,75 @@ impl Line {
     ///
     /// Where this is no line of a log.
     pub fn read(json: &[u8]) -> serde_json::Result<Self> {
-        #[derive(Deserialize)]
-        struct Place {
-            seq: u64,
-            at_ms: i64,
-        }
-        if let Some(spent) = Self::read_spent(json) {
-            return Ok(spent);
+        if let Some(event) = Self::read_known(json) {
+            return Ok(event);
         }
         let Place { seq, at_ms } = serde_json::from_slice(json)?;
         Ok(Self { seq, at_ms, event: serde_json::from_slice(json)? })
     }
 
-    /// One that says what time was spent on, which is three quarters of a log: with its event known beforehand, it is read once
-    /// and nothing is kept meanwhile. `None` for any other, and for what cannot be read so.
-    fn read_spent(json: &[u8]) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Spent {
-            seq: u64,
-            at_ms: i64,
-            work: Work,
-            build_ms: Option<u64>,
-            lease: Option<Lease>,
-            #[serde(default)]
-            stages: Vec<Stretch>,
+    /// One of the kinds that make up most of a log, by its kind: with its event known beforehand, nothing is kept until that is
+    /// known. `None` for any other, and for what cannot be read so.
+    fn read_known(json: &[u8]) -> Option<Self> {
+        match kind(json)? {
+            b"spent" => read_spent(json),
+            b"tried" => read_tried(json),
+            b"evaluated" => read_evaluated(json),
+            b"checkpointed" => read_one(json, Event::Checkpointed),
+            b"ordered" => read_one(json, Event::Ordered),
+            _ => None,
         }
-        let begins = &json[..json.len().min(HEAD)];
-        begins.windows(SPENT.len()).position(|part| part == SPENT)?;
-        let Spent { seq, at_ms, work, build_ms, lease, stages } = serde_json::from_slice(json).ok()?;
-        Some(Self { seq, at_ms, event: Event::Spent { work, build_ms, lease, stages } })
     }
+}
+
+/// The name of the kind of a line's event, where it stands where the log puts it.
+fn kind(json: &[u8]) -> Option<&[u8]> {
+    let head = &json[..json.len().min(HEAD)];
+    let name = head.windows(KIND.len()).position(|part| part == KIND)? + KIND.len();
+    let length = head[name..].iter().position(|byte| *byte == b'"')?;
+    Some(&head[name..name + length])
+}
+
+fn read_spent(json: &[u8]) -> Option<Line> {
+    #[derive(Deserialize)]
+    struct Spent {
+        seq: u64,
+        at_ms: i64,
+        work: Work,
+        build_ms: Option<u64>,
+        lease: Option<Lease>,
+        #[serde(default)]
+        stages: Vec<Stretch>,
+    }
+    let Spent { seq, at_ms, work, build_ms, lease, stages } = serde_json::from_slice(json).ok()?;
+    Some(Line { seq, at_ms, event: Event::Spent { work, build_ms, lease, stages } })
+}
+
+fn read_tried(json: &[u8]) -> Option<Line> {
+    #[derive(Deserialize)]
+    struct One {
+        seq: u64,
+        at_ms: i64,
+        tried: Tried,
+    }
+    let One { seq, at_ms, tried } = serde_json::from_slice(json).ok()?;
+    Some(Line { seq, at_ms, event: Event::Tried { tried } })
+}
+
+fn read_evaluated(json: &[u8]) -> Option<Line> {
+    #[derive(Deserialize)]
+    struct Evaluated {
+        seq: u64,
+        at_ms: i64,
+        candidate: CandidateId,
+        evaluation: Evaluation,
+    }
+    let Evaluated { seq, at_ms, candidate, evaluation } = serde_json::from_slice(json).ok()?;
+    Some(Line { seq, at_ms, event: Event::Evaluated { candidate, evaluation } })
+}
+
+/// One whose event is one thing.
+fn read_one<T: for<'a> Deserialize<'a>>(json: &[u8], event: impl Fn(T) -> Event) -> Option<Line> {
+    let Place { seq, at_ms } = serde_json::from_slice(json).ok()?;
+    Some(Line { seq, at_ms, event: event(serde_json::from_slice(json).ok()?) })
 }
