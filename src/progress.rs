@@ -19,6 +19,7 @@ pub use search::pace;
 pub use summary::Outcome;
 pub use weighed::lines as weighed;
 pub use words::{correct, evaluated, labels, learned, reference, tuned};
+pub(crate) use workflow::name_of;
 
 use agents::{
     event::Event,

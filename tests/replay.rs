@@ -4,7 +4,7 @@
 mod program;
 
 use program::{SCRIPT, TASK, Told, events, files, only_events, place, run, simulated, warpsmith};
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 #[test]
 fn a_run_is_made_again_from_its_record_without_a_compiler_and_a_model() {
@@ -171,8 +171,16 @@ fn a_step_that_was_under_way_is_finished_before_the_one_that_is_asked_for_and_bo
     let tried = text.lines().collect::<Vec<_>>();
     let last = tried.iter().rposition(|line| line.contains("\"event\":\"tried\"")).unwrap();
     fs::write(&file, tried[..=last].join("\n") + "\n").unwrap();
+    let copy = format!("{recorded}-copy");
+    assert!(Command::new("cp").args(["-r", &recorded, &copy]).status().unwrap().success());
     let told = run(&["tune", &format!("{recorded}@c0"), "--tests", "3"]).ended(0);
     assert!(told.err.contains("Refactor of c0 was under way, try 1 of 3: it is finished first"), "{told:?}");
     assert!(told.out.contains("c1") && told.out.contains("c2") && told.out.contains("tune"), "{told:?}");
     assert!(!run(&["tune", &recorded, "--tests", "2"]).ended(0).err.contains("was under way"));
+    // Whoever goes back drops it.
+    let told = run(&["restore", &format!("{copy}@c0")]).ended(0);
+    assert!(told.out.contains("Refactor of c0 was under way, try 1 of 3: it is dropped"), "{told:?}");
+    let told = run(&["tune", &copy, "--tests", "3"]).ended(0);
+    assert!(!told.err.contains("was under way") && !told.out.contains("Refactor"), "{told:?}");
+    assert!(!run(&["branch", &format!("{copy}@c0"), "other"]).ended(0).out.contains("dropped"));
 }

@@ -6,7 +6,7 @@ use crate::event::{End, Step};
 use crate::head;
 use crate::search::Search;
 use crate::trajectory::{Round, Trajectory};
-use crate::workflow::{Checkpoint, Ordered, next_of};
+use crate::workflow::{Checkpoint, Fate, Ordered, next_of};
 use kernelbench::{CandidateId, Evaluation, TimedCases, TimingPlan, Tuner};
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
@@ -397,10 +397,10 @@ fn next_transformation(so_far: &Trajectory, sequence: &[String], planner: Decide
         return step(workflow.checkpoint(&order.from).unwrap_or(head), &order.transformation);
     }
     let Some(next) = next_of(sequence, &workflow.behind(head)) else { return ControlFlow::Break(End::SequenceEnds) };
-    let failed = |ordered: &&Ordered| !ordered.done && ordered.order.transformation == next;
+    let failed = |ordered: &&Ordered| ordered.fate == Fate::Open && ordered.order.transformation == next;
     let stuck = match planner {
         Decider::Rule => workflow.orders.last().filter(failed).is_some_and(|last| last.order.from == head.id),
-        Decider::Model => workflow.orders.iter().any(|ordered| failed(&ordered) && !ordered.left_out),
+        Decider::Model => workflow.orders.iter().any(|ordered| failed(&ordered)),
     };
     if stuck { ControlFlow::Break(End::Stuck) } else { step(head, next) }
 }

@@ -5,7 +5,7 @@ use crate::head::Weighed;
 use crate::llm::{CallId, Role, Usage};
 use crate::search::{Reached, Tree};
 use crate::validator::Validated;
-use crate::workflow::Workflow;
+use crate::workflow::{Fate, Workflow};
 use kernelbench::{
     Baseline, Bindings, CandidateId, Certificate, CertificateVerdict, CodeObject, Counts, Evaluation, Failure, Hash,
     Suite, Tried,
@@ -73,6 +73,11 @@ impl Round {
     pub fn finished(&self) -> bool {
         let nothing_came = self.unreadable.is_some() || self.steered.is_some() || self.not_timed.is_some();
         self.evaluation.is_some() || nothing_came
+    }
+
+    /// Whether a checkpoint may come of it: it is not over, or it passed.
+    fn may_be_a_checkpoint(&self) -> bool {
+        !self.finished() || self.evaluation.as_ref().is_some_and(Evaluation::holds)
     }
 
     /// The metrics that the Judge says it reasons from and that its profile does not have (CudaForge §2.2: three or four of
@@ -399,6 +404,7 @@ impl Trajectory {
             Event::Offered { node, candidates, dropped } => self.tree.offered(node, candidates, dropped),
             Event::Checkpointed(checkpoint) => self.workflow.made(checkpoint),
             Event::Restored { branch, checkpoint } | Event::Branched { branch, checkpoint } => {
+                self.drop_order();
                 self.workflow.moved(branch, checkpoint);
             }
             Event::Named { name, checkpoint } => {
@@ -410,11 +416,23 @@ impl Trajectory {
                 let how = say.as_ref().map_or("left out".to_owned(), |say| format!("to be said otherwise: {say}"));
                 self.in_round(|round| round.steered = Some(how));
                 if say.is_none() {
-                    self.workflow.left_out();
+                    self.workflow.decided(Fate::LeftOut);
                 }
             }
             Event::Unreadable { role, why } => self.in_round(|round| round.unreadable = Some((role, why))),
         }
+    }
+
+    /// Drops the order that is open: its last try is over, and comes to no checkpoint.
+    fn drop_order(&mut self) {
+        if self.workflow.open_order(&self.rounds).is_none() {
+            return;
+        }
+        let before = self.workflow.orders.last().map_or(0, |ordered| ordered.rounds_before);
+        for round in self.rounds.iter_mut().skip(before).filter(|round| round.may_be_a_checkpoint()) {
+            round.steered = Some("dropped: the workflow went on from another checkpoint".to_owned());
+        }
+        self.workflow.decided(Fate::Dropped);
     }
 
     /// What ended it is no end any more. What was certified was the best of then; what was refused stays refused.

@@ -120,10 +120,22 @@ pub struct Ordered {
     pub order: Order,
     /// How many rounds there had been.
     pub rounds_before: usize,
-    /// Whether a checkpoint came of it.
-    pub done: bool,
-    /// Whether a person left it out.
-    pub left_out: bool,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing yet, or every try failed.
+    #[default]
+    Open,
+    /// A checkpoint.
+    Made,
+    /// A person left it out: it counts as a step that is behind its checkpoint.
+    LeftOut,
+    /// A person went back to a checkpoint before it was decided: it counts as never ordered.
+    Dropped,
 }
 
 /// What has become of a workflow.
@@ -190,7 +202,8 @@ impl Workflow {
         let back = std::iter::successors(self.checkpoint(&to.id), |at| self.checkpoint(at.parent.as_ref()?));
         let steps = |at: &'_ Checkpoint| {
             let id = at.id.clone();
-            let left = self.orders.iter().filter(move |ordered| ordered.left_out && ordered.order.from == id);
+            let left =
+                self.orders.iter().filter(move |ordered| ordered.fate == Fate::LeftOut && ordered.order.from == id);
             left.map(|ordered| ordered.order.transformation.as_str()).collect::<Vec<_>>()
         };
         let mut names: Vec<&str> = vec![];
@@ -205,9 +218,9 @@ impl Workflow {
     /// The last order, with how many of its tries were made, where neither a checkpoint came of it nor every try failed.
     #[must_use]
     pub fn open_order<'a>(&'a self, rounds: &'a [Round]) -> Option<(&'a Order, u32)> {
-        let Ordered { order, rounds_before, done, left_out } = self.orders.last()?;
+        let Ordered { order, rounds_before, fate } = self.orders.last()?;
         let tries = rounds.iter().skip(*rounds_before).filter(|round| round.finished()).count() as u32;
-        (!done && !left_out && tries < order.tries).then_some((order, tries))
+        (*fate == Fate::Open && tries < order.tries).then_some((order, tries))
     }
 
     /// The checkpoint of this very name: the name given, a branch, `head`, or `c7`.
@@ -275,19 +288,18 @@ impl Workflow {
     pub(crate) fn made(&mut self, checkpoint: Checkpoint) {
         let branch = self.branch().to_owned();
         self.branches.insert(branch, checkpoint.id.clone());
-        if let Some(last) = self.orders.last_mut() {
-            last.done = true;
-        }
+        self.decided(Fate::Made);
         self.checkpoints.push(checkpoint);
     }
 
     pub(crate) fn ordered(&mut self, order: Order, rounds_before: usize) {
-        self.orders.push(Ordered { order, rounds_before, done: false, left_out: false });
+        self.orders.push(Ordered { order, rounds_before, fate: Fate::Open });
     }
 
-    pub(crate) fn left_out(&mut self) {
+    /// What became of the last order.
+    pub(crate) fn decided(&mut self, fate: Fate) {
         if let Some(last) = self.orders.last_mut() {
-            last.left_out = true;
+            last.fate = fate;
         }
     }
 

@@ -302,6 +302,49 @@ async fn killed_after_any_event_a_workflow_goes_on_to_the_same_end_and_repeats_n
 }
 
 #[tokio::test]
+async fn a_transformation_that_was_broken_off_anywhere_is_dropped_where_a_person_goes_back() {
+    let by_hand = async |replies: Vec<Entry>, log: &MemoryLog, name: &str| {
+        let crew = Crew::spawn(Arc::new(Simulated::new()), Arc::new(Scripted::new(replies)), Arc::new(prompts())).await;
+        let so_far: Trajectory = log.events().into_iter().collect();
+        let job = Job {
+            task: task_with_regions(),
+            policy: policy(&[]),
+            so_far,
+            log: Box::new(log.clone()),
+            limit: no_limit(),
+        };
+        let story = transform(job, vec![request(name)], &crew).await.unwrap();
+        crew.stop().await;
+        story
+    };
+    let whole = MemoryLog::default();
+    let tile = || device("us={{TILE}}");
+    by_hand(vec![entry(1, &tile())], &whole, "Tile").await;
+    let at = |kind: fn(&Event) -> bool| whole.events().iter().rposition(kind).unwrap();
+    let (ordered, made) =
+        (at(|event| matches!(event, Event::Ordered(_))), at(|event| matches!(event, Event::Checkpointed(_))));
+    let initial = whole.events().iter().find_map(|event| match event {
+        Event::Checkpointed(checkpoint) => Some(checkpoint.id.clone()),
+        _ => None,
+    });
+    let initial = initial.unwrap();
+    assert!(made > ordered + 5, "it is broken off at several places");
+    for kept in ordered + 1..=made {
+        let mut log = whole.killed_after(kept);
+        log.note(&Event::Restored { branch: "main".into(), checkpoint: initial.clone() }).unwrap();
+        let story: Trajectory = log.events().into_iter().collect();
+        assert!(story.open().is_none() && story.workflow.open_order(&story.rounds).is_none(), "after {kept}");
+        let round = story.rounds.len() as u32;
+        let story = by_hand(vec![entry(round, &device("us=70"))], &log, "Shape").await;
+        let made: Vec<_> = story.workflow.checkpoints.iter().map(|at| at.transformation.as_deref()).collect();
+        assert_eq!(made, [None, Some("Shape")], "after {kept}");
+        // It was not tried on the initial context: a person may ask for it again.
+        let story = by_hand(vec![entry(round + 1, &tile())], &log, "Tile").await;
+        assert_eq!(story.workflow.path(story.workflow.head().unwrap()), ["Shape", "Tile"], "after {kept}");
+    }
+}
+
+#[tokio::test]
 async fn a_checkpoint_is_tuned_again_over_its_whole_space_as_the_person_says_and_the_best_are_timed_again() {
     let (_, log) = unbroken().await;
     let tuning = TuningPlan { tuner: Some(Tuner::Tpe), tests: Some(5), keep: Some(3), seed: None };

@@ -230,7 +230,9 @@ fn go_on(
     {
         let from = start.so_far.workflow.checkpoint(&order.from).map_or("a checkpoint", |from| &from.name);
         let (name, from, at, of) = (plain(&order.transformation), plain(from), tries + 1, order.tries);
-        screen.warn(&format!("{name} of {from} was under way, try {at} of {of}: it is finished first"));
+        screen.warn(&format!(
+            "{name} of {from} was under way, try {at} of {of}: it is finished first (`warpsmith restore RUN@{from}` drops it)"
+        ));
     }
     let spec = plan::spec(&config.model.spec)?;
     if !tunes {

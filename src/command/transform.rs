@@ -206,6 +206,6 @@ pub(super) fn suits(policy: &Policy, task: &Task, prompts: &Prompts) -> Result<(
 
 /// What a transformation came to, as the last words of the command.
 pub(crate) fn outcome(story: &agents::trajectory::Trajectory) -> (Exit, String) {
-    let done = story.workflow.orders.last().is_some_and(|ordered| ordered.done);
+    let done = story.workflow.orders.last().is_some_and(|ordered| ordered.fate == agents::workflow::Fate::Made);
     (if done { Exit::Done } else { Exit::NothingCorrect }, workflow::tree(story))
 }

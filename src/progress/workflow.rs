@@ -89,6 +89,6 @@ pub(super) fn moved(what: &str, name: &str, checkpoint: &Hash, so_far: &Trajecto
     format!("{what:<10} {} at {}", plain(name), name_of(checkpoint, so_far))
 }
 
-fn name_of(id: &Hash, so_far: &Trajectory) -> String {
+pub(crate) fn name_of(id: &Hash, so_far: &Trajectory) -> String {
     so_far.workflow.checkpoint(id).map_or_else(|| id.short().to_owned(), |checkpoint| checkpoint.name.clone())
 }

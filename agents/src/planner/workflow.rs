@@ -11,7 +11,7 @@ use crate::event::{End, Event, Step};
 use crate::llm::{AskError, Purpose, Role};
 use crate::log::LogError;
 use crate::policy::STOP;
-use crate::workflow::{Checkpoint, MAIN, Order, Ordered, TUNE, TuningPlan, canonical};
+use crate::workflow::{Checkpoint, Fate, MAIN, Order, Ordered, TUNE, TuningPlan, canonical};
 use futures::TryFutureExt;
 use kernelbench::{Bindings, Candidate, Evaluation, Failure, Hash, Space};
 use prompts::{OpenTransformation, PlanLine, Proposing, Rewriting, Transformation, backend, read_plan};
@@ -194,8 +194,13 @@ impl Loop {
         let behind = workflow.behind(head);
         let failed = |name: &str| {
             let on_it = |ordered: &&Ordered| ordered.order.from == head.id && ordered.order.transformation == name;
-            let mut tried = workflow.orders.iter().filter(on_it).filter(|ordered| !ordered.left_out).peekable();
-            tried.peek().is_some() && !tried.any(|ordered| ordered.done)
+            let mut tried = workflow
+                .orders
+                .iter()
+                .filter(on_it)
+                .filter(|ordered| !matches!(ordered.fate, Fate::LeftOut | Fate::Dropped))
+                .peekable();
+            tried.peek().is_some() && !tried.any(|ordered| ordered.fate == Fate::Made)
         };
         let fits = |one: &&Transformation| {
             let wider = || one.space(&head.tuning).and_then(|wider| wider.extending(&head.kept).map(drop));
@@ -224,13 +229,14 @@ impl Loop {
         let so_far = self.book.so_far();
         let workflow = &so_far.workflow;
         let way = workflow.way(head);
-        let line = |(at, Ordered { order, left_out, .. }): (usize, &Ordered)| {
+        let line = |(at, Ordered { order, fate, .. }): (usize, &Ordered)| {
             let from = way.iter().find(|checkpoint| checkpoint.id == order.from)?;
             let rounds = workflow.rounds_of(at, &so_far.rounds);
             let evaluated = rounds.iter().rev().find_map(|round| round.evaluation.as_ref());
             let not_timed = || rounds.iter().rev().find_map(|round| round.not_timed.clone());
             let outcome = match evaluated {
-                _ if *left_out => "left out by hand".to_owned(),
+                _ if *fate == Fate::LeftOut => "left out by hand".to_owned(),
+                _ if *fate == Fate::Dropped => "dropped by hand".to_owned(),
                 Some(evaluation) => outcome(evaluation),
                 None => not_timed().map_or("failed: no readable reply".to_owned(), |why| format!("not timed: {why}")),
             };
@@ -353,7 +359,7 @@ impl Loop {
         let Some(last) = so_far.rounds.last().filter(|_| self.policy.sequence.is_some()) else { return Ok(()) };
         let made = so_far.workflow.checkpoints.iter().any(|checkpoint| checkpoint.round == last.number);
         let holds = last.evaluation.as_ref().is_some_and(Evaluation::holds);
-        if made || !holds {
+        if made || !holds || last.steered.is_some() {
             return Ok(());
         }
         let Some(bound) = last.candidate.clone() else { return Ok(()) };
