@@ -56,6 +56,12 @@ impl At {
         };
         let Some(path) = path else { return Ok(None) };
         let folder = RunFolder::open(&path)?;
+        let tasks = folder.tasks()?.len();
+        if tasks > 1 {
+            return Err(Trouble::usage(format!(
+                "{words}: this run has {tasks} tasks: expected a run of one task, for candidates and checkpoints are named there"
+            )));
+        }
         let record = folder.only_record()?;
         Ok(Some(Self::new(folder, record, name)))
     }

@@ -41,6 +41,26 @@ fn one_sample_is_no_timing() {
 }
 
 #[test]
+fn a_flag_that_would_change_nothing_is_refused() {
+    let (_folder, out) = place();
+    let kernel = format!("{TASK}/reference.cpp");
+    for [flag, value] in
+        [["--precision", "fp16"], ["--device", "cpu"], ["--baselines", "eager"], ["--reference", "ieee"]]
+    {
+        for begun in [&["run", TASK, "--simulate", "--out", &out][..], &["evaluate", TASK, &kernel, "--simulate"]] {
+            let told = run(&[begun, &[flag, value]].concat()).ended(2);
+            assert!(told.err.contains(&format!("{flag} is for problems in KernelBench's format")), "{told:?}");
+        }
+    }
+    let told = run(&["run", TASK, "--simulate", "--out", &out, "--policy", ""]).ended(2);
+    assert!(told.err.contains("--policy"), "{told:?}");
+    assert!(!Path::new(&out).exists());
+    simulated(&out, &[]).ended(0);
+    let told = run(&["tree", &format!("{out}@c1")]).ended(2);
+    assert!(told.err.contains("the tree is of a run"), "{told:?}");
+}
+
+#[test]
 fn what_standard_output_does_not_take_is_told_and_a_reader_that_went_away_is_not() {
     let full =
         warpsmith(&["policies"]).stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap();

@@ -1,7 +1,7 @@
 //! What can be asked about candidates that are there already?
 
 use super::{ProblemArgs, TimingArgs};
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 use std::path::PathBuf;
 
 /// `evaluate`
@@ -35,7 +35,7 @@ pub struct EvaluateArgs {
     #[arg(long)]
     pub certify: bool,
     /// The policy whose timing is used.
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", value_parser = NonEmptyStringValueParser::new())]
     pub policy: Option<String>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap shows a flattened field's doc as the command's own")]

@@ -8,8 +8,11 @@ use crate::{
     config::{Baselines, Layers, Word, device, limit},
 };
 use agents::policy::{Decider, Guidance, Shapes};
-use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
-use kernelbench::{Beyond, Precision, ReferenceMode, TimingPlan, torch::ProfilerKind};
+use clap::{
+    Args, ValueEnum,
+    builder::{NonEmptyStringValueParser, RangedU64ValueParser},
+};
+use kernelbench::{Beyond, Precision, ReferenceMode, Task, TimingPlan, torch::ProfilerKind};
 
 /// Which model, and how to wait for it.
 #[derive(Debug, Default, Args)]
@@ -96,13 +99,37 @@ impl ProblemArgs {
         layers.flag("workshop.profiler", self.profiler, |config, kind| config.workshop.profiler = Some(kind));
         layers.flag("workshop.metrics", self.metrics_set.clone(), |config, set| config.workshop.metrics = set);
     }
+
+    /// Whether each flag that is given says something of this task: most are for problems.
+    ///
+    /// # Errors
+    ///
+    /// In a sentence, with the first that does not: it would change nothing.
+    pub(crate) fn fit(&self, task: &Task) -> Result<(), String> {
+        let Self { device, reference, beyond, precision, baselines, kernelbench, .. } = self;
+        let given = [
+            ("--device", device.is_some()),
+            ("--reference", reference.is_some()),
+            ("--beyond", beyond.is_some()),
+            ("--precision", precision.is_some()),
+            ("--baselines", baselines.is_some()),
+            ("--kernelbench", kernelbench.is_some()),
+        ];
+        let flag = given.iter().find(|(_, given)| *given && task.problem().is_none());
+        flag.map_or(Ok(()), |(flag, _)| {
+            let name = &task.name;
+            Err(format!(
+                "{flag} is for problems in KernelBench's format: {name} is a kernel with a task.toml, where such things are said"
+            ))
+        })
+    }
 }
 
 /// How to work on a task.
 #[derive(Debug, Default, Args)]
 pub struct WayArgs {
     /// How to work on a task: a policy's name (see `warpsmith policies`) or a file.
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", value_parser = NonEmptyStringValueParser::new())]
     pub policy: Option<String>,
     /// How many candidates are written for a task.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]

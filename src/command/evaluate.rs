@@ -182,6 +182,7 @@ fn what(arguments: &EvaluateArgs, config: &Config) -> Result<What, Trouble> {
         if let (Some(beyond), Source::Problem(problem)) = (arguments.problem.beyond, &mut task.source) {
             problem.beyond = beyond;
         }
+        arguments.problem.fit(&task).map_err(Trouble::usage)?;
         as_recorded(&at.label(), &task, &arguments.problem)?;
         let own = (at.label(), Given::Whole(recorded(&at, arguments)?));
         let all = std::iter::once(own).chain(candidates(arguments, &task, root)?).collect();
@@ -193,6 +194,7 @@ fn what(arguments: &EvaluateArgs, config: &Config) -> Result<What, Trouble> {
         return Err(Trouble::usage(format!("{task}: {which}")));
     }
     let task = plan::task(&arguments.task, config)?;
+    arguments.problem.fit(&task).map_err(Trouble::usage)?;
     let candidates = candidates(arguments, &task, root)?;
     Ok(What { task, candidates, from: None })
 }

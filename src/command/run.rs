@@ -58,6 +58,7 @@ fn start(
         hosts::behind(environment)?;
     }
     let mut plan = Plan::make(task, &layers.config)?;
+    problem.fit(&plan.task).map_err(Trouble::usage)?;
     if let Some(seed) = begun.as_ref().and_then(|begun| begun.seed.as_ref()) {
         plan.task = plan::seeded(plan.task, seed)?;
     }

@@ -66,6 +66,10 @@ pub(super) fn print_tree(arguments: &TreeArgs, config: &Config) -> Result<Exit, 
         Some(task) => At::of_task(&run, task, &config.run.folder)?,
         None => of(&run, config)?,
     };
+    if let Some(name) = &at.name {
+        let run = at.folder.path().display();
+        return Err(Trouble::usage(format!("{run}@{name}: the tree is of a run: name it without @{name}")));
+    }
     let story = &at.story;
     if !story.tree.nodes().is_empty() {
         let task = story.task.as_ref().and_then(|task| at.blobs.fetch(task).ok());
