@@ -224,6 +224,9 @@ fn a_task_that_cannot_be_read_is_named_and_the_others_are_done() {
     assert_eq!((&outcome["finished"], &outcome["correct"]), (&json!(2), &json!(2)), "{outcome}");
     let list = fs::read_to_string(folder.path().join("run/batch.toml")).unwrap();
     assert!(list.contains("[[unreadable]]") && list.contains("t01"), "{list}");
+    // Which of several tasks a checkpoint would be of, nobody says.
+    let told = run(&["checkpoint", &folder.path().join("run").display().to_string(), "name"]).ended(2);
+    assert!(told.err.contains("this run has 2 tasks: expected a run of one task"), "{told:?}");
 }
 
 fn told_of(command: &mut Command) -> Told {

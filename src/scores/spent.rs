@@ -142,7 +142,12 @@ impl Spent {
     fn take(&mut self, before: &Line, after: &Line) {
         let ms = u64::try_from(after.at_ms.saturating_sub(before.at_ms)).unwrap_or(0);
         let part = match (&before.event, &after.event) {
-            (Event::BrokeOff { .. }, _) => return,
+            // Nobody worked on it meanwhile.
+            (Event::BrokeOff { .. } | Event::Ended { .. }, _)
+            | (_, Event::Extended { .. } | Event::Named { .. } | Event::Restored { .. } | Event::Branched { .. }) => {
+                return;
+            }
+            (_, Event::Ordered(order)) if order.by_hand => return,
             (_, Event::Spent { work, build_ms, lease, stages }) => {
                 self.wall_ms += ms;
                 self.staged += u64::from(*work == Work::Examine && lease.is_some() && !stages.is_empty());
@@ -249,6 +254,41 @@ impl<'a> Sum<&'a Spent> for Spent {
 mod tests {
     use super::*;
     use agents::lease::Held;
+
+    #[test]
+    fn the_time_that_a_run_lay_there_is_nobodys() {
+        let line = |at_ms: i64, event: Event| Line { seq: at_ms as u64, at_ms, event };
+        let hash = kernelbench::Hash::of(b"a");
+        let named = Event::Named { name: "a".into(), checkpoint: hash.clone() };
+        let restored = Event::Restored { branch: "main".into(), checkpoint: hash.clone() };
+        let began = || Event::Began { round: 1, step: agents::event::Step::Baseline };
+        let order = |by_hand| {
+            Event::Ordered(agents::workflow::Order {
+                transformation: "a".into(),
+                definition: hash.clone(),
+                imports: vec![],
+                from: hash.clone(),
+                tries: 1,
+                say: None,
+                by_hand,
+                tuning: agents::workflow::TuningPlan::default(),
+                trial: false,
+            })
+        };
+        let lines = [
+            line(0, began()),
+            line(5, Event::Ended { end: agents::event::End::Stuck }),
+            line(1_000, Event::Extended { rounds: Some(2) }),
+            line(1_003, began()),
+            line(2_000, Event::BrokeOff { why: "killed".into() }),
+            line(9_000, named),
+            line(20_000, restored),
+            line(30_000, order(true)),
+            line(30_002, began()),
+            line(30_004, order(false)),
+        ];
+        assert_eq!(Spent::of(&lines).wall_ms, 5 + 3 + 997 + 2 + 2);
+    }
 
     #[test]
     fn what_is_neither_building_nor_the_lease_was_waiting() {
