@@ -161,7 +161,8 @@ impl Lease<'_> {
         done
     }
 
-    /// Between two of many pieces of work that need not be done alone: who waits to be alone goes first. Its memory it keeps.
+    /// Between two of many pieces of work that need not be done alone: who waits to be alone goes first, once nobody else shares
+    /// the device and a few others came in, if any wait. Its memory it keeps.
     pub(crate) fn give_way(&mut self) {
         if !self.asked_alone && self.gate.turns.is_asked_for() {
             self.aside(|| ());

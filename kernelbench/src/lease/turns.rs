@@ -1,9 +1,9 @@
 //! Who uses a device next, beside others or alone?
 //!
 //! The device falls silent for whoever times, and each time it does, what is shared waits for its slowest. So turns come in two
-//! phases: those who share it come in, as many as may, until none of them waits, or until as many wait to be alone as may share
-//! it; then those have it one after the other. Who waits to be alone is passed by so many at most, and as many may be alone in a
-//! row while others wait to share it.
+//! phases: those who share it come in, as many as may, until none of them waits, or until it is full and as many wait to be alone
+//! as may share it; then those have it one after the other. Who waits to be alone is passed by twice as many at most, and as many
+//! may be alone in a row while others wait to share it.
 
 use crate::stage::Hold;
 use std::{
@@ -139,7 +139,8 @@ impl State {
             Phase::Shared if asking == 0 => None,
             Phase::Shared => {
                 let nobody_comes = sharers == 0 && (asking >= WORTH_IT || self.sharing == 0);
-                (nobody_comes || asking >= beside as usize || enough).then_some(Phase::Alone)
+                let is_full = self.sharing == beside || self.came_in >= beside;
+                (nobody_comes || is_full && asking >= beside as usize || enough).then_some(Phase::Alone)
             }
             Phase::Alone => (asking == 0 || enough && sharers > 0).then_some(Phase::Shared),
         };
@@ -268,6 +269,22 @@ mod tests {
         device.come(true, 1);
         device.leave(false);
         assert_eq!(device.stands(), (3, false, 1, 4));
+    }
+
+    #[test]
+    fn where_both_kinds_always_wait_as_many_share_it_as_may_and_eight_are_alone_between() {
+        let (mut device, mut phases) = (Device::default(), vec![]);
+        device.come(false, 20);
+        device.come(true, 40);
+        for _ in 0..40 {
+            let (sharing, is_alone, ..) = device.stands();
+            phases.push(if is_alone { 0 } else { sharing });
+            device.leave(is_alone);
+            device.come(is_alone, 1);
+        }
+        let rows: Vec<(u32, usize)> =
+            phases.chunk_by(|a, b| (*a == 0) == (*b == 0)).map(|row| (row[0], row.len())).collect();
+        assert_eq!(rows, [(4, 4), (0, 8), (4, 4), (0, 8), (4, 4), (0, 8), (4, 4)]);
     }
 
     #[test]
