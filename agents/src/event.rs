@@ -438,6 +438,9 @@ pub enum Event {
         branch: String,
         /// The checkpoint.
         checkpoint: Hash,
+        /// Whether a transformation that was under way is dropped.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        drops: bool,
     },
     /// A branch was begun at a checkpoint, and goes on.
     Branched {
@@ -445,6 +448,9 @@ pub enum Event {
         branch: String,
         /// The checkpoint.
         checkpoint: Hash,
+        /// Whether a transformation that was under way is dropped.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        drops: bool,
     },
     /// A checkpoint was given a name.
     Named {

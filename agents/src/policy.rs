@@ -399,7 +399,10 @@ fn next_transformation(so_far: &Trajectory, sequence: &[String], planner: Decide
     let Some(next) = next_of(sequence, &workflow.behind(head)) else { return ControlFlow::Break(End::SequenceEnds) };
     let failed = |ordered: &&Ordered| ordered.fate == Fate::Open && ordered.order.transformation == next;
     let stuck = match planner {
-        Decider::Rule => workflow.orders.last().filter(failed).is_some_and(|last| last.order.from == head.id),
+        Decider::Rule => {
+            let last = workflow.orders.iter().rev().find(|ordered| ordered.fate != Fate::Dropped);
+            last.filter(failed).is_some_and(|last| last.order.from == head.id)
+        }
         Decider::Model => workflow.orders.iter().any(|ordered| failed(&ordered)),
     };
     if stuck { ControlFlow::Break(End::Stuck) } else { step(head, next) }

@@ -5,7 +5,7 @@ use crate::head::Weighed;
 use crate::llm::{CallId, Role, Usage};
 use crate::search::{Reached, Tree};
 use crate::validator::Validated;
-use crate::workflow::{Fate, Workflow};
+use crate::workflow::{Fate, Order, Ordered, Workflow};
 use kernelbench::{
     Baseline, Bindings, CandidateId, Certificate, CertificateVerdict, CodeObject, Counts, Evaluation, Failure, Hash,
     Suite, Tried,
@@ -403,8 +403,10 @@ impl Trajectory {
             Event::Simulated { node, found, .. } => self.tree.simulated(node, Reached::from(&found)),
             Event::Offered { node, candidates, dropped } => self.tree.offered(node, candidates, dropped),
             Event::Checkpointed(checkpoint) => self.workflow.made(checkpoint),
-            Event::Restored { branch, checkpoint } | Event::Branched { branch, checkpoint } => {
-                self.drop_order();
+            Event::Restored { branch, checkpoint, drops } | Event::Branched { branch, checkpoint, drops } => {
+                if drops {
+                    self.drop_order();
+                }
                 self.workflow.moved(branch, checkpoint);
             }
             Event::Named { name, checkpoint } => {
@@ -423,11 +425,20 @@ impl Trajectory {
         }
     }
 
-    /// Drops the order that is open: its last try is over, and comes to no checkpoint.
+    /// The last order, with how many of its tries were made, where a checkpoint may come of it still: it is open, or a try of it
+    /// passed and the checkpoint is all that is missing.
+    #[must_use]
+    pub fn under_way(&self) -> Option<(&Order, u32)> {
+        let Ordered { order, rounds_before, fate } = self.workflow.orders.last()?;
+        let tries = self.rounds.iter().skip(*rounds_before);
+        let passed = || tries.clone().any(Round::may_be_a_checkpoint);
+        let missing =
+            || (*fate == Fate::Open && !order.trial && passed()).then(|| (order, order.tries.saturating_sub(1)));
+        self.workflow.open_order(&self.rounds).or_else(missing)
+    }
+
+    /// Drops the last order: its last try is over, and comes to no checkpoint.
     fn drop_order(&mut self) {
-        if self.workflow.open_order(&self.rounds).is_none() {
-            return;
-        }
         let before = self.workflow.orders.last().map_or(0, |ordered| ordered.rounds_before);
         for round in self.rounds.iter_mut().skip(before).filter(|round| round.may_be_a_checkpoint()) {
             round.steered = Some("dropped: the workflow went on from another checkpoint".to_owned());

@@ -303,7 +303,7 @@ async fn killed_after_any_event_a_workflow_goes_on_to_the_same_end_and_repeats_n
 
 #[tokio::test]
 async fn a_transformation_that_was_broken_off_anywhere_is_dropped_where_a_person_goes_back() {
-    let by_hand = async |replies: Vec<Entry>, log: &MemoryLog, name: &str| {
+    let by_hand = async |replies: Vec<Entry>, log: &MemoryLog, request: Request| {
         let crew = Crew::spawn(Arc::new(Simulated::new()), Arc::new(Scripted::new(replies)), Arc::new(prompts())).await;
         let so_far: Trajectory = log.events().into_iter().collect();
         let job = Job {
@@ -313,34 +313,42 @@ async fn a_transformation_that_was_broken_off_anywhere_is_dropped_where_a_person
             log: Box::new(log.clone()),
             limit: no_limit(),
         };
-        let story = transform(job, vec![request(name)], &crew).await.unwrap();
+        let story = transform(job, vec![request], &crew).await.unwrap();
         crew.stop().await;
         story
     };
-    let whole = MemoryLog::default();
     let tile = || device("us={{TILE}}");
-    by_hand(vec![entry(1, &tile())], &whole, "Tile").await;
-    let at = |kind: fn(&Event) -> bool| whole.events().iter().rposition(kind).unwrap();
-    let (ordered, made) =
-        (at(|event| matches!(event, Event::Ordered(_))), at(|event| matches!(event, Event::Checkpointed(_))));
-    let initial = whole.events().iter().find_map(|event| match event {
-        Event::Checkpointed(checkpoint) => Some(checkpoint.id.clone()),
-        _ => None,
-    });
-    let initial = initial.unwrap();
-    assert!(made > ordered + 5, "it is broken off at several places");
-    for kept in ordered + 1..=made {
-        let mut log = whole.killed_after(kept);
-        log.note(&Event::Restored { branch: "main".into(), checkpoint: initial.clone() }).unwrap();
-        let story: Trajectory = log.events().into_iter().collect();
-        assert!(story.open().is_none() && story.workflow.open_order(&story.rounds).is_none(), "after {kept}");
-        let round = story.rounds.len() as u32;
-        let story = by_hand(vec![entry(round, &device("us=70"))], &log, "Shape").await;
-        let made: Vec<_> = story.workflow.checkpoints.iter().map(|at| at.transformation.as_deref()).collect();
-        assert_eq!(made, [None, Some("Shape")], "after {kept}");
-        // It was not tried on the initial context: a person may ask for it again.
-        let story = by_hand(vec![entry(round + 1, &tile())], &log, "Tile").await;
-        assert_eq!(story.workflow.path(story.workflow.head().unwrap()), ["Shape", "Tile"], "after {kept}");
+    // With one try, the last event before the checkpoint leaves no try open.
+    for tries in [None, Some(1)] {
+        let whole = MemoryLog::default();
+        by_hand(vec![entry(1, &tile())], &whole, Request { tries, ..request("Tile") }).await;
+        let at = |kind: fn(&Event) -> bool| whole.events().iter().rposition(kind).unwrap();
+        let (ordered, made) =
+            (at(|event| matches!(event, Event::Ordered(_))), at(|event| matches!(event, Event::Checkpointed(_))));
+        let initial = whole.events().iter().find_map(|event| match event {
+            Event::Checkpointed(checkpoint) => Some(checkpoint.id.clone()),
+            _ => None,
+        });
+        let initial = initial.unwrap();
+        assert!(made > ordered + 5, "it is broken off at several places");
+        for kept in ordered + 1..=made {
+            let mut log = whole.killed_after(kept);
+            let broken: Trajectory = log.events().into_iter().collect();
+            let moved = |drops| Event::Restored { branch: "main".into(), checkpoint: initial.clone(), drops };
+            // As before records said so: it is finished first.
+            let finishes: Trajectory = log.events().into_iter().chain([moved(false)]).collect();
+            assert!(broken.under_way().is_some() && finishes.under_way().is_some(), "after {kept}");
+            log.note(&moved(true)).unwrap();
+            let story: Trajectory = log.events().into_iter().collect();
+            assert!(story.open().is_none() && story.under_way().is_none(), "after {kept}");
+            let round = story.rounds.len() as u32;
+            let story = by_hand(vec![entry(round, &device("us=70"))], &log, request("Shape")).await;
+            let made: Vec<_> = story.workflow.checkpoints.iter().map(|at| at.transformation.as_deref()).collect();
+            assert_eq!(made, [None, Some("Shape")], "after {kept}");
+            // It was not tried on the initial context: a person may ask for it again.
+            let story = by_hand(vec![entry(round + 1, &tile())], &log, request("Tile")).await;
+            assert_eq!(story.workflow.path(story.workflow.head().unwrap()), ["Shape", "Tile"], "after {kept}");
+        }
     }
 }
 

@@ -102,7 +102,8 @@ pub(super) fn branch(arguments: &NewNameArgs, config: &Config) -> Result<Exit, T
     let at = of(&arguments.at, config)?;
     let checkpoint = named_or_head(&at)?;
     free(&at, &arguments.name)?;
-    note(&at, &Event::Branched { branch: arguments.name.clone(), checkpoint: checkpoint.id.clone() })?;
+    let drops = at.story.under_way().is_some();
+    note(&at, &Event::Branched { branch: arguments.name.clone(), checkpoint: checkpoint.id.clone(), drops })?;
     say(&format!("branch {} at {}: the workflow goes on there{}", arguments.name, checkpoint.name, dropped(&at.story)));
     Ok(Exit::Done)
 }
@@ -116,15 +117,15 @@ pub(super) fn restore(arguments: &RestoreArgs, config: &Config) -> Result<Exit, 
     let (checkpoint, story) = (named_or_head(&at)?, &at.story);
     let is_branch = story.workflow.branches.contains_key(&name);
     let branch = if is_branch { name } else { story.workflow.branch().to_owned() };
-    note(&at, &Event::Restored { branch: branch.clone(), checkpoint: checkpoint.id.clone() })?;
+    let drops = story.under_way().is_some();
+    note(&at, &Event::Restored { branch: branch.clone(), checkpoint: checkpoint.id.clone(), drops })?;
     say(&format!("the workflow goes on from {} on branch {branch}{}", checkpoint.name, dropped(story)));
     Ok(Exit::Done)
 }
 
 /// That a transformation was under way, which a workflow drops that goes on from elsewhere; nothing where none was.
 fn dropped(story: &Trajectory) -> String {
-    let open = story.workflow.open_order(&story.rounds);
-    open.map_or_else(String::new, |(order, tries)| {
+    story.under_way().map_or_else(String::new, |(order, tries)| {
         let (name, from) = (plain(&order.transformation), crate::progress::name_of(&order.from, story));
         format!("\n{name} of {from} was under way, try {} of {}: it is dropped", tries + 1, order.tries)
     })

@@ -60,8 +60,12 @@ pub(super) fn of(event: &Event, so_far: &Trajectory, rounds: u32) -> Vec<String>
         Event::Checked { bindings, failure, .. } => super::workflow::checked(bindings, failure.as_ref()),
         Event::Validated { validator, found, .. } => super::workflow::validated(validator, found),
         Event::Checkpointed(checkpoint) => super::workflow::checkpointed(checkpoint, so_far),
-        Event::Restored { branch, checkpoint } => vec![super::workflow::moved("restored", branch, checkpoint, so_far)],
-        Event::Branched { branch, checkpoint } => vec![super::workflow::moved("branch", branch, checkpoint, so_far)],
+        Event::Restored { branch, checkpoint, .. } => {
+            vec![super::workflow::moved("restored", branch, checkpoint, so_far)]
+        }
+        Event::Branched { branch, checkpoint, .. } => {
+            vec![super::workflow::moved("branch", branch, checkpoint, so_far)]
+        }
         Event::Named { name, checkpoint } => vec![super::workflow::moved("named", name, checkpoint, so_far)],
         Event::BrokeOff { why } => vec![String::new(), format!("broke off: {}", plain(why))],
         Event::Ended { end } => vec![String::new(), ended(*end)],

@@ -287,7 +287,7 @@ fn remarks(round: &Round) -> Vec<String> {
         .map(|LookedUp { lookup, .. }| format!("The Coder looked up {} {}", lookup.look_up.name(), lookup.name));
     let misread = round.misread.iter().map(|(call, why)| format!("A reply could not be read ({call}): {why}"));
     let unreadable = round.unreadable.iter().map(|(role, why)| format!("No readable {} reply: {why}", role.name()));
-    let steered = round.steered.iter().map(|how| format!("A person took part before a call: {how}"));
+    let steered = round.steered.iter().map(|how| format!("A person took part: {how}"));
     let not_timed = round.not_timed.iter().map(|why| format!("It passed its checks and could not be timed: {why}"));
     let weighed = round.weighed.iter().flat_map(progress::weighed).map(|line| line.trim().to_owned());
     let learned = round.reflected.iter().flat_map(progress::learned).map(|line| line.trim().to_owned());

@@ -260,7 +260,7 @@ mod tests {
         let line = |at_ms: i64, event: Event| Line { seq: at_ms as u64, at_ms, event };
         let hash = kernelbench::Hash::of(b"a");
         let named = Event::Named { name: "a".into(), checkpoint: hash.clone() };
-        let restored = Event::Restored { branch: "main".into(), checkpoint: hash.clone() };
+        let restored = Event::Restored { branch: "main".into(), checkpoint: hash.clone(), drops: false };
         let began = || Event::Began { round: 1, step: agents::event::Step::Baseline };
         let order = |by_hand| {
             Event::Ordered(agents::workflow::Order {

@@ -54,7 +54,11 @@ impl StepName {
     /// How often it was begun to be tried in a record.
     #[must_use]
     pub fn begun(&self, workflow: &Workflow) -> usize {
-        workflow.orders.iter().filter(|ordered| self.is_of(&ordered.order)).count()
+        workflow
+            .orders
+            .iter()
+            .filter(|ordered| self.is_of(&ordered.order) && ordered.fate != agents::workflow::Fate::Dropped)
+            .count()
     }
 
     fn is_of(&self, order: &Order) -> bool {
