@@ -316,3 +316,40 @@ pub fn next_of<'a>(sequence: &'a [String], path: &[&str]) -> Option<&'a str> {
         path.iter().fold(0, |at, applied| at + usize::from(sequence.get(at).is_some_and(|next| next == applied)));
     sequence.get(done).map(String::as_str)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::slice;
+
+    fn checkpoint(name: &str) -> Checkpoint {
+        let source = Hash::of(b"source");
+        Checkpoint {
+            id: Hash::of(name.as_bytes()),
+            name: name.to_owned(),
+            parent: None,
+            transformation: None,
+            round: 0,
+            context: source.clone(),
+            bound: source,
+            tuning: Space::default(),
+            kept: vec![],
+        }
+    }
+
+    #[test]
+    fn digits_with_which_two_ids_begin_name_neither() {
+        let all: Vec<Checkpoint> = (0..2000).map(|at| checkpoint(&format!("c{at}"))).collect();
+        let digits = |one: &Checkpoint| one.id.to_string()[..4].to_owned();
+        let doubled = |one: &&Checkpoint| all.iter().filter(|other| digits(other) == digits(one)).count() == 2;
+        let twice = all.iter().find(doubled).map(digits).unwrap_or_default();
+        let once = all.iter().find(|one| !doubled(one)).unwrap_or(&all[0]);
+        let workflow = Workflow { checkpoints: all.clone(), ..Workflow::default() };
+        assert_eq!(workflow.named(&digits(once)), Ok(once));
+        let told = format!("{twice:?} begins the ids of 2 checkpoints: give more of its digits");
+        assert_eq!(workflow.named(&twice), Err(told));
+        let workflow = Workflow { checkpoints: slice::from_ref(once).to_vec(), ..Workflow::default() };
+        let told = format!("there is no checkpoint \"c\"; there are {}", once.name);
+        assert_eq!(workflow.named("c"), Err(told));
+    }
+}
