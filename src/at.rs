@@ -59,7 +59,8 @@ impl At {
         let tasks = folder.tasks()?.len();
         if tasks > 1 {
             return Err(Trouble::usage(format!(
-                "{words}: this run has {tasks} tasks: expected a run of one task, for candidates and checkpoints are named there"
+                "{words}: this run has {tasks} tasks: expected a run of one task, whose candidates and checkpoints have names \
+                 (`show` and `tree` of a run of several take one with --task)"
             )));
         }
         let record = folder.only_record()?;

@@ -3,7 +3,7 @@
 //! A fold over the records of its tasks, and nothing else: the same folder gives the same scores on any machine.
 
 mod sheet;
-mod spent;
+pub(crate) mod spent;
 mod table;
 mod task;
 pub(crate) mod text;

@@ -52,6 +52,10 @@ fn a_flag_that_would_change_nothing_is_refused() {
             assert!(told.err.contains(&format!("{flag} is for problems in KernelBench's format")), "{told:?}");
         }
     }
+    // Which GPU a kernel in CUDA is for is no such thing.
+    let cuda = "examples/cuda/silu_and_mul_fp16";
+    let told = run(&["evaluate", cuda, &format!("{cuda}/reference.cu"), "--simulate", "--device", "cuda:0"]);
+    assert!(told.err.is_empty(), "{told:?}");
     let told = run(&["run", TASK, "--simulate", "--out", &out, "--policy", ""]).ended(2);
     assert!(told.err.contains("--policy"), "{told:?}");
     assert!(!Path::new(&out).exists());

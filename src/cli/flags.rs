@@ -100,28 +100,36 @@ impl ProblemArgs {
         layers.flag("workshop.metrics", self.metrics_set.clone(), |config, set| config.workshop.metrics = set);
     }
 
-    /// Whether each flag that is given says something of this task: most are for problems.
+    /// Whether each flag that is given says something of this task: most are for problems, and kernels in CUDA have a device.
     ///
     /// # Errors
     ///
     /// In a sentence, with the first that does not: it would change nothing.
     pub(crate) fn fit(&self, task: &Task) -> Result<(), String> {
+        if task.problem().is_some() {
+            return Ok(());
+        }
         let Self { device, reference, beyond, precision, baselines, kernelbench, .. } = self;
+        let name = &task.name;
+        if device.is_some() && !task.is_cuda() {
+            return Err(format!(
+                "--device is for problems in KernelBench's format and kernels in CUDA: {name} is neither"
+            ));
+        }
         let given = [
-            ("--device", device.is_some()),
             ("--reference", reference.is_some()),
             ("--beyond", beyond.is_some()),
             ("--precision", precision.is_some()),
             ("--baselines", baselines.is_some()),
             ("--kernelbench", kernelbench.is_some()),
         ];
-        let flag = given.iter().find(|(_, given)| *given && task.problem().is_none());
-        flag.map_or(Ok(()), |(flag, _)| {
-            let name = &task.name;
+        let flag = given.iter().find(|(_, given)| *given);
+        let none = |(flag, _): &(&str, bool)| {
             Err(format!(
-                "{flag} is for problems in KernelBench's format: {name} is a kernel with a task.toml, where such things are said"
+                "{flag} is for problems in KernelBench's format: {name} has a task.toml, which says its types, tolerance and baselines"
             ))
-        })
+        };
+        flag.map_or(Ok(()), none)
     }
 }
 

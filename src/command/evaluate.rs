@@ -83,6 +83,7 @@ pub(super) fn evaluate(arguments: &EvaluateArgs, mut layers: Layers) -> Result<E
     arguments.problem.apply(&mut layers);
     let config = &layers.config;
     let What { task, candidates, from } = what(arguments, config)?.on(arguments.backend.as_deref())?;
+    arguments.problem.fit(&task).map_err(Trouble::usage)?;
     let simulated = from.as_ref().map_or(Ok(false), |at| at.folder.header().map(|header| header.simulated))?;
     let workshop = wiring::workshop(Kind::of(&task, arguments.simulate || simulated), config, arguments.profile, None)?;
     workshop.open_ahead(&task);
@@ -182,7 +183,6 @@ fn what(arguments: &EvaluateArgs, config: &Config) -> Result<What, Trouble> {
         if let (Some(beyond), Source::Problem(problem)) = (arguments.problem.beyond, &mut task.source) {
             problem.beyond = beyond;
         }
-        arguments.problem.fit(&task).map_err(Trouble::usage)?;
         as_recorded(&at.label(), &task, &arguments.problem)?;
         let own = (at.label(), Given::Whole(recorded(&at, arguments)?));
         let all = std::iter::once(own).chain(candidates(arguments, &task, root)?).collect();
@@ -194,7 +194,6 @@ fn what(arguments: &EvaluateArgs, config: &Config) -> Result<What, Trouble> {
         return Err(Trouble::usage(format!("{task}: {which}")));
     }
     let task = plan::task(&arguments.task, config)?;
-    arguments.problem.fit(&task).map_err(Trouble::usage)?;
     let candidates = candidates(arguments, &task, root)?;
     Ok(What { task, candidates, from: None })
 }

@@ -225,7 +225,7 @@ fn go_on(
         return Ending { folder, screen: &screen, voice, study: None }.tell(&start.so_far);
     }
     let tunes = steps.as_ref().is_some_and(|steps| start.only_tunes(&steps.requests));
-    if let Some((order, tries)) = start.so_far.workflow.open_order(&start.so_far.rounds)
+    if let Some((order, tries)) = start.so_far.under_way()
         && steps.is_some()
     {
         let from = start.so_far.workflow.checkpoint(&order.from).map_or("a checkpoint", |from| &from.name);

@@ -22,7 +22,7 @@ use agents::{
     event::{End, Event},
     planner::Request,
     trajectory::Trajectory,
-    workflow::{Checkpoint, TuningPlan},
+    workflow::{Checkpoint, Fate, Ordered, TuningPlan},
 };
 use kernelbench::Hash;
 use std::{
@@ -372,7 +372,8 @@ fn searches(arguments: &TuningDepthArgs, story: &Trajectory, from: &Hash) -> Vec
         let holds = |order: &agents::workflow::Order| {
             order.from == *from && Depth::holds(order, *tests as usize, arguments.tuner)
         };
-        let count = story.workflow.orders.iter().filter(|ordered| holds(&ordered.order)).count();
+        let wanted = |ordered: &&Ordered| holds(&ordered.order) && ordered.fate != Fate::Dropped;
+        let count = story.workflow.orders.iter().filter(wanted).count();
         begun.insert(*tests, count as u32);
     }
     for nth in 0..arguments.repeats {

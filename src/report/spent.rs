@@ -1,6 +1,6 @@
 //! Where did the time and the money go?
 
-use crate::quantity;
+use crate::{quantity, scores::spent::lay_there};
 use agents::{
     event::{Event, Line},
     lease::Work,
@@ -64,7 +64,7 @@ pub(super) fn times(lines: &[Line]) -> Vec<(Activity, u64)> {
 fn span(before: &Line, after: &Line) -> (Activity, u64) {
     let ms = u64::try_from(after.at_ms - before.at_ms).unwrap_or(0);
     let activity = match (&before.event, &after.event) {
-        (Event::BrokeOff { .. }, _) => Activity::Away,
+        (before, after) if lay_there(before, after) => Activity::Away,
         (_, Event::Answered { call, .. }) | (Event::Asked { call, .. }, _) => Activity::Model(call.role),
         (_, Event::Spent { work, .. }) => match work {
             Work::Prepare => Activity::Reference,

@@ -26,7 +26,7 @@ pub struct Spent {
     pub usd: f64,
     /// Calls whose price is not known.
     pub unpriced_calls: u64,
-    /// From the first event to the last, without the time in which the run was broken off.
+    /// From the first event to the last, without the time in which nobody worked on it.
     pub wall_ms: u64,
     /// Holding devices, all kinds of work together, alone or beside others.
     pub device_ms: u64,
@@ -141,13 +141,15 @@ impl Spent {
 
     fn take(&mut self, before: &Line, after: &Line) {
         let ms = u64::try_from(after.at_ms.saturating_sub(before.at_ms)).unwrap_or(0);
-        let part = match (&before.event, &after.event) {
-            // Nobody worked on it meanwhile.
-            (Event::BrokeOff { .. } | Event::Ended { .. }, _)
-            | (_, Event::Extended { .. } | Event::Named { .. } | Event::Restored { .. } | Event::Branched { .. }) => {
-                return;
+        let ms = match &after.event {
+            _ if !lay_there(&before.event, &after.event) => ms,
+            // It began some time after the run went on.
+            Event::Spent { build_ms, lease, .. } => {
+                ms.min(build_ms.unwrap_or(0) + lease.as_ref().map_or(0, |lease| lease.us() / 1000))
             }
-            (_, Event::Ordered(order)) if order.by_hand => return,
+            _ => return,
+        };
+        let part = match (&before.event, &after.event) {
             (_, Event::Spent { work, build_ms, lease, stages }) => {
                 self.wall_ms += ms;
                 self.staged += u64::from(*work == Work::Examine && lease.is_some() && !stages.is_empty());
@@ -200,6 +202,22 @@ impl Spent {
             }
         };
         *part += build + leased;
+    }
+}
+
+/// Whether nobody worked on a run between two of its events that stand one behind the other: it had ended or was broken off, or
+/// a person came back to it. Who was asked for a reply works.
+pub(crate) fn lay_there(before: &Event, after: &Event) -> bool {
+    let by_hand = |event: &Event| {
+        matches!(event, Event::Extended { .. } | Event::Named { .. } | Event::Restored { .. } | Event::Branched { .. })
+    };
+    match (before, after) {
+        (Event::BrokeOff { .. } | Event::Ended { .. }, _) => true,
+        (Event::Asked { .. }, _) => false,
+        (_, Event::Ordered(order)) if order.by_hand => true,
+        // A run is extended where it goes on.
+        (Event::Extended { .. }, _) => false,
+        _ => by_hand(before) || by_hand(after),
     }
 }
 
@@ -261,6 +279,17 @@ mod tests {
         let hash = kernelbench::Hash::of(b"a");
         let named = Event::Named { name: "a".into(), checkpoint: hash.clone() };
         let restored = Event::Restored { branch: "main".into(), checkpoint: hash.clone(), drops: false };
+        let restored_again = restored.clone();
+        let lease = Lease {
+            device: "cpu".into(),
+            from_us: 5_000_000,
+            checked_us: None,
+            until_us: 5_500_000,
+            held: None,
+            signed_by: None,
+            moved_from: None,
+        };
+        let spent = Event::Spent { work: Work::Examine, build_ms: Some(30), lease: Some(lease), stages: vec![] };
         let began = || Event::Began { round: 1, step: agents::event::Step::Baseline };
         let order = |by_hand| {
             Event::Ordered(agents::workflow::Order {
@@ -285,9 +314,15 @@ mod tests {
             line(20_000, restored),
             line(30_000, order(true)),
             line(30_002, began()),
-            line(30_004, order(false)),
+            line(40_000, restored_again),
+            line(50_000, order(false)),
+            line(50_004, began()),
+            line(50_005, Event::BrokeOff { why: "killed".into() }),
+            line(90_000, spent),
         ];
-        assert_eq!(Spent::of(&lines).wall_ms, 5 + 3 + 997 + 2 + 2);
+        let spent = Spent::of(&lines);
+        assert_eq!(spent.wall_ms, 5 + 3 + 997 + 2 + 4 + 1 + 30 + 500);
+        assert_eq!((spent.waiting_ms, spent.device_ms, spent.build_ms), (0, 500, 30));
     }
 
     #[test]

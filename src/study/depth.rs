@@ -3,7 +3,7 @@
 use crate::scores::text::columns;
 use agents::{
     trajectory::{Round, Trajectory},
-    workflow::{Order, TUNE},
+    workflow::{Fate, Order, TUNE},
 };
 use kernelbench::{Evaluation, Tuner};
 use metrics::{geometric_mean, quantity};
@@ -42,7 +42,7 @@ impl Depth {
     #[must_use]
     pub fn of(story: &Trajectory, tests: usize, tuner: Tuner) -> Self {
         let orders = story.workflow.orders.iter().enumerate();
-        let own = orders.filter(|(_, ordered)| Self::holds(&ordered.order, tests, tuner));
+        let own = orders.filter(|(_, one)| one.fate != Fate::Dropped && Self::holds(&one.order, tests, tuner));
         let found: Vec<Found> =
             own.filter_map(|(nth, _)| found(story.workflow.rounds_of(nth, &story.rounds).last()?)).collect();
         let edge = |of: fn(f64, f64) -> f64| found.iter().map(|found| found.ns).reduce(of);
