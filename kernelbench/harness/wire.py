@@ -7,6 +7,7 @@ import torch
 
 LONGEST = 160 << 10
 WENT = 0  # the first byte of an answer to "go"; JSON begins otherwise
+ASIDE, BACK = b"\2", b"\3"  # no answers: in a first call, that the device is not needed, and that it is again
 
 
 class Line:

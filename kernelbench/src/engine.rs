@@ -297,7 +297,7 @@ impl<B: Backend> Inner<B> {
             let which = (Standard::Reference, Processes::AtHand);
             let cases = baselines::small(task, &suite.cases);
             let pair = stage::during(Stage::Load, || self.backend.pair(task, session, &mut loaded, which));
-            let checked = pair.and_then(|mut pair| check::check(&mut pair, &cases, &how, rng));
+            let checked = pair.and_then(|mut pair| check::check(&mut pair, &cases, (&how, lease), rng));
             let differs = match checked {
                 Err(EvalError::Candidate(failure)) if self.backend.reference_may_differ() && differs(&failure) => {
                     let text = format!("the reference differs from itself in another process: {failure}");
@@ -306,7 +306,7 @@ impl<B: Backend> Inner<B> {
                 checked => checked.map(|_| None)?,
             };
             let all: Vec<Case> = suite.cases.iter().chain(&task.final_cases).cloned().collect();
-            self.check_baselines(task, session, (&all, Toolchain::Quick), rng)?;
+            self.check_baselines(task, (session, lease), (&all, Toolchain::Quick), rng)?;
             let mut loaded = self.load_against(task)?.unwrap_or(loaded);
             let what = What { task, suite, plan, effort: Effort::Loop, trusted: true, self_difference: 0.0 };
             let both = Both { session, loaded: &mut loaded, lease };
@@ -360,13 +360,13 @@ impl<B: Backend> Inner<B> {
         };
         let checked = self.in_session((task, Some(&candidate.id())), short, |session, lease| {
             let mut loaded = || parked.take().map_or_else(|| self.unpark(task, candidate), Ok);
-            let checked = self.check_once(session, task, candidate, loaded()?, suite);
+            let checked = self.check_once((session, lease), task, candidate, loaded()?, suite);
             if lease.is_alone() || !hangs(&checked) {
                 return checked;
             }
             // Others may have held it up, with compilers or calls of their own.
             lease.be_alone();
-            self.check_once(session, task, candidate, loaded()?, suite)
+            self.check_once((session, lease), task, candidate, loaded()?, suite)
         });
         if checked.is_err() {
             self.backend.get_ready();
@@ -379,18 +379,18 @@ impl<B: Backend> Inner<B> {
     /// Checks a candidate and parks it; what is worth a label.
     fn check_once(
         &self,
-        session: &mut B::Session,
+        (session, lease): (&mut B::Session, &mut Lease<'_>),
         task: &Task,
         candidate: &Candidate,
         mut loaded: B::Loaded,
         suite: &Suite,
     ) -> Attempt<Vec<Label>> {
-        let mut checked = self.examine(session, task, &mut loaded, &suite.cases);
+        let mut checked = self.examine(task, Both { session, loaded: &mut loaded, lease }, &suite.cases);
         let mut of_build = self.backend.build_labels(&loaded);
         let in_doubt = checked.as_ref().err().and_then(|error| self.backend.in_doubt(&loaded, error));
         if let Some(label) = in_doubt {
             loaded = stage::during(Stage::Build, || self.backend.load(task, candidate, Toolchain::Stock))?;
-            checked = self.examine(session, task, &mut loaded, &suite.cases);
+            checked = self.examine(task, Both { session, loaded: &mut loaded, lease }, &suite.cases);
             of_build = vec![label];
             self.kept.note(&candidate.id(), |notes| notes.needs_stock = checked.is_ok());
         }
@@ -402,14 +402,13 @@ impl<B: Backend> Inner<B> {
 
     fn examine(
         &self,
-        session: &mut B::Session,
         task: &Task,
-        loaded: &mut B::Loaded,
+        Both { session, loaded, lease }: Both<'_, '_, B>,
         cases: &[Case],
     ) -> Attempt<Vec<Label>> {
         let (rng, which) = (&mut self.rng(Purpose::Check), (Standard::Outputs, Processes::AtHand));
         let pair = stage::during(Stage::Load, || self.backend.pair(task, session, loaded, which));
-        let checked = pair.and_then(|mut pair| check::check(&mut pair, cases, &self.checking(task), rng));
+        let checked = pair.and_then(|mut pair| check::check(&mut pair, cases, (&self.checking(task), lease), rng));
         let tidied = self.backend.tidy(session);
         checked.and_then(|labels| tidied.map(|()| labels))
     }

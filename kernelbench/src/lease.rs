@@ -9,6 +9,7 @@ mod turns;
 
 use crate::{
     hash::Hash,
+    sandbox::peer::Aside,
     stage::{self, Hold, Stage},
 };
 use memory::{Memory, Part};
@@ -25,6 +26,8 @@ use turns::{Turn, Turns};
 const UNITS: u32 = 840;
 /// The bytes of a unit of one whose memory is known.
 const UNIT: u64 = 1 << 20;
+/// How long who compiles has done so before it is worth to let others have the device, and to wait for it afterwards.
+const WORTH_IT: Duration = Duration::from_millis(50);
 /// How often who waits on a thread of its own looks whether it is its turn, beside when it is told.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -199,6 +202,36 @@ impl Lease<'_> {
         drop(waiting);
         stage::hold(Some(turn.hold()));
         (self.units, self.turn) = (units, Some(turn));
+    }
+}
+
+/// A lease of who calls a candidate for the first time, which may compile meanwhile.
+#[derive(Debug)]
+pub(crate) struct Compiling<'a, 'gate> {
+    lease: &'a mut Lease<'gate>,
+    /// Where it stepped aside: whether it was alone before.
+    was_alone: Option<bool>,
+}
+
+impl<'a, 'gate> Compiling<'a, 'gate> {
+    pub(crate) const fn with(lease: &'a mut Lease<'gate>) -> Self {
+        Self { lease, was_alone: None }
+    }
+}
+
+impl Aside for Compiling<'_, '_> {
+    fn compiles(&mut self, so_far: Duration) {
+        // Where nobody may share the device, whoever is let in may wait for what a pair holds.
+        if so_far >= WORTH_IT && self.was_alone.is_none() && self.lease.gate.beside > 1 {
+            self.was_alone = Some(self.lease.is_alone());
+            self.lease.step_aside();
+        }
+    }
+
+    fn needs_device(&mut self) {
+        if let Some(alone) = self.was_alone.take() {
+            self.lease.become_of(self.lease.units, alone);
+        }
     }
 }
 
@@ -409,6 +442,45 @@ mod tests {
         assert_eq!(gate.turns.free(), 2);
         drop((aside, other));
         assert_all_is_free(&gate);
+    }
+
+    #[test]
+    fn who_compiles_for_long_enough_lets_another_be_alone_and_has_the_device_as_before_when_it_needs_it() {
+        let gate = Gate::new(Some(80 * GIB), 4);
+        let mut lease = share(&gate, 30 * GIB);
+        let mut compiling = Compiling::with(&mut lease);
+        compiling.compiles(WORTH_IT / 2);
+        assert_eq!(gate.turns.free(), 3, "it was not worth it");
+        compiling.compiles(WORTH_IT);
+        compiling.compiles(WORTH_IT * 2);
+        let other = wait_for(gate.exclusive());
+        assert!(other.is_alone() && gate.memory.free() < 50 << 10);
+        std::thread::scope(|scope| {
+            let needs_it = scope.spawn(|| {
+                compiling.needs_device();
+                compiling.needs_device();
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!needs_it.is_finished(), "two use the device, one of them alone");
+            drop(other);
+        });
+        assert_eq!((lease.is_alone(), gate.turns.free()), (false, 3));
+        lease.be_alone();
+        let mut compiling = Compiling::with(&mut lease);
+        compiling.compiles(WORTH_IT);
+        drop(share(&gate, GIB));
+        compiling.needs_device();
+        assert!(lease.is_alone());
+        drop(lease);
+        assert_all_is_free(&gate);
+    }
+
+    #[test]
+    fn who_compiles_keeps_a_device_that_nobody_may_share() {
+        let gate = Gate::new(None, 1);
+        let mut lease = share(&gate, 0);
+        Compiling::with(&mut lease).compiles(WORTH_IT * 100);
+        assert!(lease.is_alone());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use warpsmith_kernelbench::{
     Candidate, Evaluation, Suite, Task, Workshop, load,
-    stage::{Hold, Recorder, Stretch},
+    stage::{Hold, Recorder, Stage, Stretch},
     torch::Torch,
 };
 
@@ -67,4 +67,91 @@ async fn what_fails_and_what_passes_does_so_with_others_beside_it_and_is_timed_a
         });
     }
     all.join_all().await;
+}
+
+/// What Triton is for the harness, of a compiler that takes so many seconds a kernel, and a call that uses it so.
+fn compiles(each: f64, call: &str) -> String {
+    format!(
+        "import os, sys, time, types
+import torch.nn as nn
+
+class JITFunction:
+    compiled = 0
+
+    def _do_compile(self):
+        JITFunction.compiled += 1
+        time.sleep({each})
+        if JITFunction.compiled == 2:
+            raise ValueError('this one does not compile')
+
+jit = types.ModuleType('triton.runtime.jit')
+jit.JITFunction = JITFunction
+sys.modules['triton.runtime.jit'] = jit
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        {call}
+        return nn.functional.softplus(x)
+"
+    )
+}
+
+/// The milliseconds of first calls in which the device was held so, or not at all.
+fn first_calls(stretches: &[Stretch], held: Option<Hold>) -> u64 {
+    let so = |one: &&Stretch| one.stage == Stage::FirstCall && one.held == held;
+    stretches.iter().filter(so).map(|one| one.us / 1000).sum()
+}
+
+#[tokio::test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+async fn what_compiles_in_a_first_call_holds_no_device_meanwhile_and_holds_it_again_for_the_rest() {
+    let task = python::problem("1_Softplus");
+    let candidate = |call: &str| Candidate::new(compiles(0.5, call));
+    // Three kernels, of which the second does not compile; and as long on the device.
+    let call = "if JITFunction.compiled < 3:
+            for _ in range(3):
+                try:
+                    JITFunction()._do_compile()
+                except ValueError:
+                    pass
+            time.sleep(1)";
+    let workshop = workshop_with(|options| options.beside = 4);
+    let (found, stretches) = evaluated(&workshop, &task, &candidate(call)).await;
+    assert!(["passed", "clocks"].contains(&&*found), "{found}");
+    // It is looked a tenth of a second later whether it compiles for long.
+    let aside = first_calls(&stretches, None);
+    assert!((900..1500).contains(&aside), "{aside} ms: {stretches:?}");
+    assert!(first_calls(&stretches, Some(Hold::Shared)) >= 1000, "{stretches:?}");
+
+    // Where nobody may share it, nobody is let in.
+    let workshop = workshop_with(|options| options.beside = 1);
+    let (found, stretches) = evaluated(&workshop, &task, &candidate(call)).await;
+    assert!(["passed", "clocks"].contains(&&*found), "{found}");
+    assert_eq!(first_calls(&stretches, None), 0);
+}
+
+#[tokio::test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+async fn who_says_at_another_time_that_it_compiles_tampers_with_the_line() {
+    let task = python::problem("1_Softplus");
+    let workshop = workshop_with(|options| options.beside = 4);
+    for (call, expected) in [
+        // It goes on until its answer at most.
+        (
+            "if not JITFunction.compiled: os.write(int(sys.argv[1]), b'\\2'); time.sleep(0.2)\n        \
+         JITFunction.compiled = 1",
+            "passed",
+        ),
+        (
+            "if JITFunction.compiled == 1: os.write(int(sys.argv[1]), b'\\2')\n        JITFunction.compiled += 1",
+            "forbidden",
+        ),
+        (
+            "if JITFunction.compiled == 1: os.write(int(sys.argv[1]), b'\\3')\n        JITFunction.compiled += 1",
+            "forbidden",
+        ),
+    ] {
+        let (found, _) = evaluated(&workshop, &task, &Candidate::new(compiles(0.0, call))).await;
+        assert!(found == expected || (expected, &*found) == ("passed", "clocks"), "{call}: {found}");
+    }
 }

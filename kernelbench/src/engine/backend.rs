@@ -502,6 +502,13 @@ pub(crate) trait Pair {
     /// looked for: then the request is drawn anew.
     fn call(&mut self, side: Side, deadline: Duration, rng: &mut StdRng) -> Attempt<Option<Reading>>;
 
+    /// Has the candidate make its first calls, which are not timed. While they compile they need no device, and may step aside
+    /// from it.
+    fn first_call(&mut self, deadline: Duration, lease: &mut Lease<'_>, rng: &mut StdRng) -> Attempt<()> {
+        let _ = lease;
+        self.call(Side::Candidate, deadline, rng).map(|_| ())
+    }
+
     /// Whether the candidate's model was not called yet: its first call may compile.
     fn is_new(&self) -> bool {
         false

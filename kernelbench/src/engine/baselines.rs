@@ -32,7 +32,7 @@ impl<B: Backend> Inner<B> {
     pub(super) fn check_baselines(
         &self,
         task: &Task,
-        session: &mut B::Session,
+        (session, lease): (&mut B::Session, &mut Lease<'_>),
         (cases, toolchain): (&[Case], Toolchain),
         rng: &mut StdRng,
     ) -> Attempt<()> {
@@ -50,7 +50,8 @@ impl<B: Backend> Inner<B> {
                 if oracle == Some(kernel) { (Standard::Reference, &small[..]) } else { (Standard::Outputs, cases) };
             let mut loaded = stage::during(Stage::Build, || self.backend.load_baseline(task, kernel, toolchain))?;
             let mut pair = self.backend.pair(task, session, &mut loaded, (standard, Processes::AtHand))?;
-            check::check(&mut pair, cases, &self.checking(task), rng).map_err(|error| refused(task, kernel, error))?;
+            check::check(&mut pair, cases, (&self.checking(task), lease), rng)
+                .map_err(|error| refused(task, kernel, error))?;
         }
         Ok(())
     }

@@ -40,9 +40,14 @@ enum Part<'a> {
 }
 
 impl Part<'_> {
-    fn check(&self, pair: &mut impl Pair, how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Vec<Label>> {
+    fn check(
+        &self,
+        pair: &mut impl Pair,
+        (how, lease): (&Checking<'_>, &mut Lease<'_>),
+        rng: &mut StdRng,
+    ) -> Attempt<Vec<Label>> {
         match self {
-            Self::OneByOne(cases) => check::one_by_one(pair, cases, how, rng),
+            Self::OneByOne(cases) => check::one_by_one(pair, cases, (how, lease), rng),
             Self::InTurn(cases) => Ok(check::in_turn(pair, cases, how, rng)?.into_iter().collect()),
         }
     }
@@ -150,7 +155,7 @@ impl<B: Backend> Inner<B> {
         let what =
             What { task, suite: &suite, plan, effort: Effort::Certificate, trusted: false, self_difference: 0.0 };
         let cases: Vec<Case> = task.cases.iter().chain(&task.final_cases).cloned().collect();
-        self.check_baselines(task, session, (&cases, Toolchain::Stock), rng)?;
+        self.check_baselines(task, (session, lease), (&cases, Toolchain::Stock), rng)?;
         let parts = parts(task, &cases, backend.numbers().spread);
         let sanitized_between = backend.numbers().spread;
         let all = parts.len() + usize::from(sanitized_between);
@@ -161,7 +166,7 @@ impl<B: Backend> Inner<B> {
             let mut pair = backend.pair(task, session, loaded, which)?;
             drop(loading);
             for part in part {
-                labels.extend(part.check(&mut pair, &self.checking(task), rng)?);
+                labels.extend(part.check(&mut pair, (&self.checking(task), lease), rng)?);
             }
             layers = pair.layers();
             if at + 1 == parts.len() {

@@ -2,6 +2,7 @@
 
 use super::backend::{Found, Inputs, Look, Looked, Pair, Side};
 use crate::{
+    lease::Lease,
     measure::numbers::PATIENCE,
     result::{
         error::{Attempt, EvalError},
@@ -29,6 +30,13 @@ const WIDER: f64 = 10.0;
 /// How long calls in a row go on before others may go between them.
 const STRETCH: Duration = Duration::from_secs(1);
 
+/// How a candidate is called, by what its deadline has beside twenty times the reference's time.
+enum Called<'a, 'gate> {
+    /// For the first time: it may compile, and steps aside from the device meanwhile.
+    First(Duration, &'a mut Lease<'gate>),
+    Again(Duration),
+}
+
 /// One more call of a check.
 const AGAIN: Looked = Looked::Checked { oracle: false, twice: false };
 
@@ -50,8 +58,13 @@ pub(crate) struct Checking<'a> {
 }
 
 /// Compares with the reference on every case; what is worth a label. The process may have ended over the last.
-pub(crate) fn check(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rng: &mut StdRng) -> Attempt<Vec<Label>> {
-    let mut labels = one_by_one(pair, cases, how, rng)?;
+pub(crate) fn check(
+    pair: &mut impl Pair,
+    cases: &[Case],
+    (how, lease): (&Checking<'_>, &mut Lease<'_>),
+    rng: &mut StdRng,
+) -> Attempt<Vec<Label>> {
+    let mut labels = one_by_one(pair, cases, (how, lease), rng)?;
     labels.extend(in_turn(pair, cases, how, rng)?);
     Ok(labels)
 }
@@ -60,12 +73,12 @@ pub(crate) fn check(pair: &mut impl Pair, cases: &[Case], how: &Checking<'_>, rn
 pub(crate) fn one_by_one(
     pair: &mut impl Pair,
     cases: &[Case],
-    how: &Checking<'_>,
+    (how, lease): (&Checking<'_>, &mut Lease<'_>),
     rng: &mut StdRng,
 ) -> Attempt<Vec<Label>> {
     let _stage = stage::begin(Stage::Check);
     let mut labels = vec![];
-    let mut first = Some(how.first_slack);
+    let mut first = Some(Called::First(how.first_slack, lease));
     for case in cases {
         pair.enter(case)?;
         pair.prepare(1, false)?;
@@ -95,7 +108,7 @@ pub(crate) fn in_turn(
     for at in (0..last).chain((1..=last).rev()).chain(0..=last).chain([0]) {
         pair.turn_to(at)?;
         let look = Look { tolerance: how.tolerance, case: &cases[entered[at]].name, calls: AGAIN };
-        trial(pair, Inputs::Drawn, &look, (Stage::Check, how.slack), rng)?;
+        trial(pair, Inputs::Drawn, &look, Called::Again(how.slack), rng)?;
     }
     pair.wear(how.slack)
 }
@@ -121,7 +134,7 @@ pub(crate) fn again_and_again(
             let start = Instant::now();
             let name = format!("{}, after {calls} calls in a row", case.name);
             let look = Look { tolerance: how.tolerance, case: &name, calls: AGAIN };
-            trial(pair, Inputs::Drawn, &look, (Stage::Check, how.slack), rng)?;
+            trial(pair, Inputs::Drawn, &look, Called::Again(how.slack), rng)?;
             calls += 1;
             took += start.elapsed();
             stretch += start.elapsed();
@@ -141,13 +154,14 @@ pub(crate) fn again_and_again(
 pub(crate) fn first_call(
     pair: &mut impl Pair,
     case: &Case,
-    (tolerance, slack): (&Tolerance, Duration),
+    tolerance: &Tolerance,
+    (slack, lease): (Duration, &mut Lease<'_>),
     rng: &mut StdRng,
 ) -> Attempt<()> {
     pair.enter(case)?;
     pair.prepare(1, false)?;
     let look = Look { tolerance, case: &case.name, calls: AGAIN };
-    trial(pair, Inputs::Drawn, &look, (Stage::FirstCall, slack), rng).map(|_| ())
+    trial(pair, Inputs::Drawn, &look, Called::First(slack, lease), rng).map(|_| ())
 }
 
 /// On inputs as the task draws them. The first of all calls has the slack of `first`.
@@ -155,7 +169,7 @@ fn drawn(
     pair: &mut impl Pair,
     case: &Case,
     how: &Checking<'_>,
-    first: &mut Option<Duration>,
+    first: &mut Option<Called<'_, '_>>,
     rng: &mut StdRng,
 ) -> Attempt<Vec<Label>> {
     let Checking { tolerance, draws, .. } = *how;
@@ -165,15 +179,15 @@ fn drawn(
     for at in 0..draws.max(1) {
         let calls = Looked::Checked { oracle: how.oracle && at == asked, twice: at == 0 };
         let look = Look { tolerance, case: &case.name, calls };
-        let (stage, slack) = first.take().map_or((Stage::Check, how.slack), |slack| (Stage::FirstCall, slack));
-        let one = trial(pair, Inputs::Drawn, &look, (stage, slack), rng)?;
+        let called = first.take().unwrap_or(Called::Again(how.slack));
+        let one = trial(pair, Inputs::Drawn, &look, called, rng)?;
         found.errors.extend(one.errors);
         found.no_oracle = one.no_oracle;
     }
     for at in 1..pair.placements() {
         pair.place(at)?;
         let look = Look { tolerance, case: &case.name, calls: AGAIN };
-        trial(pair, Inputs::Drawn, &look, (Stage::Check, how.slack), rng)?;
+        trial(pair, Inputs::Drawn, &look, Called::Again(how.slack), rng)?;
     }
     Ok(precision(&found))
 }
@@ -183,13 +197,21 @@ fn trial(
     pair: &mut impl Pair,
     inputs: Inputs,
     look: &Look<'_>,
-    (stage, slack): (Stage, Duration),
+    called: Called<'_, '_>,
     rng: &mut StdRng,
 ) -> Attempt<Found> {
     pair.draw(inputs, rng)?;
     let reference = pair.call(Side::Reference, REFERENCE_PATIENCE, rng)?;
     let took = Duration::from_nanos(reference.map_or(0.0, |ran| ran.outside_ns) as u64);
-    stage::during(stage, || pair.call(Side::Candidate, slack + took * PATIENCE, rng))?;
+    let patience = took * PATIENCE;
+    match called {
+        Called::First(slack, lease) => {
+            stage::during(Stage::FirstCall, || pair.first_call(slack + patience, lease, rng))?;
+        }
+        Called::Again(slack) => {
+            stage::during(Stage::Check, || pair.call(Side::Candidate, slack + patience, rng))?;
+        }
+    }
     pair.verify(look)
 }
 
@@ -206,7 +228,7 @@ fn signed(pair: &mut impl Pair, case: &Case, how: &Checking<'_>, rng: &mut StdRn
         let fails = how.beyond == Beyond::Failure && !label.is_of_memory();
         if fails { Err(failure.into()) } else { Ok(Some(label)) }
     };
-    match trial(pair, Inputs::Signed, &look, (Stage::Check, how.slack), rng) {
+    match trial(pair, Inputs::Signed, &look, Called::Again(how.slack), rng) {
         Ok(Found { differs: Some(failure), .. }) if has_no_answer(&failure) => Ok(Some(not_tried())),
         Ok(Found { differs: Some(failure), .. }) => differs(failure),
         Ok(_) => Ok(None),

@@ -82,8 +82,9 @@ impl<B: Backend> Inner<B> {
             let which = (Standard::Outputs, Processes::AtHand);
             let pair = stage::during(Stage::Load, || self.backend.pair(task, session, &mut loaded, which));
             let how = Checking { draws: 1, signed: false, oracle: false, ..self.checking(task) };
-            let checked =
-                pair.and_then(|mut pair| check::one_by_one(&mut pair, &untimed, &how, &mut self.rng(Purpose::Check)));
+            let checked = pair.and_then(|mut pair| {
+                check::one_by_one(&mut pair, &untimed, (&how, lease), &mut self.rng(Purpose::Check))
+            });
             let both = Both { session: &mut *session, loaded: &mut loaded, lease: &mut *lease };
             let timed = checked.and_then(|_| time::time(&self.backend, both, what, &mut self.rng(Purpose::Time)));
             lease.let_others_in();

@@ -139,7 +139,7 @@ impl<'a, B: Backend> Sittings<'a, B> {
             let which = (Standard::Times, which);
             let mut pair = stage::during(Stage::Load, || backend.pair(what.task, session, loaded, which))?;
             if let Some((case, ..)) = self.blocks.first().filter(|_| pair.is_new() && !what.trusted) {
-                check::first_call(&mut pair, case, (&what.task.tolerance, backend.first_slack()), rng)?;
+                check::first_call(&mut pair, case, &what.task.tolerance, (backend.first_slack(), lease), rng)?;
             }
             lease.be_alone();
             let (_quiet, watch) = (backend.quiet(), Watch::begin(backend.nvml()));

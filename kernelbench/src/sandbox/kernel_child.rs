@@ -25,6 +25,9 @@ pub(crate) const LONGEST: usize = 160 << 10;
 /// The first byte of the answer to a number, which asks for the calls that were prepared; the nonce and the nanoseconds
 /// follow.
 pub(crate) const DONE: u8 = 0;
+/// All of what is no answer: that a process compiles from now on and needs no device, and that it needs it again.
+pub(crate) const ASIDE: u8 = 2;
+pub(crate) const BACK: u8 = 3;
 
 /// What a kernel process is asked, beside the number that stands for a `go`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

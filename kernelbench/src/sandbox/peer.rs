@@ -5,7 +5,7 @@
 
 use super::{
     filter,
-    kernel_child::{DONE, LONGEST, Numbered, Ready},
+    kernel_child::{ASIDE, BACK, DONE, LONGEST, Numbered, Ready},
     layer::Layer,
     process::{self, End, Process},
     signals::{Report, SIGNAL},
@@ -78,6 +78,37 @@ impl<H: LatencyHider> LatencyHider for Option<H> {
 
     fn stamp(&mut self) -> Attempt<Option<Instant>> {
         self.as_mut().map_or(Ok(None), H::stamp)
+    }
+}
+
+/// Who lets others have the device while a process compiles and needs none.
+pub(crate) trait Aside {
+    /// It has compiled for so long; said again and again until it needs the device.
+    fn compiles(&mut self, so_far: Duration);
+
+    /// It needs the device, or has answered; returns once it has it.
+    fn needs_device(&mut self);
+}
+
+/// What a process said last of whether it compiles.
+struct Compiles<'a, A: Aside> {
+    aside: &'a mut A,
+    since: Option<Instant>,
+}
+
+impl<A: Aside> LatencyHider for Compiles<'_, A> {
+    fn look(&mut self) -> Attempt<()> {
+        if let Some(since) = self.since {
+            self.aside.compiles(since.elapsed());
+        }
+        Ok(())
+    }
+}
+
+impl<A: Aside> Compiles<'_, A> {
+    fn end(&mut self) {
+        self.since = None;
+        self.aside.needs_device();
     }
 }
 
@@ -233,6 +264,37 @@ impl Peer {
         Ok((self.said(length, nonce)?, outside))
     }
 
+    /// The same of what may say, as often as it likes, that it compiles and needs no device, and that it needs it again. What it
+    /// waits for the device then, standing still, counts neither for its deadline nor for its time.
+    pub(crate) fn ask_aside<A: DeserializeOwned>(
+        &mut self,
+        body: &impl Serialize,
+        deadline: Duration,
+        aside: &mut impl Aside,
+    ) -> Attempt<(A, Duration)> {
+        let nonce = rand::rng().random::<u64>() >> 12;
+        self.send(&Numbered { nonce, body }, &[])?;
+        let (mut compiles, mut spent) = (Compiles { aside, since: None }, Duration::ZERO);
+        loop {
+            let heard = self.answered_after(spent, deadline, spin(SPIN), &mut compiles);
+            let says = heard.as_ref().map_or(&[][..], |(length, _)| &self.packet[..*length]);
+            let (begins, ends) = (says == [ASIDE], says == [BACK]);
+            if begins {
+                compiles.since = Some(Instant::now());
+            } else {
+                compiles.end();
+            }
+            let (length, took) = heard?;
+            spent += took;
+            if ends {
+                let sent = socket::send(&self.control, &nonce.to_le_bytes(), &[]);
+                sent.map_err(|error| self.unreachable(&error))?;
+            } else if !begins {
+                return Ok((self.said(length, nonce)?, spent));
+            }
+        }
+    }
+
     /// Has it do what it is prepared for, and times that.
     pub(crate) fn go<A: DeserializeOwned>(
         &mut self,
@@ -265,11 +327,22 @@ impl Peer {
         spin: Duration,
         hider: &mut impl LatencyHider,
     ) -> Attempt<(usize, Duration)> {
+        self.answered_after(Duration::ZERO, deadline, spin, hider)
+    }
+
+    /// The same where so much of its deadline is spent.
+    fn answered_after(
+        &mut self,
+        spent: Duration,
+        deadline: Duration,
+        spin: Duration,
+        hider: &mut impl LatencyHider,
+    ) -> Attempt<(usize, Duration)> {
         let release = Instant::now();
         if self.trust == Trust::Candidate {
             self.process.resume();
         }
-        let length = self.hear(release, deadline, spin, hider)?;
+        let length = self.hear(release.checked_sub(spent).unwrap_or(release), deadline, spin, hider)?;
         let answered = Instant::now();
         let done = hider.stamp()?.unwrap_or(answered);
         self.stop()?;

@@ -12,7 +12,8 @@ use std::{
 /// two tensors are.
 pub const TOLERANCE: &str = include_str!("../../../harness/tolerance.py");
 
-const FILES: [(&str, &str); 20] = [
+const FILES: [(&str, &str); 21] = [
+    ("aside.py", include_str!("../../../harness/aside.py")),
     ("candidate.py", include_str!("../../../harness/candidate.py")),
     ("compare.py", include_str!("../../../harness/compare.py")),
     ("confine.py", include_str!("../../../harness/confine.py")),

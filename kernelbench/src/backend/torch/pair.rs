@@ -15,6 +15,7 @@ use crate::{
         check::REFERENCE_PATIENCE,
         sessions::lock,
     },
+    lease::{Compiling, Lease},
     measure::{floor::Traffic, gpu_clock::GpuClock, reading::Reading},
     result::{
         error::{Attempt, trusted},
@@ -71,6 +72,14 @@ impl<'a> TorchPair<'a> {
             runner.run(&self.slots, deadline, &mut around).map(Some)
         } else {
             runner.go(&self.slots, deadline, &mut around)
+        }
+    }
+
+    /// Looks at what the candidate's calls put out, before anything else runs.
+    fn look_at(&mut self, called: Option<&Called>, rng: &mut StdRng) -> Attempt<()> {
+        match called {
+            Some(called) => self.problem.spot_check(self.candidate, called, rng),
+            None => self.candidate.peer.be_alone(),
         }
     }
 
@@ -139,10 +148,7 @@ impl Pair for TorchPair<'_> {
         let called = self.request(side, described, deadline);
         let called = if side == Side::Reference { trusted(called)? } else { called? };
         if side == Side::Candidate {
-            match &called {
-                Some(called) => self.problem.spot_check(self.candidate, called, rng)?,
-                None => self.candidate.peer.be_alone()?,
-            }
+            self.look_at(called.as_ref(), rng)?;
         }
         let Some(called) = called else {
             self.unknown[at] = true;
@@ -154,6 +160,14 @@ impl Pair for TorchPair<'_> {
         let reading = called.reading;
         self.called[at] = Some(called);
         Ok(counts.then_some(reading))
+    }
+
+    fn first_call(&mut self, deadline: Duration, lease: &mut Lease<'_>, rng: &mut StdRng) -> Attempt<()> {
+        let called = self.candidate.run_first(&self.slots, deadline, &mut Compiling::with(lease))?;
+        self.look_at(Some(&called), rng)?;
+        self.unknown[Side::Candidate as usize] = false;
+        self.called[Side::Candidate as usize] = Some(called);
+        Ok(())
     }
 
     fn is_new(&self) -> bool {

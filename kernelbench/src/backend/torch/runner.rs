@@ -15,7 +15,7 @@ use crate::{
         failure::{Failure, Fault},
     },
     sandbox::{
-        peer::{LatencyHider, Peer, Went},
+        peer::{Aside, LatencyHider, Peer, Went},
         pool::Starting,
     },
 };
@@ -262,7 +262,18 @@ impl Runner {
         hider: &mut impl LatencyHider,
     ) -> Attempt<Called> {
         let ask = Ask::Run { slots: slots.to_vec() };
-        let (said, outside) = self.peer.ask_timed::<Said<Ran>>(&ask, &[], deadline, hider)?;
+        let (said, outside) = self.peer.ask_timed(&ask, &[], deadline, hider)?;
+        self.ran(slots, said, outside)
+    }
+
+    /// The same for the first time: while it compiles, whoever is `aside` lets others have the device.
+    pub(crate) fn run_first(&mut self, slots: &[usize], deadline: Duration, aside: &mut impl Aside) -> Attempt<Called> {
+        let ask = Ask::RunFirst { slots: slots.to_vec() };
+        let (said, outside) = self.peer.ask_aside(&ask, deadline, aside)?;
+        self.ran(slots, said, outside)
+    }
+
+    fn ran(&mut self, slots: &[usize], said: Said<Ran>, outside: Duration) -> Attempt<Called> {
         let Ran { inside_ns, outputs, addresses } = self.unless_raised(said, "forward")?;
         if outputs.len() != slots.len() {
             return Err(self.peer.tampered());

@@ -115,6 +115,11 @@ pub(crate) enum Ask {
         /// The slots, in order.
         slots: Vec<usize>,
     },
+    /// The same for the first time, which may say meanwhile that it compiles and needs no device: [`Ran`].
+    RunFirst {
+        /// The slots, in order.
+        slots: Vec<usize>,
+    },
     /// Call the model once under torch's profiler: [`Traced`].
     Trace,
     /// Get ready to read these counters of every launch of a call, or of one of its own where no model was made: [`Counted`].

@@ -112,6 +112,7 @@ fn all(value: Input) -> Vec<Ask> {
         | Ask::Prepare { .. }
         | Ask::RandomizeAllocations { .. }
         | Ask::Run { .. }
+        | Ask::RunFirst { .. }
         | Ask::Trace
         | Ask::PrepareCounters { .. }
         | Ask::ReadCounters
@@ -146,6 +147,7 @@ fn all(value: Input) -> Vec<Ask> {
         Ask::Prepare { slots: vec![0, 1] },
         Ask::RandomizeAllocations { sizes: vec![1 << 20], count: 2 },
         Ask::Run { slots: vec![1] },
+        Ask::RunFirst { slots: vec![1] },
         Ask::Trace,
         Ask::PrepareCounters { names: vec!["gpu__time_duration.sum".into()] },
         Ask::ReadCounters,
