@@ -40,20 +40,22 @@ class Aside:
         try:
             yield
         finally:
-            self.may, function._do_compile = False, compiles
+            self.may = False
+            if function._do_compile is compiles_aside:
+                function._do_compile = compiles
 
     @contextlib.contextmanager
     def stepped_aside(self):
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()
-        self.may = False  # what compiles within it is a part of it
-        self.line.say(wire.ASIDE)
         try:
+            self.line.say(wire.ASIDE)
             yield
         finally:
             self.line.say(wire.BACK)
-            self.line.hear()
-            self.may = True
+            word = {}
+            while isinstance(word, dict):
+                word = self.line.hear()
 
 
 def is_capturing():

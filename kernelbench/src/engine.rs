@@ -81,7 +81,7 @@ impl<B: Backend> Engine<B> {
     pub(crate) fn on(backend: B) -> Self {
         crate::sandbox::process::close_own_memory();
         let kept = Kept::new(&backend);
-        let gate = Gate::new(backend.free_memory(), backend.beside());
+        let gate = Gate::new(backend.free_memory(), backend.beside()).letting_compile(backend.compiling());
         Self(Arc::new(Inner { backend, kept, refusals: Refusals::default(), gate, profiling: Mutex::default() }))
     }
 

@@ -18,8 +18,9 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Wake, Waker},
     thread::Thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
+use tokio::sync::{Semaphore, SemaphorePermit};
 use turns::{Turn, Turns};
 
 /// The units of a device whose memory nobody knows.
@@ -28,6 +29,8 @@ const UNITS: u32 = 840;
 const UNIT: u64 = 1 << 20;
 /// How long who compiles has done so before it is worth to let others have the device, and to wait for it afterwards.
 const WORTH_IT: Duration = Duration::from_millis(50);
+/// How long it waits in one first call until it compiles what is left with the device: of many kernels each waits anew.
+const MOST_WAITED: Duration = Duration::from_mins(1);
 /// How often who waits on a thread of its own looks whether it is its turn, beside when it is told.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -41,6 +44,8 @@ pub(crate) struct Gate {
     turns: Turns,
     /// How many may share it at most.
     beside: u32,
+    /// Who may compile and not hold it meanwhile.
+    compiling: Semaphore,
 }
 
 impl Gate {
@@ -50,7 +55,13 @@ impl Gate {
         let units = bytes.and_then(|bytes| u32::try_from(bytes / UNIT).ok()).filter(|units| *units >= beside);
         let counts_memory = units.is_some();
         let units = units.unwrap_or(UNITS.max(beside));
-        Self { memory: Memory::new(units), units, counts_memory, turns: Turns::new(beside), beside }
+        let (memory, turns, compiling) = (Memory::new(units), Turns::new(beside), Semaphore::const_new(0));
+        Self { memory, units, counts_memory, turns, beside, compiling }
+    }
+
+    /// The same, where so many may compile beside whoever is alone.
+    pub(crate) fn letting_compile(self, most: usize) -> Self {
+        Self { compiling: Semaphore::new(most), ..self }
     }
 
     /// The units of so many bytes. A part of memory that is known is small enough for as many who wait as may share the device:
@@ -209,28 +220,36 @@ impl Lease<'_> {
 #[derive(Debug)]
 pub(crate) struct Compiling<'a, 'gate> {
     lease: &'a mut Lease<'gate>,
-    /// Where it stepped aside: whether it was alone before.
-    was_alone: Option<bool>,
+    /// Where it stepped aside: one of so many who may.
+    aside: Option<SemaphorePermit<'gate>>,
+    /// How long it waited for the device afterwards, together.
+    waited: Duration,
 }
 
 impl<'a, 'gate> Compiling<'a, 'gate> {
     pub(crate) const fn with(lease: &'a mut Lease<'gate>) -> Self {
-        Self { lease, was_alone: None }
+        Self { lease, aside: None, waited: Duration::ZERO }
     }
 }
 
 impl Aside for Compiling<'_, '_> {
+    /// Who is alone stays so: because others held it up before, or because nobody may share the device, and whoever is let in
+    /// may wait for what a pair holds.
     fn compiles(&mut self, so_far: Duration) {
-        // Where nobody may share the device, whoever is let in may wait for what a pair holds.
-        if so_far >= WORTH_IT && self.was_alone.is_none() && self.lease.gate.beside > 1 {
-            self.was_alone = Some(self.lease.is_alone());
-            self.lease.step_aside();
+        let may = so_far >= WORTH_IT && self.waited < MOST_WAITED;
+        if may && self.lease.turn.as_ref().is_some_and(|turn| !turn.is_alone()) {
+            self.aside = self.lease.gate.compiling.try_acquire().ok();
+            if self.aside.is_some() {
+                self.lease.step_aside();
+            }
         }
     }
 
     fn needs_device(&mut self) {
-        if let Some(alone) = self.was_alone.take() {
-            self.lease.become_of(self.lease.units, alone);
+        if self.aside.take().is_some() {
+            let start = Instant::now();
+            self.lease.let_others_in();
+            self.waited += start.elapsed();
         }
     }
 }
@@ -445,14 +464,18 @@ mod tests {
     }
 
     #[test]
-    fn who_compiles_for_long_enough_lets_another_be_alone_and_has_the_device_as_before_when_it_needs_it() {
-        let gate = Gate::new(Some(80 * GIB), 4);
-        let mut lease = share(&gate, 30 * GIB);
+    fn who_compiles_for_long_enough_lets_another_be_alone_and_shares_the_device_when_it_needs_it() {
+        let gate = Gate::new(Some(80 * GIB), 4).letting_compile(1);
+        let (mut lease, mut second) = (share(&gate, 30 * GIB), share(&gate, 30 * GIB));
         let mut compiling = Compiling::with(&mut lease);
         compiling.compiles(WORTH_IT / 2);
-        assert_eq!(gate.turns.free(), 3, "it was not worth it");
+        assert_eq!(gate.turns.free(), 2, "it was not worth it");
         compiling.compiles(WORTH_IT);
         compiling.compiles(WORTH_IT * 2);
+        assert_eq!(gate.turns.free(), 3);
+        Compiling::with(&mut second).compiles(WORTH_IT);
+        assert_eq!(gate.turns.free(), 3, "more compile beside a timing than may");
+        drop(second);
         let other = wait_for(gate.exclusive());
         assert!(other.is_alone() && gate.memory.free() < 50 << 10);
         std::thread::scope(|scope| {
@@ -464,21 +487,26 @@ mod tests {
             assert!(!needs_it.is_finished(), "two use the device, one of them alone");
             drop(other);
         });
-        assert_eq!((lease.is_alone(), gate.turns.free()), (false, 3));
-        lease.be_alone();
-        let mut compiling = Compiling::with(&mut lease);
+        assert!(compiling.waited >= Duration::from_millis(10));
         compiling.compiles(WORTH_IT);
-        drop(share(&gate, GIB));
+        assert_eq!(gate.turns.free(), 4, "it may do so again");
         compiling.needs_device();
-        assert!(lease.is_alone());
+        compiling.waited = MOST_WAITED;
+        compiling.compiles(WORTH_IT);
+        assert_eq!((lease.is_alone(), gate.turns.free()), (false, 3), "it has waited for long enough");
         drop(lease);
         assert_all_is_free(&gate);
     }
 
     #[test]
-    fn who_compiles_keeps_a_device_that_nobody_may_share() {
-        let gate = Gate::new(None, 1);
+    fn who_compiles_keeps_a_device_that_it_has_alone() {
+        let gate = Gate::new(None, 1).letting_compile(4);
         let mut lease = share(&gate, 0);
+        Compiling::with(&mut lease).compiles(WORTH_IT * 100);
+        assert!(lease.is_alone());
+        let gate = Gate::new(None, 4).letting_compile(4);
+        let mut lease = share(&gate, 0);
+        lease.be_alone();
         Compiling::with(&mut lease).compiles(WORTH_IT * 100);
         assert!(lease.is_alone());
     }

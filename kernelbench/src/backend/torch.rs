@@ -436,6 +436,10 @@ impl Backend for TorchBackend {
         self.options.beside
     }
 
+    fn compiling(&self) -> usize {
+        self.options.compiling
+    }
+
     /// Several may wait under their profilers, where each may be given any candidate; where none does, none is waited for.
     fn profiles_in_turn(&self) -> bool {
         !self.python.has_users() && self.profilers.is_by_ncu()

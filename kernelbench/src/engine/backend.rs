@@ -297,6 +297,11 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         1
     }
 
+    /// How many candidates may compile in their first calls while something is timed.
+    fn compiling(&self) -> usize {
+        0
+    }
+
     /// Whether one candidate is profiled after the other, from the moment its profiler starts.
     fn profiles_in_turn(&self) -> bool {
         true

@@ -276,7 +276,10 @@ impl Peer {
         self.send(&Numbered { nonce, body }, &[])?;
         let (mut compiles, mut spent) = (Compiles { aside, since: None }, Duration::ZERO);
         loop {
+            // Until it stands still, whatever it has said by then.
+            let resumed = Instant::now();
             let heard = self.answered_after(spent, deadline, spin(SPIN), &mut compiles);
+            spent += resumed.elapsed();
             let says = heard.as_ref().map_or(&[][..], |(length, _)| &self.packet[..*length]);
             let (begins, ends) = (says == [ASIDE], says == [BACK]);
             if begins {
@@ -284,11 +287,10 @@ impl Peer {
             } else {
                 compiles.end();
             }
-            let (length, took) = heard?;
-            spent += took;
+            let (length, _) = heard?;
             if ends {
-                let sent = socket::send(&self.control, &nonce.to_le_bytes(), &[]);
-                sent.map_err(|error| self.unreachable(&error))?;
+                let word = socket::send(&self.control, &nonce.to_le_bytes(), &[]);
+                word.map_err(|error| self.unreachable(&error))?;
             } else if !begins {
                 return Ok((self.said(length, nonce)?, spent));
             }

@@ -26,12 +26,19 @@ use std::{
 /// How long a process that was stopped may take until it stands: a driver finishes its call first.
 const STOPPING: Duration = Duration::from_secs(2);
 
-/// Of so many cores, half may import beside a timing on a GPU: the others are for what is timed and what checks.
+/// Of so many cores, half may import, and half compile, beside a timing on a GPU: the others are for what is timed and what
+/// checks.
 const MANY_CORES: usize = 8;
 
 /// How many contexts are made at once on a GPU. The driver of a host makes one after the other, in 0.2 s each, and lets all who wait
 /// have a part of theirs in turn: of many at once none is ready before all are.
 const CONTEXTS: usize = 4;
+
+/// How many processes may be busy on the processor while something is timed on a GPU; 0 where that would disturb it.
+pub(crate) fn beside_a_timing() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores < MANY_CORES { 0 } else { cores / 2 }
+}
 
 /// The processes of all pools that are being started, and who wants them stopped.
 #[derive(Default)]
@@ -71,12 +78,7 @@ impl State {
 impl Starting {
     /// For processes of a GPU, which import for seconds before they need it.
     pub(crate) fn on_gpu() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            beside: if cores < MANY_CORES { 0 } else { cores / 2 },
-            contexts: Some(Queue::new(CONTEXTS)),
-            ..Self::default()
-        }
+        Self { beside: beside_a_timing(), contexts: Some(Queue::new(CONTEXTS)), ..Self::default() }
     }
 
     /// Whether processes may import while something is timed.

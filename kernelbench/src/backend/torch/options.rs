@@ -1,7 +1,7 @@
 //! How a workshop for problems is set up.
 
 use super::{headers::Headers, own_evaluation::KernelBench, variant::Mode};
-use crate::profile::kind::ProfilerKind;
+use crate::{profile::kind::ProfilerKind, sandbox::pool::beside_a_timing};
 use metrics::{Machine, MetricSet};
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -28,6 +28,8 @@ pub struct Options {
     pub memory_mib: u64,
     /// How many candidates are checked side by side on the device while nothing is timed there; 1 to have each alone.
     pub beside: usize,
+    /// How many candidates may compile in their first calls while something is timed there.
+    pub compiling: usize,
     /// Whether each candidate runs as a user of its own, where the program is root.
     pub own_user: bool,
     /// How the reference is compiled and timed beside eager torch.
@@ -78,6 +80,7 @@ impl Options {
             arena_mib: if on_cpu { 64 } else { 4096 },
             memory_mib: 8192,
             beside: if on_cpu { 1 } else { 8 },
+            compiling: if on_cpu { 0 } else { beside_a_timing() },
             own_user: true,
             baselines: vec![],
             kernelbench: None,
