@@ -3,9 +3,12 @@
 //! A candidate's process is stopped whenever it is not asked anything. So what it has put out when it is stopped is all
 //! that it did in the time that was measured, even if it said that it was done before it was.
 
+mod aside;
+pub(crate) use aside::Aside;
+
 use super::{
     filter,
-    kernel_child::{ASIDE, BACK, DONE, LONGEST, Numbered, Ready},
+    kernel_child::{DONE, LONGEST, Numbered, Ready},
     layer::Layer,
     process::{self, End, Process},
     signals::{Report, SIGNAL},
@@ -78,37 +81,6 @@ impl<H: LatencyHider> LatencyHider for Option<H> {
 
     fn stamp(&mut self) -> Attempt<Option<Instant>> {
         self.as_mut().map_or(Ok(None), H::stamp)
-    }
-}
-
-/// Who lets others have the device while a process compiles and needs none.
-pub(crate) trait Aside {
-    /// It has compiled for so long; said again and again until it needs the device.
-    fn compiles(&mut self, so_far: Duration);
-
-    /// It needs the device, or has answered; returns once it has it.
-    fn needs_device(&mut self);
-}
-
-/// What a process said last of whether it compiles.
-struct Compiles<'a, A: Aside> {
-    aside: &'a mut A,
-    since: Option<Instant>,
-}
-
-impl<A: Aside> LatencyHider for Compiles<'_, A> {
-    fn look(&mut self) -> Attempt<()> {
-        if let Some(since) = self.since {
-            self.aside.compiles(since.elapsed());
-        }
-        Ok(())
-    }
-}
-
-impl<A: Aside> Compiles<'_, A> {
-    fn end(&mut self) {
-        self.since = None;
-        self.aside.needs_device();
     }
 }
 
@@ -262,39 +234,6 @@ impl Peer {
         self.send(&Numbered { nonce, body }, files)?;
         let (length, outside) = self.answered(deadline, spin(SPIN), hider)?;
         Ok((self.said(length, nonce)?, outside))
-    }
-
-    /// The same of what may say, as often as it likes, that it compiles and needs no device, and that it needs it again. What it
-    /// waits for the device then, standing still, counts neither for its deadline nor for its time.
-    pub(crate) fn ask_aside<A: DeserializeOwned>(
-        &mut self,
-        body: &impl Serialize,
-        deadline: Duration,
-        aside: &mut impl Aside,
-    ) -> Attempt<(A, Duration)> {
-        let nonce = rand::rng().random::<u64>() >> 12;
-        self.send(&Numbered { nonce, body }, &[])?;
-        let (mut compiles, mut spent) = (Compiles { aside, since: None }, Duration::ZERO);
-        loop {
-            // Until it stands still, whatever it has said by then.
-            let resumed = Instant::now();
-            let heard = self.answered_after(spent, deadline, spin(SPIN), &mut compiles);
-            spent += resumed.elapsed();
-            let says = heard.as_ref().map_or(&[][..], |(length, _)| &self.packet[..*length]);
-            let (begins, ends) = (says == [ASIDE], says == [BACK]);
-            if begins {
-                compiles.since = Some(Instant::now());
-            } else {
-                compiles.end();
-            }
-            let (length, _) = heard?;
-            if ends {
-                let word = socket::send(&self.control, &nonce.to_le_bytes(), &[]);
-                word.map_err(|error| self.unreachable(&error))?;
-            } else if !begins {
-                return Ok((self.said(length, nonce)?, spent));
-            }
-        }
     }
 
     /// Has it do what it is prepared for, and times that.
