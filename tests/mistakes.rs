@@ -28,6 +28,15 @@ fn a_limit_that_is_no_number_of_zero_or_more_is_refused_wherever_it_stands() {
 }
 
 #[test]
+fn a_script_for_no_node_or_no_time_is_refused() {
+    for [flag, value] in [["--nodes", "0"], ["--hours", "0"], ["--hours", "nan"], ["--hours", "inf"], ["--hours", "-1"]]
+    {
+        let told = run(&["worker", "--slurm", "--hosts", "nats://head:4222", &format!("{flag}={value}")]).ended(2);
+        assert!(told.err.contains(flag), "{told:?}");
+    }
+}
+
+#[test]
 fn one_sample_is_no_timing() {
     let (folder, out) = place();
     let at = |name: &str| folder.path().join(name).display().to_string();
@@ -52,6 +61,10 @@ fn a_flag_that_would_change_nothing_is_refused() {
             assert!(told.err.contains(&format!("{flag} is for problems in KernelBench's format")), "{told:?}");
         }
     }
+    let told =
+        run(&["batch", "examples", "--match", "silu_and_mul", "--simulate", "--out", &out, "--precision", "fp16"])
+            .ended(2);
+    assert!(told.err.contains("--precision is for problems in KernelBench's format"), "{told:?}");
     // Which GPU a kernel in CUDA is for is no such thing.
     let cuda = "examples/cuda/silu_and_mul_fp16";
     let told = run(&["evaluate", cuda, &format!("{cuda}/reference.cu"), "--simulate", "--device", "cuda:0"]);

@@ -52,6 +52,10 @@ pub(super) fn batch(arguments: &BatchArgs, mut layers: Layers, environment: &Env
     for broken in &chosen.unreadable {
         eprint(&format!("{}: cannot be read, and is left out: {}", broken.path, plain(&broken.why)));
     }
+    let fit = || chosen.tasks.iter().map(|(_, task)| arguments.problem.fit(task));
+    if fit().all(|one| one.is_err()) {
+        fit().try_for_each(|one| one.map_err(Trouble::usage))?;
+    }
     let spec = spec(config)?;
     priced(config, &spec)?;
     let mut policy = plan::policy(config, None)?;

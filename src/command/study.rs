@@ -8,7 +8,7 @@ use crate::{
         LimitArgs, ModelArgs, ResumeArgs, StudyCommand, StudyErrorsArgs, SuccessRateArgs, TrajectoryArgs,
         TuningDepthArgs,
     },
-    config::{Config, Layers, Limits},
+    config::{Config, Layers, Limits, Spec},
     exit::{Exit, Trouble},
     key::Environment,
     plan,
@@ -152,8 +152,14 @@ impl Trying<'_> {
         header.configuration.limits = Limits::default();
         header.configuration.run.first_candidates.clear();
         let (config, environment, folder) = (&header.configuration, self.environment, self.out);
+        let spec = plan::spec(model)?;
+        if matches!(spec, Spec::Replay(_)) {
+            let why = "a recorded run answers what it was asked, and no step that is tried anew: expected openai:NAME, \
+                       openai-batch:NAME, mailbox:DIR or scripted:FILE";
+            return Err(Trouble::usage(format!("--model {model}: {why}")));
+        }
         let port = Answering { config, environment, exit_when_waiting: true, run: String::new(), folder };
-        header.model = port.port(&plan::spec(model)?)?.describe();
+        header.model = port.port(&spec)?.describe();
         Ok(header)
     }
 

@@ -72,6 +72,9 @@ fn write(bench: &Bench, name: &str, replies: &[String]) {
 fn single_tries_from_the_run_s_checkpoints_give_the_matrix_and_the_split_and_none_is_made_twice() {
     let bench = saved();
     let before = fs::read(bench.at("W/tasks/matmul/events.jsonl")).unwrap();
+    let recorded = format!("replay:{}", bench.at("W"));
+    let told = run(&["study", "success-rate", &bench.at("W"), "--model", &recorded, "--out", &bench.at("S")]).ended(2);
+    assert!(told.err.contains("answers what it was asked"), "{told:?}");
     write(&bench, "faulty.jsonl", &faulty());
     let right = replies([TILED; 2], [unroll(8, UNROLLED), unroll(11, UNROLLED)]);
     // The second model falls silent at its third try.

@@ -12,13 +12,14 @@ pub struct SlurmArgs {
     #[arg(long, help_heading = "Slurm")]
     pub slurm: bool,
     /// Nodes: each is a job of its own, which comes and goes by itself.
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Slurm")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
+          help_heading = "Slurm")]
     pub nodes: u32,
     /// Generic resources of each node, such as gpu:8.
     #[arg(long, value_name = "LIST", help_heading = "Slurm")]
     pub gres: Option<String>,
     /// How long each may work, in hours.
-    #[arg(long, value_name = "N", default_value_t = 12.0, help_heading = "Slurm")]
+    #[arg(long, value_name = "N", default_value_t = 12.0, value_parser = hours, help_heading = "Slurm")]
     pub hours: f64,
     /// The partition.
     #[arg(long, value_name = "NAME", help_heading = "Slurm")]
@@ -26,6 +27,11 @@ pub struct SlurmArgs {
     /// Another line for sbatch, such as --account=lab; may be given more than once.
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true, help_heading = "Slurm")]
     pub sbatch: Vec<String>,
+}
+
+fn hours(text: &str) -> Result<f64, String> {
+    let read = text.parse().ok().filter(|hours: &f64| hours.is_finite() && *hours > 0.0);
+    read.ok_or_else(|| "expected hours, more than 0".to_owned())
 }
 
 /// The seconds before its time limit at which a worker is told to end.
@@ -42,7 +48,7 @@ pub(super) fn script(worker: &WorkerArgs, settings: Option<&Path>, config: &Conf
     let minutes = ((arguments.hours * 60.0).ceil() as u64).max(5);
     let mut options = vec![
         "--job-name=warpsmith-worker".to_owned(),
-        format!("--array=1-{}", arguments.nodes.max(1)),
+        format!("--array=1-{}", arguments.nodes),
         "--nodes=1 --ntasks=1 --exclusive".to_owned(),
         format!("--time={minutes}"),
         format!("--signal=B:USR1@{NOTICE_S}"),
