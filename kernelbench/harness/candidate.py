@@ -35,7 +35,7 @@ def import_usual():
 
 
 class Runner:
-    def __init__(self, setup, line):
+    def __init__(self, setup, line=None):
         self.aside = aside.Aside(line)
         self.device = torch.device(setup["device"])
         self.seed = setup["seed"]
