@@ -52,7 +52,7 @@ test:
 
 # Brings the list of source files up to date.
 architecture:
-    WRITE_ARCHITECTURE=1 cargo test --quiet -p warpsmith --test architecture
+    WRITE_ARCHITECTURE=1 cargo test --quiet -p warpsmith --test all architecture::
 
 # A report of a simulated run, to look at while working on its template.
 sample-report out="target/sample-run":
@@ -65,14 +65,14 @@ picture:
 
 # Makes the tables of docs/RESULTS.md and docs/results/ from docs/results/data/.
 results:
-    WRITE_RESULTS=1 cargo test --quiet -p warpsmith --test results every_table
+    WRITE_RESULTS=1 cargo test --quiet -p warpsmith --test all every_table
 
 # One binary for Linux on x86-64 with glibc 2.31 or newer (Debian 11, Ubuntu 20.04), by cargo-zigbuild.
 dist:
     cargo zigbuild --release --locked --target x86_64-unknown-linux-gnu.2.31
     mkdir -p target/dist
     cp "${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-gnu/release/warpsmith" target/dist/
-    cargo test --quiet -p warpsmith --test dist -- --ignored
+    cargo test --quiet -p warpsmith --test all dist:: -- --ignored
 
 # The pages as a book with the report of a recorded run in it: target/book/book/index.html. Needs mdbook (`cargo install mdbook`).
 docs:

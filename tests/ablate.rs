@@ -1,9 +1,6 @@
 //! Do variants share what they may and nothing else, and does an ablation go on after anything?
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod program;
-
-use program::{place, run};
+use crate::program::{self, place, run};
 use serde_json::{Value, json};
 use std::{
     fs,

@@ -97,7 +97,7 @@ fn files_md_lists_every_source_file_and_no_other() {
     assert!(
         is == should,
         "docs/FILES.md differs from the tree: missing {missing:#?}, no longer so {gone:#?}; \
-         to set it right: WRITE_ARCHITECTURE=1 cargo test --test architecture"
+         to set it right: WRITE_ARCHITECTURE=1 cargo test --test all architecture::"
     );
 }
 

@@ -1,12 +1,7 @@
 //! Does a batch do all its tasks, within its limits, after anything that can happen to it?
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "../agents/tests/endpoint/mod.rs"]
-mod endpoint;
-mod program;
-
-use endpoint::{Act, Endpoint, Request};
-use program::{KEY, Told, run, warpsmith};
+use crate::endpoint::{Act, Endpoint, Request};
+use crate::program::{self, KEY, Told, run, warpsmith};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},

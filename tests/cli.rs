@@ -1,8 +1,6 @@
 //! Does the program say what a stranger and a script need?
 
-mod program;
-
-use program::{SCRIPT, TASK, Told, place, run, simulated, warpsmith};
+use crate::program::{SCRIPT, TASK, Told, place, run, simulated, warpsmith};
 use serde_json::Value;
 
 const COMMANDS: [&str; 18] = [

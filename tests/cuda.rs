@@ -3,11 +3,7 @@
 //! `tests/pretend` holds a library with the names of CUDA's driver and a compiler with nvcc's name. Nothing here claims
 //! anything about a GPU; that the trusted side's and the examples' sources are CUDA, a real nvcc says where there is one.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
-mod program;
-
-use program::{Told, run};
+use crate::program::{self, Told, run};
 use serde_json::Value;
 use std::{
     fs,

@@ -1,8 +1,6 @@
 //! Features as a user meets them: listed, read, proved as far as this machine can, and refused in clear words
 
-mod program;
-
-use program::{Told, run, warpsmith};
+use crate::program::{Told, run, warpsmith};
 use std::{fs, path::Path};
 
 #[test]

@@ -1,9 +1,6 @@
 //! `warpsmith finish`: a run that waits, or was left, ends with what it has.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod program;
-
-use program::{SCRIPT, TASK, events, only_events, place, run, simulated};
+use crate::program::{SCRIPT, TASK, events, only_events, place, run, simulated};
 use std::{fs, path::Path};
 
 /// Cuts a record behind its first evaluation, as a program leaves it that was ended there.

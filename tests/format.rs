@@ -1,7 +1,5 @@
 //! Does docs/FORMAT.md describe the record that the program writes, and what it prints and reads beside it?
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod program;
+use crate::program;
 
 use agents::{
     event::{FORMAT, Line},

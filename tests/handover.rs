@@ -1,9 +1,6 @@
 //! Does the program find the one that reads tables of profiles, and say how to get it where there is none?
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
-mod program;
-
-use program::Told;
+use crate::program::{self, Told};
 use std::{
     fs,
     path::Path,

@@ -1,8 +1,6 @@
 //! Does the event stream keep what the protocol promises, whatever the policy?
 //!
 //! Each test is one promise, held against scripted runs of every policy on the simulated machine.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use agents::{
     crew::Crew,
     event::{Event, Step},

@@ -1,10 +1,7 @@
 //! Is a GPU held by nobody else while something is timed on it, and do checks share it, however many tasks there are?
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod crowd;
-
+use crate::crowd::{Crowd, Slow, on_a_jumping_clock, work};
 use agents::event::Event;
-use crowd::{Crowd, Slow, on_a_jumping_clock, work};
 use kernelbench::stage::Hold;
 use std::{collections::BTreeMap, sync::Arc};
 use warpsmith::store::RunFolder;

@@ -1,11 +1,8 @@
 //! A run whose Coder looks things up, as a user meets it: what is said, that it is made again without the pool that it was looked
 //! up in, and what goes on from it.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod program;
-
+use crate::program::{self, run};
 use agents::{event::Event, llm::Purpose};
-use program::run;
 use serde_json::json;
 use std::fs;
 use warpsmith::{recall, store::RunFolder};

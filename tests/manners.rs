@@ -1,8 +1,6 @@
 //! Does the program behave as one of the command line: completions, man pages, colours, examples, a task from a source?
 
-mod program;
-
-use program::{Told, place, run, warpsmith};
+use crate::program::{Told, place, run, warpsmith};
 use std::{fs, path::Path};
 
 #[test]

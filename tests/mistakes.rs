@@ -1,7 +1,6 @@
 //! What does a person learn who asks for what cannot be, and what is lost?
-mod program;
 
-use program::{TASK, Told, only_events, place, run, simulated, warpsmith};
+use crate::program::{self, TASK, Told, only_events, place, run, simulated, warpsmith};
 use std::{
     fs::{self, File},
     os::unix::fs::{FileTypeExt, symlink},

@@ -1,14 +1,8 @@
 //! Does a batch of tasks go on with the batch of its model that it began before it was killed?
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+use crate::endpoint;
 
-#[path = "../agents/tests/batches/mod.rs"]
-mod batches;
-#[path = "../agents/tests/endpoint/mod.rs"]
-mod endpoint;
-mod program;
-
-use batches::{Batches, Stage, answer};
-use program::{KEY, Told, files, warpsmith};
+use crate::batches::{Batches, Stage, answer};
+use crate::program::{KEY, Told, files, warpsmith};
 use serde_json::{Value, json};
 use std::{
     fs,

@@ -1,19 +1,15 @@
 //! Transformations as a user meets them: a small matrix product on the processor, from its naive form to a tiled one.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-#[path = "../agents/tests/endpoint/mod.rs"]
-mod endpoint;
+use crate::endpoint;
 #[path = "peak/hlsl.rs"]
 mod hlsl;
 #[path = "peak/person.rs"]
 mod person;
-mod program;
 #[path = "peak/study.rs"]
 mod study;
 #[path = "peak/workflow.rs"]
 mod workflow;
 
-use program::{Told, run, warpsmith};
+use crate::program::{self, Told, run, warpsmith};
 use serde_json::{Value, json};
 use std::{fs, path::Path, process::Command};
 use workflow::{Bench, events, of, refactor, script, tree};

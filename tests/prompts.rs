@@ -1,8 +1,6 @@
 //! Rendered prompts: what `warpsmith prompts render` prints is what a role is sent.
 
-mod program;
-
-use program::{TASK, files, place, run, simulated};
+use crate::program::{TASK, files, place, run, simulated};
 use std::{fs, path::Path};
 
 const PROBLEM: &str = "examples/problems/level1/2_Matmul.py";

@@ -3,17 +3,14 @@
 //! SGLang is a stand-in of ours with its structure, under `tests/putback`. Asked for, where `WARPSMITH_SGLANG` names a folder in which
 //! the real sglang is installed, the plug-in is tried on that too.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
 #[path = "putback/chosen.rs"]
 mod chosen;
 #[path = "putback/lacking.rs"]
 mod lacking;
-mod program;
 #[path = "putback/repository.rs"]
 mod repository;
 
-use program::{Told, place, run};
+use crate::program::{self, Told, place, run};
 use serde_json::Value;
 use std::{
     fs,

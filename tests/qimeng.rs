@@ -1,10 +1,7 @@
 //! Tensor operators as a user meets them: a sentence becomes a task, an operator is generated, mended and searched.
 #![cfg(target_arch = "x86_64")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod program;
-
-use program::{Told, run, warpsmith};
+use crate::program::{Told, run, warpsmith};
 use serde_json::{Value, json};
 use std::{fs, path::Path, process::Command};
 

@@ -1,8 +1,6 @@
 //! What rounds taught, as a user meets it: told, shown, in the report, made again from the record, and taken along into a pool.
 
-mod program;
-
-use program::{TASK, events, place, run};
+use crate::program::{TASK, events, place, run};
 use serde_json::json;
 use std::{fs, path::Path};
 

@@ -1,9 +1,6 @@
 //! Does a record make its run again, and is a record that was changed found out?
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod program;
-
-use program::{SCRIPT, TASK, Told, events, files, only_events, place, run, simulated, warpsmith};
+use crate::program::{SCRIPT, TASK, Told, events, files, only_events, place, run, simulated, warpsmith};
 use std::{fs, path::Path, process::Command};
 
 #[test]

@@ -1,16 +1,11 @@
 //! Does a run go on after anything that can happen to it?
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-#[path = "../agents/tests/endpoint/mod.rs"]
-mod endpoint;
 #[path = "resume/hanging.rs"]
 mod hanging;
 #[path = "resume/power.rs"]
 mod power;
-mod program;
 
-use endpoint::{Act, Endpoint, Request};
-use program::{KEY, TASK, Told, events, place, run, simulated, warpsmith};
+use crate::endpoint::{self, Act, Endpoint, Request};
+use crate::program::{self, KEY, TASK, Told, events, place, run, simulated, warpsmith};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,

@@ -1,12 +1,7 @@
 //! Does a role ask the endpoint that is its own, with the key that is its own, and nobody else's?
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "../agents/tests/endpoint/mod.rs"]
-mod endpoint;
-mod program;
-
-use endpoint::{Act, Endpoint};
-use program::{KEY, TASK, Told, files, warpsmith};
+use crate::endpoint::{Act, Endpoint};
+use crate::program::{KEY, TASK, Told, files, warpsmith};
 use std::fs;
 
 const CANDIDATE: &str = "```cpp\n// simulate: us=50 build_ms=1 run_ms=1\nvoid silu_and_mul() {}\n```";

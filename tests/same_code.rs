@@ -1,9 +1,6 @@
 //! Is code that differs in a comment alone taken for what it is?
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod program;
-
-use program::{events, place, run, small_task};
+use crate::program::{events, place, run, small_task};
 use std::fs;
 
 /// A candidate that is the reference with a comment.

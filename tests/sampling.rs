@@ -1,9 +1,6 @@
 //! Does a sampling keep the extremes, name what is wrong, and go on after an interruption?
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
 
-mod program;
-
-use program::Told;
+use crate::program::{self, Told};
 use selection::table::{self, Profiled};
 use std::{
     fs,

@@ -3,12 +3,8 @@
 //! `tests/sglang` is a tree of ours with SGLang's structure. What needs a compiler of CUDA runs where `NVCC` names one, and
 //! what needs SGLang itself where `WARPSMITH_SGLANG` names a folder of site packages that holds it.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
-mod program;
-
+use crate::program::{self, Told};
 use kernelbench::{Dtype, Gate, Hash, load};
-use program::Told;
 use serde_json::Value;
 use std::{
     fs,

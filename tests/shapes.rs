@@ -1,8 +1,6 @@
 //! Is it said which of a task's shapes a policy replaces, and can they be kept?
 
-mod program;
-
-use program::{SCRIPT, TASK, events, place, run};
+use crate::program::{self, SCRIPT, TASK, events, place, run};
 
 /// A simulated run of a task with four cases, all of them timed.
 fn simulated(recorded: &str, more: &[&str]) -> program::Told {

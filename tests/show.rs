@@ -1,11 +1,7 @@
 //! Does one get at what a run made, by whatever name one has for it?
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod browser;
-mod program;
-
-use browser::Browser;
-use program::{Told, only_events, place, run, simulated, warpsmith};
+use crate::browser::Browser;
+use crate::program::{self, Told, only_events, place, run, simulated, warpsmith};
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},

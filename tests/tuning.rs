@@ -1,9 +1,6 @@
 //! Tuning parameters as a user meets them: bound on the command line, searched by `evaluate` and in the loop.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod program;
-
-use program::{Told, run, warpsmith};
+use crate::program::{Told, run, warpsmith};
 use serde_json::Value;
 use std::{fs, path::Path};
 

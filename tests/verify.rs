@@ -1,9 +1,6 @@
 //! Is a record that was edited found out, wherever it is read?
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod program;
-
-use program::{events, files, only_events, place, run, simulated};
+use crate::program::{events, files, only_events, place, run, simulated};
 use std::{fs, path::Path};
 
 /// Edits the JSON of the last event of this name.

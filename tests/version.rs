@@ -1,7 +1,5 @@
 //! Does one learn which warpsmith this is?
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod program;
+use crate::program;
 
 use std::{path::Path, process::Command};
 

@@ -1,14 +1,11 @@
 //! Is a role that a policy leaves out sent no message, and is nobody shown what the policy keeps from them?
-#![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
 
-mod story;
-
+use crate::story::{FIX, OPTIMIZATION, code, policy, task};
 use kameo::{actor::ReplyRecipient, error::SendError, prelude::*};
 use kernelbench::{Fault, Simulated};
 use metrics::Profile;
 use prompts::{Prompts, Verdict};
 use std::sync::{Arc, Mutex};
-use story::{FIX, OPTIMIZATION, code, policy, task};
 use warpsmith_agents::{
     answer::Answer,
     crew::Crew,

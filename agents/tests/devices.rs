@@ -1,7 +1,5 @@
 //! A search on several devices: each configuration is examined once, one at a time on each, and a device that fails is given up.
-#![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
-
-mod story;
+use crate::story;
 
 use kernelbench::{Absent, Found, Simulated, Workshop};
 use prompts::{Catalogue, Prompts};

@@ -1,13 +1,10 @@
 //! Features in the loop: a scripted model on a simulated GPU goes through each case of accepting and taking back, and a run
 //! goes on to the same end after every event.
-#![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
 
-mod story;
-
+use crate::story::{FIX, OPTIMIZATION, answered, code, go_on_with, policy, remembering, task};
 use kernelbench::{Simulated, Task};
 use metrics::Arch;
 use std::sync::Arc;
-use story::{FIX, OPTIMIZATION, answered, code, go_on_with, policy, remembering, task};
 use warpsmith_agents::event::{End, Event};
 use warpsmith_agents::llm::Role;
 use warpsmith_agents::llm::scripted::{Entry, Scripted};

@@ -1,9 +1,6 @@
 //! A key is told to its endpoint and to nobody else. Alone in its file, because it listens to everything that the process traces.
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-mod endpoint;
-
-use endpoint::{Act, Endpoint};
+use crate::endpoint::{Act, Endpoint};
 use prompts::Prompt;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,4 @@
 //! A folder in a model's place: what is written, what is read, and what is not.
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use prompts::Prompt;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

@@ -1,9 +1,6 @@
 //! An endpoint that misbehaves: each misbehaviour is survived, or ends with one clear sentence.
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-mod endpoint;
-
-use endpoint::{Act, Endpoint, completion};
+use crate::endpoint::{Act, Endpoint, completion};
 use prompts::Prompt;
 use serde_json::json;
 use std::sync::{Arc, Mutex};

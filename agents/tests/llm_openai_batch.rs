@@ -1,11 +1,7 @@
 //! A Batch API, and all that may become of a batch: every question is answered once and paid for once, or ends with one clear sentence.
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-mod batches;
-mod endpoint;
-
-use batches::{Batches, Stage, answer, failed, no_turn};
-use endpoint::{Act, Endpoint};
+use crate::batches::{Batches, Stage, answer, failed, no_turn};
+use crate::endpoint::{self, Act, Endpoint};
 use prompts::Prompt;
 use serde_json::{Value, json};
 use std::path::Path;

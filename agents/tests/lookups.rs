@@ -1,13 +1,10 @@
 //! What the Coder looks up before it writes: it is shown what it asks for, what it may not have is said, everything counts, and a
 //! run that is killed goes on to the same end.
-#![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
 
-mod story;
-
+use crate::story::{OPTIMIZATION, answered, code, go_on_with, policy, remembering, replay, task};
 use kernelbench::{Simulated, Task};
 use metrics::Arch;
 use std::sync::Arc;
-use story::{OPTIMIZATION, answered, code, go_on_with, policy, remembering, replay, task};
 use warpsmith_agents::event::{End, Event};
 use warpsmith_agents::llm::Role;
 use warpsmith_agents::llm::scripted::{Entry, Scripted};

@@ -1,7 +1,5 @@
 //! Every message between actors, and its reply, can go over a wire (US-5): a step may be taken on another host.
-#![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
-
-mod story;
+use crate::story;
 
 use kernelbench::{
     Baseline, Candidate, Case, Certificate, Evaluation, Failure, Fault, Provenance, Rebuilt, Simulated, Suite, Tuned,

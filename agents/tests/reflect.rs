@@ -1,12 +1,9 @@
 //! What rounds taught is written down after each, shown to the Coder of those that follow, and asked for once, whatever happens.
-#![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
 
-mod story;
-
+use crate::story::{self, OPTIMIZATION, code, go_on, policy, remembering, replay};
 use kernelbench::Simulated;
 use prompts::Prompts;
 use std::sync::Arc;
-use story::{OPTIMIZATION, code, go_on, policy, remembering, replay};
 use warpsmith_agents::crew::Crew;
 use warpsmith_agents::event::{End, Event};
 use warpsmith_agents::llm::scripted::{Entry, Scripted};

@@ -1,7 +1,4 @@
 //! Nothing is lost: a run that is killed at any point goes on to the same end, and a record makes its run again.
-#![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
-
-mod story;
 
 use warpsmith_agents::event::Event;
 use warpsmith_agents::lease::Lease;
@@ -10,6 +7,7 @@ use warpsmith_agents::llm::scripted::{Entry, Scripted};
 use warpsmith_agents::log::MemoryLog;
 use warpsmith_agents::policy::Policy;
 
+use crate::story::{FIX, OPTIMIZATION, answered, code, go_on, policy, remembering, replay};
 use kernelbench::{
     Baseline, Built, Candidate, Case, Certificate, Elsewhere, Fault, Findings, Fits, Outcome, Rebuilt, Recorded,
     Simulated, Step, Suite, Task, Timed, TimingPlan, Verified, Workshop,
@@ -19,7 +17,6 @@ use std::{
     sync::Arc,
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
-use story::{FIX, OPTIMIZATION, answered, code, go_on, policy, remembering, replay};
 
 /// Four rounds: one mended, one whose verdict had to be asked for twice.
 fn script() -> Vec<Entry> {

@@ -1,11 +1,8 @@
 //! The loop, on scripted replies and a simulated workshop.
-#![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
 
-mod story;
-
+use crate::story::{FIX, OPTIMIZATION, code, go_on, policy};
 use kernelbench::{CertificateVerdict, Simulated};
 use std::sync::Arc;
-use story::{FIX, OPTIMIZATION, code, go_on, policy};
 
 const SUGGESTIONS: &str = r#"{"suggestions": ["Hoist the division."]}"#;
 

@@ -1,14 +1,11 @@
 //! Workflows: transformations applied one after another, on scripted replies and a simulated workshop.
-#![expect(clippy::unwrap_used, reason = "a test that fails should stop here")]
-
-mod story;
 #[path = "workflow/unbuilt.rs"]
 mod unbuilt;
 
+use crate::story::{self, task_with_regions};
 use kernelbench::{Found, Hash, Simulated, Tuner, load, region};
 use prompts::{Catalogue, Prompts};
 use std::{collections::HashMap, sync::Arc};
-use story::task_with_regions;
 use warpsmith_agents::crew::Crew;
 use warpsmith_agents::event::{End, Event};
 use warpsmith_agents::llm::by_hand::{ByHand, Person, Wish};

@@ -1,11 +1,7 @@
 //! Candidates that are checked side by side on one device: does each come to the verdict that it comes to alone?
-#![expect(clippy::unwrap_used, reason = "a test may")]
 #![cfg_attr(not(has_torch), expect(dead_code, unused_imports, reason = "all of it needs a Python with torch"))]
 
-#[allow(dead_code, clippy::allow_attributes, reason = "each test uses the part that it needs")]
-mod python;
-
-use python::{PLAN, problems, workshop_with};
+use crate::python::{self, PLAN, problems, workshop_with};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 use warpsmith_kernelbench::{

@@ -1,12 +1,8 @@
 //! Ten problems of the public KernelBench: a right candidate for each, and wrong ones, each in another way.
-#![expect(clippy::unwrap_used, reason = "a test may")]
+use crate::again;
 
-mod again;
-mod file;
-mod python;
-
-use file::File;
-use python::{problem, workshop};
+use crate::file::File;
+use crate::python::{problem, workshop};
 use std::{io::Write, path::Path};
 
 /// Those that an evaluation on a GPU is judged by.

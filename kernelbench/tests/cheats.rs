@@ -1,12 +1,8 @@
 //! Cheats that a harness like the field's accepts, and what ours makes of each.
-#![expect(clippy::unwrap_used, reason = "a test may")]
+use crate::again;
 
-mod again;
-mod file;
-mod python;
-
-use file::File;
-use python::{problem, workshop, workshop_with};
+use crate::file::File;
+use crate::python::{problem, workshop, workshop_with};
 use std::{path::Path, process::Command, sync::Mutex};
 use warpsmith_kernelbench::{Candidate, Label};
 

@@ -1,8 +1,6 @@
 //! Does every implementation of the rule of comparison pass the one table of cases? Rust here, CUDA's with the host's
 //! compiler and nvcc's, and Python's; that of validation inside SGLang in its own crate.
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
 use half::{bf16, f16};
 use serde::Deserialize;
 use std::{

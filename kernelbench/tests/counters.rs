@@ -2,13 +2,9 @@
 //!
 //! `tests/ncu/ncu` pretends to be Nsight Compute: it runs what it is given, and then prints a real capture. It says nothing
 //! of a GPU.
-#![expect(clippy::unwrap_used, reason = "a test may")]
 
-#[expect(dead_code, reason = "other tests evaluate")]
-mod python;
-
+use crate::python::{problem, workshop_with};
 use metrics::{Profile, Rung};
-use python::{problem, workshop_with};
 use std::{
     fs,
     os::unix::fs::PermissionsExt,

@@ -1,6 +1,4 @@
 //! Arrays of eight bits (OCP's E4M3), as a task's file gives them and a candidate in C++ fills them.
-#![expect(clippy::unwrap_used, reason = "a test may")]
-
 use metrics::{Arch, Machine, MachineKind};
 use std::{fs, path::Path};
 use warpsmith_kernelbench::{

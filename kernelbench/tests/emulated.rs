@@ -1,6 +1,4 @@
 //! What becomes of candidates on processors that are emulated.
-#![expect(clippy::unwrap_used, reason = "a test may")]
-
 use std::{fs, path::PathBuf, sync::OnceLock, time::Duration};
 use warpsmith_kernelbench::{
     Candidate, Counts, Emulated, EmulatedOptions, Evaluation, Failure, Fault, Outcome, Processor, Suite, Task,

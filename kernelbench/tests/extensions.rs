@@ -1,9 +1,6 @@
 //! Are candidates with C++ and CUDA in them built with the slim headers, and with torch's own where those do not do?
-#![expect(clippy::unwrap_used, reason = "a test may")]
 
-mod python;
-
-use python::{PLAN, evaluate, problem, workshop};
+use crate::python::{PLAN, evaluate, problem, workshop};
 use std::{fs, path::Path, process::Command};
 use warpsmith_kernelbench::{Candidate, CertificateVerdict, Failure, Workshop};
 

@@ -1,6 +1,4 @@
 //! Are the families of kernels that come with the project whole, and are their kernels CUDA?
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -1,6 +1,4 @@
 //! What becomes of candidates for AMD GPUs that are not here: they are compiled, and not run.
-#![expect(clippy::unwrap_used, reason = "a test may")]
-
 use metrics::Arch;
 use std::{fs, path::PathBuf, sync::OnceLock};
 use warpsmith_kernelbench::{

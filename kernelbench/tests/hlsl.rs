@@ -1,6 +1,4 @@
 //! What becomes of candidates in HLSL, by way of a Vulkan driver on this processor.
-#![expect(clippy::unwrap_used, reason = "a test may")]
-
 use std::{fs, path::PathBuf, sync::OnceLock};
 use warpsmith_kernelbench::{
     Candidate, Evaluation, Failure, Outcome, Suite, Task, TimingPlan, Workshop, cpu, load,

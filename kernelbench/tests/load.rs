@@ -1,7 +1,5 @@
 //! What becomes of a task folder, whole or broken?
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IteratorRandom};
 use std::{collections::BTreeSet, fs, path::Path, path::PathBuf};
 use warpsmith_kernelbench::{ArgumentKind, Dtype, Fill, Number, Parameter, Precision, TimedCases, Transfer, load};

@@ -1,12 +1,8 @@
 //! Candidates that hang, crash, exhaust, fork, exit and close: one after another in one program.
-#![expect(clippy::unwrap_used, reason = "a test may")]
+use crate::again;
 
-mod again;
-mod file;
-mod python;
-
-use file::File;
-use python::{problem, workshop, workshop_with};
+use crate::file::File;
+use crate::python::{self, problem, workshop, workshop_with};
 use std::path::Path;
 use warpsmith_kernelbench::Failure;
 

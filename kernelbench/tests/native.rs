@@ -1,6 +1,4 @@
 //! What becomes of candidates, honest and not, in the native workshop.
-#![expect(clippy::unwrap_used, reason = "a test may")]
-
 #[path = "native/baselines.rs"]
 mod baselines;
 #[path = "native/confined.rs"]

@@ -1,11 +1,7 @@
 //! What KernelBench's own evaluation says stands in a certificate, and decides nothing: by a checkout that stands in for it, on
 //! the processor.
-#![expect(clippy::unwrap_used, reason = "a test may")]
 
-#[expect(dead_code, reason = "other tests evaluate")]
-mod python;
-
-use python::{PLAN, problem, workshop_with};
+use crate::python::{PLAN, problem, workshop_with};
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 use warpsmith_kernelbench::{Candidate, Certificate, CertificateVerdict, Checked, Workshop, torch::KernelBench};
 
@@ -22,13 +18,11 @@ class ModelNew(nn.Module):
 const EVALUATES: &str = r"
 import torch
 
-
 class Result:
     def __init__(self, correctness):
         self.compiled, self.correctness = True, correctness
         self.runtime, self.ref_runtime = 2.0, 3.0
         self.metadata = {'hardware': 'none', 'trials': 'one'}
-
 
 def eval_kernel_against_ref(original, custom, *, device, precision, num_correct_trials, num_perf_trials, **_):
     print('this is printed, and is no verdict')

@@ -1,7 +1,5 @@
 //! Do scripts print primitives that are right, is what misbehaves named, and do allowed swaps change no bit?
 #![cfg(target_arch = "x86_64")]
-#![expect(clippy::unwrap_used, reason = "a test may")]
-
 use std::{fs, process::Command, sync::OnceLock};
 use warpsmith_kernelbench::{
     Bindings, Failure, Operator, Parameter, Primitives, Space, Workshop,

@@ -1,7 +1,5 @@
 //! Does the ladder of profilers come to readings on this machine, whichever rung it reaches?
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
 use metrics::{Arch, Bandwidth, Machine, MachineKind, Profile, Rung};
 use std::{
     path::{Path, PathBuf},

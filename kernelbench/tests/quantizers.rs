@@ -1,6 +1,4 @@
 //! Are the numbers of four bits what their formats say, in the feature that quantises on the way? (Hawkeye, §3)
-#![expect(clippy::unwrap_used, reason = "a test may")]
-
 use std::{fs, path::Path, process::Command};
 
 /// What a kernel in HIP converts by: its functions that stand before its kernels.

@@ -1,7 +1,5 @@
 //! Is the simulation a workshop like any other, only faster and always the same?
 
-#![expect(clippy::unwrap_used, reason = "in a test, to panic is to fail")]
-
 use std::{path::Path, sync::Arc, time::Duration};
 use warpsmith_kernelbench::{
     Candidate, CertificateVerdict, Failure, Outcome, Simulated, Suite, Task, Timed, TimingPlan, Workshop, load,

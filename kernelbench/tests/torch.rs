@@ -1,9 +1,6 @@
 //! What becomes of candidates for problems in KernelBench's format, honest and not, on the processor.
-#![expect(clippy::unwrap_used, reason = "a test may")]
 
-mod python;
-
-use python::{PLAN, problem, workshop, workshop_with};
+use crate::python::{self, PLAN, problem, workshop, workshop_with};
 use warpsmith_kernelbench::{
     Beyond, Candidate, Failure, Outcome, Precision, ReferenceMode, Source, Suite, Task, TensorLayout, Timed, Variant,
     Workshop, load,

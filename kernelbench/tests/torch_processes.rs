@@ -1,10 +1,7 @@
 //! What processes of a candidate find of those before them, and how long each has, on the processor.
-#![expect(clippy::unwrap_used, reason = "a test may")]
 
-mod python;
-
+use crate::python::{self, PLAN, evaluate, problem, workshop, workshop_with};
 use metrics::MachineKind;
-use python::{PLAN, evaluate, problem, workshop, workshop_with};
 use std::time::Duration;
 use warpsmith_kernelbench::{Candidate, CertificateVerdict, Failure, Suite, Workshop, torch::Torch};
 

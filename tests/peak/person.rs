@@ -1,6 +1,6 @@
 //! A person beside a whole sequence: at a terminal before each call, and in an editor after it.
 
-use crate::{
+use super::{
     program::{Told, run, warpsmith},
     workflow::{Bench, events, of, refactor, tree},
 };

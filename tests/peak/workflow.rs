@@ -1,6 +1,6 @@
 //! A small workflow on the processor, with every reply scripted: a matrix product under Refactor, TB-Tiling and Unroll.
 
-use crate::program::{Told, run};
+use super::program::{Told, run};
 use serde_json::{Value, json};
 use std::{fs, path::Path};
 

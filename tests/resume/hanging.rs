@@ -1,6 +1,6 @@
 //! What is left of a compiler that hangs?
 
-use crate::program::{Told, small_task, warpsmith};
+use super::program::{Told, small_task, warpsmith};
 use serde_json::json;
 use std::{path::Path, process::Stdio, time::Duration};
 

@@ -1,6 +1,6 @@
 //! What is left of a run when the power is cut? A disk image whose file system is shut down without writing anything more.
 
-use crate::{answered, answering, asked, endpoint::Endpoint, program, resume, round_of, start, story};
+use super::{answered, answering, asked, endpoint::Endpoint, program, resume, round_of, start, story};
 use std::{
     collections::BTreeSet,
     fs::File,
@@ -59,7 +59,7 @@ impl Drop for Disk {
 fn acted_on(endpoint: &Endpoint) -> BTreeSet<(String, u64)> {
     let requests = endpoint.requests();
     let before = requests.split_last().map_or(&[][..], |(_, before)| before);
-    let question = |r: &crate::Request| (r.body["model"].as_str().unwrap().to_owned(), round_of(r) as u64);
+    let question = |r: &super::Request| (r.body["model"].as_str().unwrap().to_owned(), round_of(r) as u64);
     before.iter().map(question).collect()
 }
 

@@ -1,12 +1,7 @@
 //! Does a run survive a model that misbehaves, or end with one clear sentence, and does its log name what happened?
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "../agents/tests/endpoint/mod.rs"]
-mod endpoint;
-mod program;
-
-use endpoint::{Act, Endpoint, Request};
-use program::{KEY, TASK, Told, events, warpsmith};
+use crate::endpoint::{Act, Endpoint, Request};
+use crate::program::{KEY, TASK, Told, events, warpsmith};
 use std::path::{Path, PathBuf};
 
 const CANDIDATE: &str = "```cpp\n// simulate: us=50 build_ms=1 run_ms=1\nvoid silu_and_mul() {}\n```";
