@@ -84,13 +84,19 @@ pub(crate) fn finding(printed: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// What is said of a call that did not come to its end, so that there was nothing to find.
+/// What begins what is said of a call that did not come to its end, so that there was nothing to find.
 pub(crate) const NOT_ENDED: &str = "the call did not come to its end";
+/// The most characters of what such a process said last.
+const LAST_WORDS: usize = 300;
 
 /// The same of a process that says `done` when its call has come to its end.
 pub(crate) fn finding_in_whole_call(printed: &str, done: &str) -> Result<Option<String>, String> {
     match finding(printed)? {
-        None if !printed.lines().any(|line| line == done) => Err(NOT_ENDED.to_owned()),
+        None if !printed.lines().any(|line| line == done) => {
+            let said = printed.lines().rev().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('='));
+            let said = said.map(|line| format!(": {}", line.chars().take(LAST_WORDS).collect::<String>()));
+            Err(format!("{NOT_ENDED}{}", said.unwrap_or_default()))
+        }
         found => Ok(found),
     }
 }
@@ -133,7 +139,11 @@ mod tests {
     fn only_a_call_that_came_to_its_end_under_the_tool_is_clean() {
         let clean = "========= COMPUTE-SANITIZER\ndone 1\n========= ERROR SUMMARY: 0 errors\n";
         assert_eq!(finding_in_whole_call(clean, "done 1"), Ok(None));
-        assert!(finding_in_whole_call(clean, "done 2").is_err(), "it ended before its call did");
+        let early = "========= COMPUTE-SANITIZER\nTypeError: no line\n\n========= ERROR SUMMARY: 0 errors\n";
+        let said = finding_in_whole_call(early, "done 2").unwrap_err();
+        assert_eq!(said, "the call did not come to its end: TypeError: no line");
+        let silent = early.replace("TypeError: no line\n", "");
+        assert_eq!(finding_in_whole_call(&silent, "done 2"), Err(NOT_ENDED.to_owned()), "it ended before its call did");
         assert!(finding_in_whole_call("done 1\n", "done 1").is_err(), "the tool said nothing");
         let missing = finding_in_whole_call("cannot start compute-sanitizer: No such file\n", "done 1");
         assert!(missing.unwrap_err().contains("No such file"));
