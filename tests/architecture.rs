@@ -149,6 +149,27 @@ fn no_source_file_is_too_long_to_be_read() {
     }
 }
 
+/// A file that no program of tests has as a module would never run, and nobody would see it.
+#[test]
+fn every_file_of_tests_is_part_of_a_program() {
+    for name in sources().iter().filter(|name| name.contains("tests/") && !name.split('/').any(|part| part == "src")) {
+        let path = Path::new(name);
+        let (folder, module) = (path.parent().unwrap(), path.file_stem().unwrap().display().to_string());
+        let (program, module) = match (module.as_str(), folder.ends_with("tests")) {
+            ("main", true) => continue,
+            ("mod", _) => (folder.with_file_name("main.rs"), folder.file_name().unwrap().display().to_string()),
+            (_, true) => (folder.join("main.rs"), module),
+            _ => (folder.with_extension("rs"), module),
+        };
+        // A package whose tests are a program each has no such file.
+        if let Ok(program) = fs::read_to_string(root().join(&program)) {
+            assert!(program.contains(&format!("\nmod {module};\n")), "{name} is never run");
+        } else {
+            assert!(program.ends_with("main.rs"), "{name} is never run");
+        }
+    }
+}
+
 /// The paths that the `use` lines of a source name, braces written out; those of its tests left out.
 fn used(source: &str) -> Vec<String> {
     let own = source.split("#[cfg(test)]").next().unwrap_or_default();
