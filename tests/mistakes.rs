@@ -28,11 +28,14 @@ fn a_limit_that_is_no_number_of_zero_or_more_is_refused_wherever_it_stands() {
 
 #[test]
 fn a_script_for_no_node_or_no_time_is_refused() {
-    for [flag, value] in [["--nodes", "0"], ["--hours", "0"], ["--hours", "nan"], ["--hours", "inf"], ["--hours", "-1"]]
+    for [flag, value] in
+        [["--nodes", "0"], ["--hours", "0"], ["--hours", "nan"], ["--hours", "inf"], ["--hours", "1e300"]]
     {
         let told = run(&["worker", "--slurm", "--hosts", "nats://head:4222", &format!("{flag}={value}")]).ended(2);
         assert!(told.err.contains(flag), "{told:?}");
     }
+    let told = run(&["worker", "--hosts", "nats://head:4222", "--nodes", "4"]).ended(2);
+    assert!(told.err.contains("--slurm"), "without it no script is made: {told:?}");
 }
 
 #[test]

@@ -13,25 +13,28 @@ pub struct SlurmArgs {
     pub slurm: bool,
     /// Nodes: each is a job of its own, which comes and goes by itself.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
-          help_heading = "Slurm")]
+          requires = "slurm", help_heading = "Slurm")]
     pub nodes: u32,
     /// Generic resources of each node, such as gpu:8.
-    #[arg(long, value_name = "LIST", help_heading = "Slurm")]
+    #[arg(long, value_name = "LIST", requires = "slurm", help_heading = "Slurm")]
     pub gres: Option<String>,
     /// How long each may work, in hours.
-    #[arg(long, value_name = "N", default_value_t = 12.0, value_parser = hours, help_heading = "Slurm")]
+    #[arg(long, value_name = "N", default_value_t = 12.0, value_parser = hours, requires = "slurm", help_heading = "Slurm")]
     pub hours: f64,
     /// The partition.
-    #[arg(long, value_name = "NAME", help_heading = "Slurm")]
+    #[arg(long, value_name = "NAME", requires = "slurm", help_heading = "Slurm")]
     pub partition: Option<String>,
     /// Another line for sbatch, such as --account=lab; may be given more than once.
-    #[arg(long, value_name = "OPTION", allow_hyphen_values = true, help_heading = "Slurm")]
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true, requires = "slurm", help_heading = "Slurm")]
     pub sbatch: Vec<String>,
 }
 
+/// A year.
+const MOST_HOURS: f64 = 8784.0;
+
 fn hours(text: &str) -> Result<f64, String> {
-    let read = text.parse().ok().filter(|hours: &f64| hours.is_finite() && *hours > 0.0);
-    read.ok_or_else(|| "expected hours, more than 0".to_owned())
+    let read = text.parse().ok().filter(|hours: &f64| *hours > 0.0 && *hours <= MOST_HOURS);
+    read.ok_or_else(|| format!("expected hours, more than 0 and at most {MOST_HOURS}"))
 }
 
 /// The seconds before its time limit at which a worker is told to end.
