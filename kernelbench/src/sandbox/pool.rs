@@ -26,7 +26,7 @@ use std::{
 /// How long a process that was stopped may take until it stands: a driver finishes its call first.
 const STOPPING: Duration = Duration::from_secs(2);
 
-/// Of so many cores, half may import, and half compile, beside a timing on a GPU: the others are for what is timed and what
+/// Of so many cores, half may import for a GPU, and a quarter compile, beside a timing on a GPU: the others are for what is timed and what
 /// checks.
 const MANY_CORES: usize = 8;
 

@@ -80,7 +80,7 @@ impl Options {
             arena_mib: if on_cpu { 64 } else { 4096 },
             memory_mib: 8192,
             beside: if on_cpu { 1 } else { 8 },
-            compiling: if on_cpu { 0 } else { beside_a_timing() },
+            compiling: if on_cpu { 0 } else { beside_a_timing() / 2 },
             own_user: true,
             baselines: vec![],
             kernelbench: None,
