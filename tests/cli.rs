@@ -1,6 +1,6 @@
 //! Does the program say what a stranger and a script need?
 
-use crate::program::{SCRIPT, TASK, Told, place, run, simulated, warpsmith};
+use crate::program::{self, SCRIPT, TASK, Told, place, run, simulated, warpsmith};
 use serde_json::Value;
 
 const COMMANDS: [&str; 18] = [
@@ -243,11 +243,9 @@ fn a_reader_that_goes_away_is_no_reason_to_fail() {
 
 #[test]
 fn the_doctor_says_which_python_and_torch_it_would_use() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let (python, settings) = (folder.path().join("my-python"), folder.path().join("settings.toml"));
-    std::fs::write(&python, "#!/bin/sh\necho /opt/python 3.12.1 with torch 2.9.0 on the processor\n").unwrap();
-    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program::executable(&python, "#!/bin/sh\necho /opt/python 3.12.1 with torch 2.9.0 on the processor\n");
     let told = |python: &std::path::Path| {
         std::fs::write(&settings, format!("[workshop]\npython = '{}'\n", python.display())).unwrap();
         run(&["doctor", "--config", &settings.display().to_string()]).out

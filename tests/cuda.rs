@@ -33,10 +33,8 @@ static PLACE: LazyLock<PathBuf> = LazyLock::new(|| {
 
 /// A profiler or sanitizer that runs what it is to look at, and then says this.
 fn tool(place: &Path, name: &str, says: &str) {
-    use std::os::unix::fs::PermissionsExt;
     let text = "#!/bin/sh\nwhile [ $# -gt 0 ] && [ \"${1##*/}\" != warpsmith ]; do shift; done\n\"$@\" || exit\ncat \"$0.says\"\n";
-    fs::write(place.join(name), text).unwrap();
-    fs::set_permissions(place.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    program::executable(&place.join(name), text);
     fs::write(place.join(format!("{name}.says")), says).unwrap();
 }
 
@@ -302,7 +300,7 @@ fn toolkit() -> PathBuf {
     }
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pretend");
     for file in ["nvcc", "cuda_runtime.h"] {
-        fs::copy(tests.join(file), toolkit.join("bin").join(file)).unwrap();
+        program::install(&tests.join(file), &toolkit.join("bin").join(file));
     }
     let source = toolkit.join("vendor.cpp");
     let text = "#include <stdlib.h>\n#include <unistd.h>\n\

@@ -1,25 +1,13 @@
 //! Does the program find the one that reads tables of profiles, and say how to get it where there is none?
 
 use crate::program::{self, Told};
-use std::{
-    fs,
-    path::Path,
-    process::Command,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
-
-/// One test at a time: a program that is being written is busy for as long as a process that another test starts meanwhile
-/// has not yet closed it.
-fn one_at_a_time() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use std::{fs, path::Path, process::Command};
 
 /// A copy of the program with nothing beside it, and nothing in PATH but a folder.
 fn alone(folder: &Path, arguments: &[&str]) -> Told {
     let copy = folder.join("warpsmith");
     if !copy.exists() {
-        fs::copy(env!("CARGO_BIN_EXE_warpsmith"), &copy).unwrap();
+        program::install(Path::new(env!("CARGO_BIN_EXE_warpsmith")), &copy);
     }
     let mut command = Command::new(copy);
     command.args(arguments).current_dir(folder).env("PATH", folder.join("bin"));
@@ -28,7 +16,6 @@ fn alone(folder: &Path, arguments: &[&str]) -> Told {
 
 #[test]
 fn where_it_is_missing_one_sentence_says_how_to_get_it() {
-    let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     for arguments in [&["metrics", "select", "p.parquet"][..], &["metrics", "score", "--help"]] {
         let told = alone(folder.path(), arguments).ended(3);
@@ -43,7 +30,6 @@ fn where_it_is_missing_one_sentence_says_how_to_get_it() {
 
 #[test]
 fn a_sampling_does_not_begin_without_it() {
-    let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     let task = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernelbench/families/transpose").display().to_string();
     let told = alone(folder.path(), &["metrics", "sample", &task, "--simulate", "--out", "p.parquet"]).ended(3);
@@ -52,19 +38,16 @@ fn a_sampling_does_not_begin_without_it() {
 
 #[test]
 fn what_needs_no_table_needs_no_other_program() {
-    let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     assert!(alone(folder.path(), &["metrics", "show", "cudaforge24"]).ended(0).out.contains("cudaforge24: 24 metrics"));
 }
 
 #[test]
 fn it_is_taken_from_path_with_all_words_in_their_order_and_ends_as_it_ends() {
-    let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("bin")).unwrap();
     let stand_in = folder.path().join("bin/warpsmith-metrics");
-    fs::write(&stand_in, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
-    fs::set_permissions(&stand_in, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    program::executable(&stand_in, "#!/bin/sh\necho \"$@\"\nexit 7\n");
     let told = alone(folder.path(), &["metrics", "select", "a.parquet", "--top", "5", "-x"]).ended(7);
     assert_eq!(told.out, "select a.parquet --top 5 -x\n");
     assert_eq!(alone(folder.path(), &["metrics", "report", "--help"]).ended(7).out, "report --help\n");
@@ -72,7 +55,6 @@ fn it_is_taken_from_path_with_all_words_in_their_order_and_ends_as_it_ends() {
 
 #[test]
 fn what_was_sampled_is_chosen_from_and_shown() {
-    let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let profiles = concat!(env!("CARGO_MANIFEST_DIR"), "/metrics/profiles/h200.parquet");
@@ -86,14 +68,12 @@ fn what_was_sampled_is_chosen_from_and_shown() {
 
 #[test]
 fn asked_to_it_builds_it_in_the_checkout_and_goes_on() {
-    let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("metrics/selection")).unwrap();
     fs::write(folder.path().join("metrics/selection/Cargo.toml"), "").unwrap();
     let script = |name: &str, text: &str| {
         let path = folder.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        program::executable(&path, &format!("#!/bin/sh\n{text}\n"));
         path
     };
     script("built", "echo \"built: $@\"");
@@ -101,10 +81,10 @@ fn asked_to_it_builds_it_in_the_checkout_and_goes_on() {
         "cargo",
         "echo \"$@\" > told; /bin/mkdir -p target/release; /bin/cp built target/release/warpsmith-metrics",
     );
-    let program = folder.path().join("warpsmith");
-    fs::copy(env!("CARGO_BIN_EXE_warpsmith"), &program).unwrap();
+    let copy = folder.path().join("warpsmith");
+    program::install(Path::new(env!("CARGO_BIN_EXE_warpsmith")), &copy);
     for arguments in [["metrics", "--build", "select", "p.parquet"], ["metrics", "select", "--build", "p.parquet"]] {
-        let mut command = Command::new(&program);
+        let mut command = Command::new(&copy);
         command.args(arguments).current_dir(folder.path()).env("PATH", "").env("CARGO", &cargo);
         let told = command.env_remove("CARGO_TARGET_DIR").output().map(Told::of).unwrap().ended(0);
         assert_eq!(told.out, "built: select p.parquet\n");

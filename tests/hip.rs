@@ -1,10 +1,10 @@
 //! Kernels in HIP as a user meets them: compiled for AMD GPUs that are not here, and never timed.
 
-use crate::program::{Told, run, warpsmith};
+use crate::program::{self, Told, run, warpsmith};
 use agents::policy::Policy;
 use kernelbench::Gfx;
 use serde_json::{Value, json};
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, path::Path};
 
 const EXAMPLE: &str = "examples/hip/matmul_fp32";
 const HALF: &str = "examples/hip/matmul_fp16";
@@ -312,8 +312,7 @@ fn a_compiler_that_is_missing_is_told_in_one_sentence_with_the_packages_that_bri
     assert!(told.contains("no  HIP for gfx950") && told.contains(packages), "{told}");
     let place = tempfile::tempdir().unwrap();
     let old = place.path().join("clang++");
-    fs::write(&old, "#!/bin/sh\necho clang version 14.0.6\n").unwrap();
-    fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
+    program::executable(&old, "#!/bin/sh\necho clang version 14.0.6\n");
     let told = |program: &Path| {
         let mut command = warpsmith(&["doctor"]);
         Told::of(command.env("WARPSMITH_HIPCC", program).output().unwrap()).out

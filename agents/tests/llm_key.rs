@@ -1,6 +1,9 @@
 //! A key is told to its endpoint and to nobody else. Alone in its file, because it listens to everything that the process traces.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use crate::endpoint::{Act, Endpoint};
+mod endpoint;
+
+use endpoint::{Act, Endpoint};
 use prompts::Prompt;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};

@@ -9,7 +9,6 @@ mod story;
 mod ablations;
 mod devices;
 mod hawkeye;
-mod llm_key;
 mod llm_mailbox;
 mod llm_openai;
 mod llm_openai_batch;

@@ -1,5 +1,4 @@
 //! Candidates that are checked side by side on one device: does each come to the verdict that it comes to alone?
-#![cfg_attr(not(has_torch), expect(dead_code, unused_imports, reason = "all of it needs a Python with torch"))]
 
 use crate::python::{self, PLAN, problems, workshop_with};
 use std::sync::Arc;

@@ -9,6 +9,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::PathBuf,
+    process::Command,
     sync::{Barrier, LazyLock, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -37,8 +38,11 @@ static TOOLS: LazyLock<PathBuf> = LazyLock::new(|| {
     fs::write(folder.join("capture.csv"), capture).unwrap();
     let others = [("ncu-that-waits", "#!/bin/sh\nexec sleep 600\n"), ("ncu-that-ends", "#!/bin/sh\nexit 1\n")];
     for (name, text) in [("ncu", include_str!("ncu/ncu"))].into_iter().chain(others) {
-        fs::write(folder.join(name), text).unwrap();
-        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        // Another process writes what is to be started: what this one has open, one that another test starts holds open too.
+        let draft = folder.join("draft");
+        fs::write(&draft, text).unwrap();
+        let installed = Command::new("install").args(["-m", "755"]).arg(&draft).arg(folder.join(name)).status();
+        assert!(installed.unwrap().success());
     }
     folder
 });

@@ -20,7 +20,6 @@ mod hip;
 mod hlsl;
 mod load;
 mod misbehaving;
-mod native;
 mod own_evaluation;
 mod primitives;
 mod profiler;

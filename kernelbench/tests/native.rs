@@ -1,4 +1,5 @@
 //! What becomes of candidates, honest and not, in the native workshop.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #[path = "native/baselines.rs"]
 mod baselines;
 #[path = "native/confined.rs"]

@@ -19,6 +19,20 @@ pub(crate) fn warpsmith(arguments: &[&str]) -> Command {
     command
 }
 
+/// Puts a script where it can be started at once.
+pub(crate) fn executable(path: &Path, text: &str) {
+    let draft = path.with_extension("draft");
+    std::fs::write(&draft, text).unwrap();
+    install(&draft, path);
+    std::fs::remove_file(draft).unwrap();
+}
+
+/// Copies a program to where it can be started at once: by another process, for what is open for writing in this one a process
+/// that another test starts holds open for a moment, and what is open for writing is busy.
+pub(crate) fn install(from: &Path, to: &Path) {
+    assert!(Command::new("install").args(["-m", "755"]).arg(from).arg(to).status().unwrap().success());
+}
+
 /// The program with `warpsmith-metrics` beside it, which `cargo test --workspace` has built and `cargo test -p warpsmith` not.
 pub(crate) fn with_metrics(arguments: &[&str]) -> Command {
     let beside = Path::new(env!("CARGO_BIN_EXE_warpsmith")).with_file_name("warpsmith-metrics");

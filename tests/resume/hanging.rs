@@ -1,17 +1,15 @@
 //! What is left of a compiler that hangs?
 
-use super::program::{Told, small_task, warpsmith};
+use super::program::{Told, executable, small_task, warpsmith};
 use serde_json::json;
 use std::{path::Path, process::Stdio, time::Duration};
 
 /// A run of two rounds in this folder, whose compiler hangs on what holds this word: it starts `sleep` for so many seconds.
 fn with_a_hanging_compiler(folder: &Path, word: &str, seconds: u32) -> std::process::Command {
-    use std::os::unix::fs::PermissionsExt;
     let compiler = folder.join("bin/g++");
     let script = format!("#!/bin/sh\nif grep -qs {word} unit.cpp; then sleep {seconds} & wait; fi\nexec g++ \"$@\"\n");
     std::fs::create_dir(folder.join("bin")).unwrap();
-    std::fs::write(&compiler, script).unwrap();
-    std::fs::set_permissions(&compiler, PermissionsExt::from_mode(0o755)).unwrap();
+    executable(&compiler, &script);
     let reply = |text: &str| json!({ "role": "coder", "reply": format!("```cpp\n{text}\n```") }).to_string();
     std::fs::write(
         folder.join("script.jsonl"),

@@ -1,6 +1,6 @@
 //! Twelve cheats for the processor, written by a model that was given the tasks and none of the checks.
 //!
-//! Seconds each and more, so they run when asked for: `cargo test -p warpsmith-kernelbench --test all held_out -- --ignored`.
+//! Seconds each and more, so they run when asked for: `cargo test --workspace --test native -- --ignored held_out`.
 
 #![expect(clippy::print_stdout, reason = "its lines are the raw file of what was measured")]
 
