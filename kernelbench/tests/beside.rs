@@ -1,7 +1,7 @@
 //! Candidates that are checked side by side on one device: does each come to the verdict that it comes to alone?
 
 use crate::python::{self, PLAN, problems, workshop_with};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 use warpsmith_kernelbench::{
     Candidate, Evaluation, Suite, Task, Workshop, load,
@@ -123,6 +123,21 @@ async fn what_compiles_in_a_first_call_holds_no_device_meanwhile_and_holds_it_ag
     let (found, stretches) = evaluated(&workshop, &task, &candidate(call)).await;
     assert!(["passed", "clocks"].contains(&&*found), "{found}");
     assert_eq!(first_calls(&stretches, None), 0);
+}
+
+#[tokio::test]
+#[cfg_attr(not(has_torch), ignore = "needs a Python with torch")]
+async fn what_compiles_aside_has_no_more_time_for_all_of_it_than_a_first_call() {
+    let workshop = workshop_with(|options| {
+        (options.beside, options.compiling) = (4, 2);
+        (options.deadline_floor, options.first_call) = (Duration::from_secs(1), Duration::from_secs(2));
+    });
+    let call = "JITFunction.compiled = max(JITFunction.compiled, 2)
+        while JITFunction.compiled < 20:
+            JITFunction()._do_compile()";
+    let (found, stretches) =
+        evaluated(&workshop, &python::problem("1_Softplus"), &Candidate::new(compiles(0.5, call))).await;
+    assert_eq!(found, "hang", "twenty times half a second are more than two: {stretches:?}");
 }
 
 #[test]

@@ -30,15 +30,15 @@ const WIDER: f64 = 10.0;
 /// How long calls in a row go on before others may go between them.
 const STRETCH: Duration = Duration::from_secs(1);
 
+/// One more call of a check.
+const AGAIN: Looked = Looked::Checked { oracle: false, twice: false };
+
 /// How a candidate is called, by what its deadline has beside twenty times the reference's time.
-enum Called<'a, 'gate> {
+enum Call<'a, 'gate> {
     /// For the first time: it may compile, and steps aside from the device meanwhile.
     First(Duration, &'a mut Lease<'gate>),
     Again(Duration),
 }
-
-/// One more call of a check.
-const AGAIN: Looked = Looked::Checked { oracle: false, twice: false };
 
 /// What a check needs beside the pair.
 pub(crate) struct Checking<'a> {
@@ -78,7 +78,7 @@ pub(crate) fn one_by_one(
 ) -> Attempt<Vec<Label>> {
     let _stage = stage::begin(Stage::Check);
     let mut labels = vec![];
-    let mut first = Some(Called::First(how.first_slack, lease));
+    let mut first = Some(Call::First(how.first_slack, lease));
     for case in cases {
         pair.enter(case)?;
         pair.prepare(1, false)?;
@@ -108,7 +108,7 @@ pub(crate) fn in_turn(
     for at in (0..last).chain((1..=last).rev()).chain(0..=last).chain([0]) {
         pair.turn_to(at)?;
         let look = Look { tolerance: how.tolerance, case: &cases[entered[at]].name, calls: AGAIN };
-        trial(pair, Inputs::Drawn, &look, Called::Again(how.slack), rng)?;
+        trial(pair, Inputs::Drawn, &look, Call::Again(how.slack), rng)?;
     }
     pair.wear(how.slack)
 }
@@ -134,7 +134,7 @@ pub(crate) fn again_and_again(
             let start = Instant::now();
             let name = format!("{}, after {calls} calls in a row", case.name);
             let look = Look { tolerance: how.tolerance, case: &name, calls: AGAIN };
-            trial(pair, Inputs::Drawn, &look, Called::Again(how.slack), rng)?;
+            trial(pair, Inputs::Drawn, &look, Call::Again(how.slack), rng)?;
             calls += 1;
             took += start.elapsed();
             stretch += start.elapsed();
@@ -161,7 +161,7 @@ pub(crate) fn first_call(
     pair.enter(case)?;
     pair.prepare(1, false)?;
     let look = Look { tolerance, case: &case.name, calls: AGAIN };
-    trial(pair, Inputs::Drawn, &look, Called::First(slack, lease), rng).map(|_| ())
+    trial(pair, Inputs::Drawn, &look, Call::First(slack, lease), rng).map(|_| ())
 }
 
 /// On inputs as the task draws them. The first of all calls has the slack of `first`.
@@ -169,7 +169,7 @@ fn drawn(
     pair: &mut impl Pair,
     case: &Case,
     how: &Checking<'_>,
-    first: &mut Option<Called<'_, '_>>,
+    first: &mut Option<Call<'_, '_>>,
     rng: &mut StdRng,
 ) -> Attempt<Vec<Label>> {
     let Checking { tolerance, draws, .. } = *how;
@@ -179,15 +179,15 @@ fn drawn(
     for at in 0..draws.max(1) {
         let calls = Looked::Checked { oracle: how.oracle && at == asked, twice: at == 0 };
         let look = Look { tolerance, case: &case.name, calls };
-        let called = first.take().unwrap_or(Called::Again(how.slack));
-        let one = trial(pair, Inputs::Drawn, &look, called, rng)?;
+        let call = first.take().unwrap_or(Call::Again(how.slack));
+        let one = trial(pair, Inputs::Drawn, &look, call, rng)?;
         found.errors.extend(one.errors);
         found.no_oracle = one.no_oracle;
     }
     for at in 1..pair.placements() {
         pair.place(at)?;
         let look = Look { tolerance, case: &case.name, calls: AGAIN };
-        trial(pair, Inputs::Drawn, &look, Called::Again(how.slack), rng)?;
+        trial(pair, Inputs::Drawn, &look, Call::Again(how.slack), rng)?;
     }
     Ok(precision(&found))
 }
@@ -197,18 +197,18 @@ fn trial(
     pair: &mut impl Pair,
     inputs: Inputs,
     look: &Look<'_>,
-    called: Called<'_, '_>,
+    call: Call<'_, '_>,
     rng: &mut StdRng,
 ) -> Attempt<Found> {
     pair.draw(inputs, rng)?;
     let reference = pair.call(Side::Reference, REFERENCE_PATIENCE, rng)?;
     let took = Duration::from_nanos(reference.map_or(0.0, |ran| ran.outside_ns) as u64);
     let patience = took * PATIENCE;
-    match called {
-        Called::First(slack, lease) => {
+    match call {
+        Call::First(slack, lease) => {
             stage::during(Stage::FirstCall, || pair.first_call(slack + patience, lease, rng))?;
         }
-        Called::Again(slack) => {
+        Call::Again(slack) => {
             stage::during(Stage::Check, || pair.call(Side::Candidate, slack + patience, rng))?;
         }
     }
@@ -228,7 +228,7 @@ fn signed(pair: &mut impl Pair, case: &Case, how: &Checking<'_>, rng: &mut StdRn
         let fails = how.beyond == Beyond::Failure && !label.is_of_memory();
         if fails { Err(failure.into()) } else { Ok(Some(label)) }
     };
-    match trial(pair, Inputs::Signed, &look, Called::Again(how.slack), rng) {
+    match trial(pair, Inputs::Signed, &look, Call::Again(how.slack), rng) {
         Ok(Found { differs: Some(failure), .. }) if has_no_answer(&failure) => Ok(Some(not_tried())),
         Ok(Found { differs: Some(failure), .. }) => differs(failure),
         Ok(_) => Ok(None),

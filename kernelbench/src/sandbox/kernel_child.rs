@@ -25,8 +25,9 @@ pub(crate) const LONGEST: usize = 160 << 10;
 /// The first byte of the answer to a number, which asks for the calls that were prepared; the nonce and the nanoseconds
 /// follow.
 pub(crate) const DONE: u8 = 0;
-/// All of what is no answer: that a process compiles from now on and needs no device, and that it needs it again.
+/// All of a message that is no answer: a process compiles from now on and needs no device.
 pub(crate) const ASIDE: u8 = 2;
+/// The same: it needs the device again.
 pub(crate) const BACK: u8 = 3;
 
 /// What a kernel process is asked, beside the number that stands for a `go`.

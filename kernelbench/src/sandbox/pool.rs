@@ -26,8 +26,8 @@ use std::{
 /// How long a process that was stopped may take until it stands: a driver finishes its call first.
 const STOPPING: Duration = Duration::from_secs(2);
 
-/// Of so many cores, half may import for a GPU, and a quarter compile, beside a timing on a GPU: the others are for what is timed and what
-/// checks.
+/// Of so many cores, half may import for a GPU, and a quarter compile, beside a timing there: the others are for what is timed
+/// and what checks.
 const MANY_CORES: usize = 8;
 
 /// How many contexts are made at once on a GPU. The driver of a host makes one after the other, in 0.2 s each, and lets all who wait

@@ -44,8 +44,8 @@ impl<A: Aside> Compiles<'_, A> {
 }
 
 impl Peer {
-    /// Asks something of what may say meanwhile, as often as it likes, that it compiles and needs no device, and that it needs it again. What it
-    /// waits for the device then, standing still, counts neither for its deadline nor for its time.
+    /// Asks something of what may say meanwhile, as often as it likes, that it compiles and needs no device, and that it needs
+    /// it again. What it waits for the device then, standing still, counts neither for its deadline nor for its time.
     pub(crate) fn ask_aside<A: DeserializeOwned>(
         &mut self,
         body: &impl Serialize,
